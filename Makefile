@@ -1,0 +1,74 @@
+# The commands of a checkout: each sets up what it needs by itself and may be repeated.
+#
+#   make            build into build/release
+#   make demo       real programs with and without Overdrive, a table and a picture
+#   make check      all tests, the representative conformance suites and lint
+#   make bench      measure; results go to docs/measurements
+#   make conformance  the whole conformance suites; the table goes to docs/measurements
+#   make install PREFIX=/where
+#   make lint [TIDY=1], make format
+#   make check PARTS="unit-release lint"   only these parts
+
+PREFIX ?= /usr/local
+PYTHON ?= python3
+JOBS ?= $(shell nproc)
+DESTDIR ?=
+PARTS ?=
+
+VENV := $(or $(OVERDRIVE_VENV_DIR),build/venv)
+PACKAGES := $(PYTHON) tools/setup/packages.py
+HOSTS := $(PYTHON) tools/hosts/hosts.py
+CONFIGURE_FLAGS := $(if $(filter 1,$(OVERDRIVE_WERROR)),-DOVERDRIVE_WERROR=ON)
+
+.PHONY: all release setup-build setup-tests setup-programs demo check bench conformance install \
+	lint format clean
+
+all: release
+
+# Without an mpi.h there is no face to build, so even a plain build asks for the host MPIs.
+setup-build:
+	@tools/setup/bootstrap $(PYTHON)
+	@$(PACKAGES) build test
+	@$(HOSTS) setup
+
+setup-tests: setup-build
+	@$(PACKAGES) lint conformance faults
+	@$(PYTHON) tools/setup/environments.py > /dev/null
+
+setup-programs: setup-build
+	@$(PACKAGES) programs
+	@$(PYTHON) tools/setup/environments.py > /dev/null
+
+release: setup-build
+	@cmake --preset release $(CONFIGURE_FLAGS)
+	@cmake --build build/release -j $(JOBS)
+
+demo: setup-programs release
+	@$(VENV)/bin/python bench/demo.py
+
+bench: setup-programs release
+	@$(VENV)/bin/python bench/run.py
+
+conformance: setup-tests release
+	@$(VENV)/bin/python tests/conformance/run.py --all
+
+check: setup-tests setup-programs
+	@$(VENV)/bin/python tools/check/check.py $(PARTS)
+
+install: release
+	@cmake --install build/release --prefix "$(PREFIX)"
+
+lint:
+	@tools/setup/bootstrap $(PYTHON)
+	@$(PACKAGES) lint
+	@$(PYTHON) tools/setup/environments.py > /dev/null
+	@$(VENV)/bin/python tools/lint/lint.py $(if $(TIDY),--tidy)
+
+format:
+	@tools/setup/bootstrap $(PYTHON)
+	@$(PACKAGES) lint
+	@$(PYTHON) tools/setup/environments.py > /dev/null
+	@$(VENV)/bin/python tools/lint/lint.py --format
+
+clean:
+	rm -rf build/release build/dev build/asan build/tsan build/ubsan build/bench build/check

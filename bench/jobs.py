@@ -1,0 +1,204 @@
+"""Starting MPI jobs for measurements: hosts, Overdrive's library, time limits, foreign load.
+
+A job that runs into its time limit is ended together with all its processes, which launchers do not
+always do.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+BUILD = ROOT / "build"
+P2P = ROOT / "bench" / "p2p"
+# Appended, so that another description of the hosts can be put before it with PYTHONPATH.
+sys.path.append(str(ROOT / "tools" / "hosts"))
+
+import hosts as host_table  # noqa: E402
+
+Host = host_table.Host
+HOST_NAMES: list[str] = host_table.NAMES
+TERMINATION_SECONDS = 5
+
+
+def library(preset: str = "release") -> Path:
+    """Return the path of the library that is preloaded."""
+    return BUILD / preset / "lib" / "liboverdrive.so"
+
+
+def overdrive_variables(lib: Path) -> dict[str, str]:
+    """Return what has to be in the ranks' environment to run with Overdrive."""
+    return {"LD_PRELOAD": str(lib)}
+
+
+@dataclass
+class JobResult:
+    """What became of a job; `foreign_cores` is how many cores other processes used meanwhile."""
+
+    stdout: str
+    stderr: str
+    status: int
+    timed_out: bool
+    seconds: float
+    foreign_cores: float
+
+    @property
+    def ok(self) -> bool:
+        """Tell whether the job ended by itself and well."""
+        return self.status == 0 and not self.timed_out
+
+
+def _descendants(pid: int) -> list[int]:
+    found: list[int] = []
+    try:
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            for child in (task / "children").read_text().split():
+                found += [int(child), *_descendants(int(child))]
+    except OSError:
+        pass
+    return found
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """Ask the launcher to end its job, then end what is left of it."""
+    started = _descendants(process.pid)
+    process.terminate()
+    try:
+        process.wait(TERMINATION_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+    for pid in started:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+
+def end_jobs_on_termination() -> None:
+    """Make SIGTERM end the program in the ordinary way, so that its running job is ended too."""
+
+    def stop(_number: int, _frame: object) -> None:
+        raise SystemExit(128 + signal.SIGTERM)
+
+    signal.signal(signal.SIGTERM, stop)
+
+
+def _busy_seconds() -> float:
+    """Return the time that all cores together have been busy since boot."""
+    fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
+    ticks = [int(field) for field in fields[:8]]
+    idle = ticks[3] + ticks[4]
+    return (sum(ticks) - idle) / os.sysconf("SC_CLK_TCK")
+
+
+def _children_seconds() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def run_job(
+    command: list[str],
+    env: dict[str, str],
+    seconds: float,
+    niceness: int = 0,
+    cwd: Path | None = None,
+) -> JobResult:
+    """Run a command to its end or to the time limit and return its output."""
+    if niceness != 0:
+        command = ["nice", "-n", str(niceness), *command]
+    busy, own = _busy_seconds(), _children_seconds()
+    start = time.monotonic()
+    process = subprocess.Popen(
+        command,
+        env=env,
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
+    timed_out = False
+    try:
+        stdout, stderr = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        timed_out = True
+        _end(process)
+        stdout, stderr = process.communicate()
+    except BaseException:
+        # Interrupted: the job is in a session of its own and would go on without us.
+        _end(process)
+        raise
+    elapsed = max(time.monotonic() - start, 1e-3)
+    foreign = (_busy_seconds() - busy) - (_children_seconds() - own)
+    return JobResult(
+        stdout, stderr, process.returncode, timed_out, elapsed, max(0.0, foreign / elapsed)
+    )
+
+
+def run_mpi(
+    host: Host,
+    ranks: int,
+    command: list[str],
+    seconds: float,
+    lib: Path | None = None,
+    settings: dict[str, str] | None = None,
+    niceness: int = 0,
+    cwd: Path | None = None,
+) -> JobResult:
+    """Run an MPI program over a host, with Overdrive if its library is given."""
+    variables = dict(settings or {})
+    if lib is not None:
+        variables |= overdrive_variables(lib)
+    prefix = host.mpiexec(ranks, variables)
+    return run_job([*prefix, *command], host.environment(), seconds, niceness, cwd)
+
+
+def build_regime_probe() -> Path | None:
+    """Compile the program that tells the distance regime of two cores; None if that fails."""
+    source, probe = P2P / "tools" / "regime.c", P2P / "probe.c"
+    binary = BUILD / "bench" / "regime"
+    newest = max(path.stat().st_mtime for path in (source, probe))
+    if not binary.exists() or binary.stat().st_mtime < newest:
+        binary.parent.mkdir(parents=True, exist_ok=True)
+        command = ["cc", "-O2", str(source), str(probe), "-o", str(binary)]
+        try:
+            if subprocess.run(command, capture_output=True, check=False).returncode != 0:
+                return None
+        except OSError:
+            return None
+    return binary
+
+
+def exchange_ns(binary: Path) -> float:
+    """Return the one-way time of a cache-line exchange between two cores now, or -1."""
+    try:
+        result = subprocess.run([binary], capture_output=True, text=True, timeout=10, check=False)
+        return float(result.stdout)
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return -1.0
+
+
+def select_hosts(names: str | None) -> tuple[list[Host], dict[str, str]]:
+    """Return the usable hosts among the comma-separated names, and why the others are not."""
+    wanted = names.split(",") if names else HOST_NAMES
+    unknown = [name for name in wanted if name not in HOST_NAMES]
+    if unknown:
+        raise SystemExit(f"unknown host {', '.join(unknown)}; known: {', '.join(HOST_NAMES)}")
+    found: list[Host] = []
+    missing: dict[str, str] = {}
+    for name in wanted:
+        host = host_table.probe(name)
+        if isinstance(host, Host):
+            found.append(host)
+        else:
+            missing[name] = host
+    return found, missing

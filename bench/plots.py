@@ -1,0 +1,208 @@
+"""Draws the figures of the point-to-point measurements from the raw samples.
+
+Usage: plots.py SAMPLES.csv FOLDER. Needs matplotlib; prints `file<TAB>caption` for each picture.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+import matplotlib.pyplot as plt  # noqa: E402
+from analysis import REGIMES, Point, Results, size_name  # noqa: E402
+from campaign import OVERDRIVE, PLAIN, load  # noqa: E402
+from goals import FIVE, HOST_TITLES, best_variant  # noqa: E402
+from matplotlib.axes import Axes  # noqa: E402
+
+COLOURS = {
+    "openmpi4": "#1f77b4",
+    "openmpi5": "#17becf",
+    "mpich4": "#d62728",
+    "mpich5": "#ff7f0e",
+    "impi": "#2ca02c",
+    "mpiabi": "#9467bd",
+}
+SHAPE_TITLES = {"usual": "unchanged buffer", "alternating": "16 buffers", "app": "application"}
+DOTS_PER_INCH = 110
+
+
+def _style(axes: Axes, sizes: list[int], title: str, label: str) -> None:
+    axes.set_title(title, fontsize=10)
+    axes.set_xticks(range(len(sizes)), [size_name(size) for size in sizes], rotation=60, fontsize=7)
+    axes.set_ylabel(label, fontsize=9)
+    axes.grid(alpha=0.3, which="both")
+
+
+def _line(axes: Axes, sizes: list[int], values: dict[int, float | None], **style: object) -> None:
+    known = [(i, values[s]) for i, s in enumerate(sizes) if values.get(s) is not None]
+    if known:
+        axes.plot([i for i, _ in known], [value for _, value in known], **style)
+
+
+def _medians(
+    results: Results, regime: str, host: str, variant: str, points: list[Point]
+) -> dict[int, float | None]:
+    return {p.size_bytes: results.median(regime, host, variant, p) for p in points}
+
+
+def _speedups(
+    results: Results, regime: str, host: str, points: list[Point], base: str = PLAIN
+) -> dict[int, float | None]:
+    return {p.size_bytes: results.speedup(regime, p, host, OVERDRIVE, host, base) for p in points}
+
+
+def _finish(figure: plt.Figure, folder: Path, name: str, caption: str) -> None:
+    handles: dict[str, object] = {}
+    for axes in figure.axes:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            handles.setdefault(label, handle)
+    figure.suptitle(caption, fontsize=12)
+    figure.legend(
+        list(handles.values()), list(handles), loc="lower center", ncol=4, fontsize=8, frameon=False
+    )
+    figure.tight_layout(rect=(0, 0.09, 1, 0.98))
+    figure.savefig(folder / name, dpi=DOTS_PER_INCH)
+    plt.close(figure)
+    print(f"{name}\t{caption}")
+
+
+def latency_ratio(results: Results, folder: Path, hosts: list[str]) -> None:
+    """Draw the speed relative to the host, by shape and regime."""
+    figure, grid = plt.subplots(2, 3, figsize=(13, 8), sharey=True)
+    for row, regime in enumerate(REGIMES):
+        for column, (shape, title) in enumerate(SHAPE_TITLES.items()):
+            axes = grid[row][column]
+            points = results.points(
+                test="latency", shape=shape, mode="blocking", kind="heap", ranks=2
+            )
+            sizes = [p.size_bytes for p in points]
+            for host in hosts:
+                _line(
+                    axes,
+                    sizes,
+                    _speedups(results, regime, host, points),
+                    color=COLOURS[host],
+                    label=HOST_TITLES[host],
+                    marker="o",
+                    markersize=3,
+                )
+            axes.axhline(1, color="black", linewidth=0.8)
+            axes.set_yscale("log", base=2)
+            axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+            _style(axes, sizes, f"{title}, {regime}", "times as fast as the host alone")
+    _finish(figure, folder, "latency_ratio.png", "Latency with Overdrive relative to each host")
+
+
+def latency(results: Results, folder: Path, hosts: list[str]) -> None:
+    """Draw absolute latency."""
+    figure, grid = plt.subplots(2, 2, figsize=(12, 9), sharey=True)
+    for row, regime in enumerate(REGIMES):
+        for column, shape in enumerate(("usual", "app")):
+            axes = grid[row][column]
+            points = results.points(
+                test="latency", shape=shape, mode="blocking", kind="heap", ranks=2
+            )
+            sizes = [p.size_bytes for p in points]
+            for host in hosts:
+                for variant, dashes in ((PLAIN, "--"), (OVERDRIVE, "-")):
+                    suffix = " + Overdrive" if variant == OVERDRIVE else ""
+                    _line(
+                        axes,
+                        sizes,
+                        _medians(results, regime, host, variant, points),
+                        color=COLOURS[host],
+                        linestyle=dashes,
+                        linewidth=1.2,
+                        label=HOST_TITLES[host] + suffix,
+                    )
+            axes.set_yscale("log")
+            _style(axes, sizes, f"{SHAPE_TITLES[shape]}, {regime}", "half round trip, µs")
+    _finish(figure, folder, "latency.png", "One-way latency of two ranks")
+
+
+def streams(results: Results, folder: Path, hosts: list[str]) -> None:
+    """Draw bandwidth and message rate."""
+    figure, grid = plt.subplots(2, 3, figsize=(13, 8.5))
+    titles = {"bw": "streaming", "bibw": "bidirectional", "rate": "message rate"}
+    for row, regime in enumerate(REGIMES):
+        for column, (test, title) in enumerate(titles.items()):
+            axes = grid[row][column]
+            points = results.points(test=test, ranks=2)
+            sizes = [p.size_bytes for p in points]
+            for host in hosts:
+                for variant, dashes in ((PLAIN, "--"), (OVERDRIVE, "-")):
+                    suffix = " + Overdrive" if variant == OVERDRIVE else ""
+                    _line(
+                        axes,
+                        sizes,
+                        _medians(results, regime, host, variant, points),
+                        color=COLOURS[host],
+                        linestyle=dashes,
+                        linewidth=1.2,
+                        label=HOST_TITLES[host] + suffix,
+                    )
+            axes.set_yscale("log")
+            label = "messages per second" if test == "rate" else "MB/s"
+            _style(axes, sizes, f"{title}, {regime}", label)
+    _finish(figure, folder, "bandwidth.png", "Bandwidth and message rate, 64 messages in flight")
+
+
+def oversubscribed(results: Results, folder: Path, hosts: list[str]) -> None:
+    """Draw the speed with more ranks than cores, against each host's best setting."""
+    figure, grid = plt.subplots(2, 3, figsize=(13, 8), sharey=True)
+    titles = {"pairs": "ping-pong", "ring": "Sendrecv ring", "halo": "non-blocking halo"}
+    for row, ranks in enumerate((4, 8)):
+        for column, (test, title) in enumerate(titles.items()):
+            axes = grid[row][column]
+            points = results.points(test=test, ranks=ranks)
+            sizes = [p.size_bytes for p in points]
+            for host in hosts:
+                for regime, dashes in zip(REGIMES, ("-", ":"), strict=True):
+                    best = best_variant(results, regime, host, points)
+                    if best is None:
+                        continue
+                    _line(
+                        axes,
+                        sizes,
+                        _speedups(results, regime, host, points, best),
+                        color=COLOURS[host],
+                        linestyle=dashes,
+                        marker="o",
+                        markersize=3,
+                        label=f"{HOST_TITLES[host]}, {regime}",
+                    )
+            axes.axhline(1, color="black", linewidth=0.8)
+            axes.set_yscale("log")
+            _style(axes, sizes, f"{title}, {ranks} ranks", "times as fast as the host alone")
+    _finish(
+        figure,
+        folder,
+        "oversubscribed.png",
+        "More ranks than cores: speed relative to each host with its best setting",
+    )
+
+
+def main() -> int:
+    """Draw everything."""
+    if len(sys.argv) != 3:
+        print(__doc__, file=sys.stderr)
+        return 2
+    folder = Path(sys.argv[2])
+    folder.mkdir(parents=True, exist_ok=True)
+    samples = load(Path(sys.argv[1]))
+    present = {sample.host for sample in samples}
+    results = Results(samples)
+    hosts = [host for host in HOST_TITLES if host in present]
+    latency_ratio(results, folder, hosts)
+    latency(results, folder, hosts)
+    streams(results, folder, hosts)
+    oversubscribed(results, folder, [host for host in FIVE if host in present])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,245 @@
+"""Writes the page with the results of the point-to-point measurements from the samples."""
+
+from __future__ import annotations
+
+import os
+import platform
+from pathlib import Path
+
+from analysis import (
+    FAR_FROM_NS,
+    FAR_TO_NS,
+    MAX_FOREIGN_CORES,
+    MAX_WAITED,
+    NEAR_BELOW_NS,
+    REGIMES,
+    Point,
+    Results,
+    geometric_mean,
+    size_name,
+)
+from campaign import OVERDRIVE, PLAIN
+from goals import FIVE, HOST_TITLES, KIND_TITLES, Finding, judge
+
+DASH = "–"
+
+
+def _table(header: list[str], rows: list[list[str]]) -> list[str]:
+    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+    return [*lines, *("| " + " | ".join(row) + " |" for row in rows), ""]
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return DASH
+    if value >= 1000:
+        return f"{value:.0f}"
+    return f"{value:.3g}"
+
+
+def _processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.machine()
+
+
+def _distribution() -> str:
+    try:
+        return platform.freedesktop_os_release()["PRETTY_NAME"]
+    except OSError:
+        return "unknown"
+
+
+def _facts(versions: dict[str, str], missing: dict[str, str], extra: list[str]) -> list[str]:
+    hosts = ", ".join(f"{HOST_TITLES[name]} ({version})" for name, version in versions.items())
+    lines = [
+        f"- Machine: {_processor()}, {os.cpu_count()} cores; Linux {platform.release()}, "
+        f"{_distribution()}.",
+        f"- Hosts measured: {hosts}.",
+    ]
+    lines += [f"- **Not measured: {HOST_TITLES[name]}**: {why}." for name, why in missing.items()]
+    return [*lines, *(f"- {line}" for line in extra), ""]
+
+
+def _method(results: Results) -> list[str]:
+    counts = results.counts
+    return [
+        "## How it is measured",
+        "",
+        "Two ranks are pinned to one core each. Before and after each sample (about 3 ms) the two "
+        "processes exchange one cache line directly, without MPI. If the one-way time is "
+        f"below {NEAR_BELOW_NS:.0f} ns the sample counts as *near* (the cores share a cache), "
+        f"between {FAR_FROM_NS:.0f} and {FAR_TO_NS:.0f} ns as *far*, otherwise, and if a rank "
+        f"waited for its core for more than {MAX_WAITED:.0%} of the time, it is dropped. A virtual "
+        "machine can move between the two within seconds; only samples of one regime are compared. "
+        "Runs with and without Overdrive alternate. A ratio is the median over rounds of the ratio "
+        "within a round, and is above 1 where Overdrive is faster. A mean is a geometric mean. "
+        "Payloads are checked at each size before measuring; in the application's shape "
+        "each message is checked.",
+        "",
+        "With more ranks than cores nothing is pinned, samples last 15 ms, and runs during which "
+        f"other processes used more than {MAX_FOREIGN_CORES:g} cores are dropped.",
+        "",
+        f"Samples: {counts['near']} near, {counts['far']} far, {counts['noisy']} dropped.",
+        "",
+        "The shapes: *usual* never rewrites its send buffer; *alternating* does so with 16 buffers "
+        "in turn; in *app* the sender writes the whole buffer with fresh values before each send, "
+        "the receiver reads all of it, and both are timed.",
+        "",
+    ]
+
+
+def _verdict(met: bool | None) -> str:
+    return {True: "yes", False: "**no**", None: "?"}[met]
+
+
+def _goals(findings: list[Finding]) -> list[str]:
+    lines = ["## Goals", ""]
+    judged = [finding for finding in findings if finding.met is not None]
+    met = sum(finding.met is True for finding in judged)
+    lines += [
+        f"{met} of {len(judged)} figures are reached; {len(findings) - len(judged)} were not "
+        "measured. Ratios are speeds relative to the host alone.",
+        "",
+    ]
+    topics = list(dict.fromkeys(finding.topic for finding in findings))
+    rows = []
+    for topic in topics:
+        verdicts = [finding.met for finding in findings if finding.topic == topic]
+        rows.append([topic, *(str(verdicts.count(met)) for met in (True, False, None))])
+    lines += _table(["goal", "reached", "missed", "not measured"], rows)
+    for topic in topics:
+        group = [finding for finding in findings if finding.topic == topic]
+        lines += [f"**{topic}**", ""]
+        rows = [[f.host, f.regime, f.goal, f.measured, f.smallest, _verdict(f.met)] for f in group]
+        header = ["over", "regime", "goal", "measured", "smallest", "reached"]
+        lines += _table(header, rows)
+    return lines
+
+
+def _latency_tables(results: Results, hosts: list[str]) -> list[str]:
+    lines = ["## One-way latency in µs", ""]
+    for shape in ("usual", "alternating", "app"):
+        for mode in ("blocking", "nonblocking"):
+            points = results.points(test="latency", shape=shape, mode=mode, kind="heap", ranks=2)
+            lines += _median_table(results, hosts, points, f"{shape}, {mode}")
+    return lines
+
+
+def _stream_tables(results: Results, hosts: list[str]) -> list[str]:
+    lines = ["## Bandwidth (MB/s) and message rate (per second), 64 in flight", ""]
+    for test, title in (
+        ("bw", "Streaming bandwidth"),
+        ("bibw", "Bidirectional bandwidth"),
+        ("rate", "Message rate"),
+    ):
+        lines += _median_table(results, hosts, results.points(test=test, ranks=2), title)
+    return lines
+
+
+def _median_table(results: Results, hosts: list[str], points: list[Point], title: str) -> list[str]:
+    lines: list[str] = []
+    for regime in REGIMES:
+        rows = []
+        for host in hosts:
+            for variant in (PLAIN, OVERDRIVE):
+                medians = [results.median(regime, host, variant, point) for point in points]
+                if any(median is not None for median in medians):
+                    name = HOST_TITLES[host] + (" + Overdrive" if variant == OVERDRIVE else "")
+                    rows.append([name, *(_number(median) for median in medians)])
+        if rows:
+            lines += [f"**{title}, {regime}**", ""]
+            lines += _table(["", *(size_name(p.size_bytes) for p in points)], rows)
+    return lines
+
+
+def _kind_table(results: Results, hosts: list[str]) -> list[str]:
+    lines = [
+        "## Where the buffer lies",
+        "",
+        "Geometric mean of the speed relative to the host alone over 8 B to 2 MiB, blocking, and "
+        "in brackets the smallest.",
+        "",
+    ]
+    for regime in REGIMES:
+        rows = []
+        for kind, title in KIND_TITLES.items():
+            for shape in ("usual", "app"):
+                points = results.points(
+                    test="latency", shape=shape, mode="blocking", kind=kind, ranks=2
+                )
+                if kind == "heap":
+                    points = [p for p in points if p.size_bytes >= 8]
+                cells = [_mean_and_smallest(results, regime, host, points) for host in hosts]
+                if any(cell != DASH for cell in cells):
+                    rows.append([title, shape, *cells])
+        if rows:
+            lines += [f"**{regime}**", ""]
+            lines += _table(["buffer", "shape", *(HOST_TITLES[host] for host in hosts)], rows)
+    return lines
+
+
+def _mean_and_smallest(results: Results, regime: str, host: str, points: list[Point]) -> str:
+    ratios = [
+        ratio
+        for point in points
+        if (ratio := results.speedup(regime, point, host, OVERDRIVE, host)) is not None
+    ]
+    return f"{geometric_mean(ratios):.2f} ({min(ratios):.2f})" if ratios else DASH
+
+
+def _oversubscribed_tables(results: Results, hosts: list[str]) -> list[str]:
+    lines = ["## More ranks than cores", "", "Time per step in µs, by the host's settings.", ""]
+    for ranks in (4, 8):
+        for test in ("pairs", "ring", "halo"):
+            points = results.points(test=test, ranks=ranks)
+            rows = []
+            for regime in REGIMES:
+                for host in hosts:
+                    names = {v for point in points for v in results.variants(host, point)}
+                    for variant in sorted(names, key=lambda v: (v == OVERDRIVE, v != PLAIN, v)):
+                        medians = [results.median(regime, host, variant, p) for p in points]
+                        if any(median is not None for median in medians):
+                            numbers = [_number(median) for median in medians]
+                            rows.append([HOST_TITLES[host], variant, regime, *numbers])
+            if rows:
+                lines += [f"**{ranks} ranks, {test}**", ""]
+                header = ["host", "variant", "regime", *(size_name(p.size_bytes) for p in points)]
+                lines += _table(header, rows)
+    return lines
+
+
+def write_page(
+    path: Path,
+    results: Results,
+    versions: dict[str, str],
+    missing: dict[str, str],
+    command: str,
+    extra_facts: list[str],
+    plots: list[tuple[str, str]],
+) -> list[Finding]:
+    """Write the page; `plots` are (file name below the page's folder, caption)."""
+    hosts = list(versions)
+    findings = judge(results, hosts)
+    lines = [
+        "# Point-to-point: what is faster, and by how much",
+        "",
+        "This page is generated by `bench/run.py`; do not edit it. To reproduce it:",
+        "",
+        "```",
+        command,
+        "```",
+        "",
+        *_facts(versions, missing, extra_facts),
+        *_goals(findings),
+        *[line for file, caption in plots for line in (f"![{caption}]({file})", "")],
+        *_method(results),
+        *_latency_tables(results, hosts),
+        *_stream_tables(results, hosts),
+        *_kind_table(results, hosts),
+        *_oversubscribed_tables(results, [host for host in FIVE if host in hosts]),
+    ]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(lines).rstrip() + "\n")
+    return findings

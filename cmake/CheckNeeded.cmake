@@ -1,0 +1,12 @@
+# Fails when the library LIBRARY depends on anything but the C library and its parts.
+execute_process(COMMAND "${READELF}" -d "${LIBRARY}" OUTPUT_VARIABLE dynamic RESULT_VARIABLE result)
+if(NOT result EQUAL 0)
+  message(FATAL_ERROR "cannot read ${LIBRARY}")
+endif()
+string(REGEX MATCHALL "Shared library: \\[[^]]*\\]" needed "${dynamic}")
+foreach(entry IN LISTS needed)
+  if(NOT entry MATCHES "\\[(libc|libdl|libpthread|ld-linux[^]]*)\\.so")
+    file(REMOVE "${LIBRARY}")
+    message(FATAL_ERROR "the loader must depend on the C library alone, but: ${entry}")
+  endif()
+endforeach()

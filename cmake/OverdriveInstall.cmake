@@ -1,0 +1,99 @@
+# What `make install` puts where:
+#
+#   bin/overdrive                     the command        lib/liboverdrive.so     what is preloaded
+#   lib/overdrive/liboverdrive-*.so   the faces          share/overdrive/cli/    the command's package
+#   include/overdrive/                headers            lib/pkgconfig, lib/cmake/Overdrive
+#   share/man, share/modulefiles/overdrive/VERSION, share/doc/overdrive
+#
+# Parts that were not built are left out; the loader finds the faces relative to itself.
+
+include(CMakePackageConfigHelpers)
+set(OVERDRIVE_MODULEFILE_DIR "${CMAKE_INSTALL_DATADIR}/modulefiles/overdrive")
+set(packaging "${CMAKE_BINARY_DIR}/packaging")
+
+foreach(abi IN LISTS OVERDRIVE_FACES)
+  install(TARGETS overdrive-${abi} LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}/overdrive")
+endforeach()
+if(EXISTS "${CMAKE_SOURCE_DIR}/include/overdrive")
+  install(DIRECTORY "${CMAKE_SOURCE_DIR}/include/overdrive" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
+          FILES_MATCHING PATTERN "*.h")
+endif()
+
+# The files that name the prefix are written at install time, when `--prefix` is known.
+install(CODE "set(OVERDRIVE_FACES \"${OVERDRIVE_FACES}\")
+set(PROJECT_VERSION \"${PROJECT_VERSION}\")
+set(PROJECT_DESCRIPTION \"${PROJECT_DESCRIPTION}\")
+set(CMAKE_INSTALL_BINDIR \"${CMAKE_INSTALL_BINDIR}\")
+set(CMAKE_INSTALL_LIBDIR \"${CMAKE_INSTALL_LIBDIR}\")
+set(CMAKE_INSTALL_MANDIR \"${CMAKE_INSTALL_MANDIR}\")
+set(CMAKE_INSTALL_INCLUDEDIR \"${CMAKE_INSTALL_INCLUDEDIR}\")
+set(OVERDRIVE_FULL_LIBDIR \"\\\${prefix}/${CMAKE_INSTALL_LIBDIR}\")
+set(OVERDRIVE_FULL_INCLUDEDIR \"\\\${prefix}/${CMAKE_INSTALL_INCLUDEDIR}\")
+get_filename_component(CMAKE_INSTALL_PREFIX \"\${CMAKE_INSTALL_PREFIX}\" ABSOLUTE)
+foreach(file IN ITEMS overdrive.pc modulefile)
+  configure_file(\"${CMAKE_SOURCE_DIR}/packaging/\${file}.in\" \"${packaging}/\${file}\" @ONLY)
+endforeach()")
+
+install(FILES "${packaging}/overdrive.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+install(FILES "${packaging}/modulefile" DESTINATION "${OVERDRIVE_MODULEFILE_DIR}"
+        RENAME "${PROJECT_VERSION}")
+install(FILES "${CMAKE_SOURCE_DIR}/VERSION" DESTINATION "${CMAKE_INSTALL_LIBDIR}/overdrive")
+
+# The command; it looks for its package and the library relative to itself.
+if(EXISTS "${CMAKE_SOURCE_DIR}/overdrive")
+  install(PROGRAMS "${CMAKE_SOURCE_DIR}/overdrive" DESTINATION "${CMAKE_INSTALL_BINDIR}")
+  install(DIRECTORY "${CMAKE_SOURCE_DIR}/cli/overdrive"
+          DESTINATION "${CMAKE_INSTALL_DATADIR}/overdrive/cli"
+          FILES_MATCHING PATTERN "*.py"
+          PATTERN "__pycache__" EXCLUDE
+          PATTERN "*_test.py" EXCLUDE
+          PATTERN "test_*.py" EXCLUDE)
+endif()
+install(TARGETS overdrive-settings RUNTIME DESTINATION "${CMAKE_INSTALL_LIBDIR}/overdrive")
+install(FILES "${CMAKE_BINARY_DIR}/lib/overdrive/skipped-faces.txt"
+        DESTINATION "${CMAKE_INSTALL_LIBDIR}/overdrive")
+
+# The library that is preloaded, and where CMake finds it.
+if(TARGET overdrive)
+  install(TARGETS overdrive LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+  set(OVERDRIVE_PRELOAD_FILE "${CMAKE_INSTALL_LIBDIR}/liboverdrive.so")
+  set(OVERDRIVE_COMMAND_FILE "${CMAKE_INSTALL_BINDIR}/overdrive")
+  set(OVERDRIVE_HEADER_DIR "${CMAKE_INSTALL_INCLUDEDIR}")
+  set(config_dir "${CMAKE_INSTALL_LIBDIR}/cmake/Overdrive")
+  configure_package_config_file("${CMAKE_SOURCE_DIR}/packaging/OverdriveConfig.cmake.in"
+    "${packaging}/OverdriveConfig.cmake"
+    INSTALL_DESTINATION "${config_dir}"
+    PATH_VARS OVERDRIVE_PRELOAD_FILE OVERDRIVE_COMMAND_FILE OVERDRIVE_HEADER_DIR)
+  write_basic_package_version_file("${packaging}/OverdriveConfigVersion.cmake"
+    COMPATIBILITY SameMajorVersion)
+  install(FILES "${packaging}/OverdriveConfig.cmake" "${packaging}/OverdriveConfigVersion.cmake"
+          DESTINATION "${config_dir}")
+endif()
+
+# Man pages: docs/man/NAME.SECTION.md, made with the build.
+file(GLOB OVERDRIVE_PAGES CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/docs/man/*.md")
+set(pages "")
+foreach(source IN LISTS OVERDRIVE_PAGES)
+  get_filename_component(file "${source}" NAME)
+  if(NOT file MATCHES "^(.+\\.([1-8]))\\.md$")
+    continue()
+  endif()
+  set(page "${CMAKE_BINARY_DIR}/man/man${CMAKE_MATCH_2}/${CMAKE_MATCH_1}")
+  add_custom_command(OUTPUT "${page}"
+    COMMAND ${Python3_EXECUTABLE} "${CMAKE_SOURCE_DIR}/packaging/manpage.py"
+            --version ${PROJECT_VERSION} "${source}" "${page}"
+    DEPENDS "${source}" "${CMAKE_SOURCE_DIR}/packaging/manpage.py"
+    COMMENT "Man page ${file}"
+    VERBATIM)
+  list(APPEND pages "${page}")
+  install(FILES "${page}" DESTINATION "${CMAKE_INSTALL_MANDIR}/man${CMAKE_MATCH_2}" OPTIONAL)
+endforeach()
+if(pages)
+  add_custom_target(man ALL DEPENDS ${pages})
+endif()
+
+foreach(file IN ITEMS README.md LICENSE)
+  if(EXISTS "${CMAKE_SOURCE_DIR}/${file}")
+    install(FILES "${CMAKE_SOURCE_DIR}/${file}" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+  endif()
+endforeach()

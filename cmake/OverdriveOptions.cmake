@@ -1,0 +1,68 @@
+# Language level, warnings, sanitizers and link-time optimisation: what holds for every target.
+#
+# `overdrive_options` carries it; every target of the project links it privately.
+
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_C_VISIBILITY_PRESET hidden)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Kind of build" FORCE)
+endif()
+# Line tables cost nothing at run time and make a backtrace from a user's machine readable.
+set(CMAKE_C_FLAGS_RELEASE "-O2 -g1 -DNDEBUG")
+set(CMAKE_CXX_FLAGS_RELEASE "-O2 -g1 -DNDEBUG")
+
+find_program(OVERDRIVE_CCACHE ccache)
+if(OVERDRIVE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  # Relative paths and no folder in the key: every checkout and build folder shares one cache.
+  set(launcher "${CMAKE_COMMAND}" -E env CCACHE_BASEDIR=/ CCACHE_NOHASHDIR=true
+      "${OVERDRIVE_CCACHE}")
+  set(CMAKE_C_COMPILER_LAUNCHER "${launcher}")
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${launcher}")
+endif()
+
+find_package(Threads REQUIRED)
+
+add_library(overdrive_options INTERFACE)
+target_include_directories(overdrive_options INTERFACE
+  "${CMAKE_SOURCE_DIR}/src" "${CMAKE_SOURCE_DIR}/include")
+target_compile_definitions(overdrive_options INTERFACE
+  _GNU_SOURCE "OVERDRIVE_VERSION=\"${PROJECT_VERSION}\"")
+target_compile_options(overdrive_options INTERFACE
+  -Wall -Wextra -Wconversion
+  $<$<BOOL:${OVERDRIVE_WERROR}>:-Werror>
+  # Faces are loaded into programs that may unwind through them only on the way to abort; frame
+  # pointers keep profiles of such mixed processes usable at no cost that can be measured.
+  -fno-omit-frame-pointer)
+# The re-entrancy guard is read on every MPI call. With this model that is one instruction; the few
+# bytes that it needs come from the reserve which the C library keeps for libraries loaded late.
+target_compile_options(overdrive_options INTERFACE -ftls-model=initial-exec)
+target_link_libraries(overdrive_options INTERFACE Threads::Threads ${CMAKE_DL_LIBS})
+
+if(OVERDRIVE_SANITIZER)
+  set(OVERDRIVE_SANITIZER_FLAGS -fsanitize=${OVERDRIVE_SANITIZER} -fno-sanitize-recover=all)
+  add_compile_options(${OVERDRIVE_SANITIZER_FLAGS} -fno-omit-frame-pointer)
+  add_link_options(${OVERDRIVE_SANITIZER_FLAGS})
+endif()
+
+if(OVERDRIVE_LTO)
+  include(CheckIPOSupported)
+  check_ipo_supported(RESULT OVERDRIVE_IPO_WORKS OUTPUT OVERDRIVE_IPO_OUTPUT LANGUAGES CXX)
+  if(OVERDRIVE_IPO_WORKS)
+    set(CMAKE_INTERPROCEDURAL_OPTIMIZATION ON)
+    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+      # Objects that also hold machine code: unit tests link that and need no optimisation run each.
+      set(CMAKE_CXX_COMPILE_OPTIONS_IPO -flto=auto -ffat-lto-objects)
+      set(CMAKE_C_COMPILE_OPTIONS_IPO -flto=auto -ffat-lto-objects)
+    endif()
+  else()
+    message(STATUS "Link-time optimisation is off: the compiler does not support it")
+  endif()
+endif()

@@ -1,0 +1,64 @@
+# Unit tests: every *_test.cc becomes a GoogleTest program named by its stem, each case a ctest test.
+
+find_package(GTest QUIET)
+if(NOT GTest_FOUND AND NOT TARGET GTest::gtest_main)
+  if(EXISTS /usr/src/googletest/CMakeLists.txt)
+    add_subdirectory(/usr/src/googletest "${CMAKE_BINARY_DIR}/googletest" EXCLUDE_FROM_ALL)
+    add_library(GTest::gtest_main ALIAS gtest_main)
+  else()
+    message(STATUS "Unit tests: skipped, GoogleTest is missing (install libgtest-dev)")
+    return()
+  endif()
+endif()
+include(GoogleTest)
+
+# A case that takes longer hangs: the slowest ones take seconds, also under a sanitizer.
+set(OVERDRIVE_TEST_TIMEOUT_SECONDS 120)
+
+# Builds every unit test and nothing that they do not need.
+add_custom_target(unit_tests)
+
+# Adds the test program `name` made of one source, linked to the libraries that follow.
+function(overdrive_add_test name source)
+  add_executable(${name} "${source}")
+  target_link_libraries(${name} PRIVATE ${ARGN} overdrive_options GTest::gtest_main)
+  # Test code converts freely; the warnings guard the library.
+  target_compile_options(${name} PRIVATE -Wno-conversion -Wno-sign-conversion)
+  set_property(TARGET ${name} PROPERTY RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
+  # Optimising each test program anew at link time would take most of the build.
+  set_property(TARGET ${name} PROPERTY INTERPROCEDURAL_OPTIMIZATION OFF)
+  target_link_options(${name} PRIVATE -fno-lto)
+  add_dependencies(unit_tests ${name})
+  gtest_discover_tests(${name}
+    TEST_PREFIX "${name}."
+    DISCOVERY_MODE PRE_TEST
+    DISCOVERY_TIMEOUT 60
+    PROPERTIES TIMEOUT ${OVERDRIVE_TEST_TIMEOUT_SECONDS})
+endfunction()
+
+overdrive_core_sources(OVERDRIVE_CORE_TESTS TRUE)
+foreach(source IN LISTS OVERDRIVE_CORE_TESTS)
+  get_filename_component(name "${source}" NAME_WE)
+  if(TARGET ${name})
+    message(FATAL_ERROR "Two unit tests are called ${name}: ${source}")
+  endif()
+  overdrive_add_test(${name} "${source}" overdrive_core)
+endforeach()
+
+if(TARGET overdrive_loader_objects)
+  file(GLOB OVERDRIVE_LOADER_TESTS CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/src/face/loader/*_test.cc")
+  foreach(source IN LISTS OVERDRIVE_LOADER_TESTS)
+    get_filename_component(name "${source}" NAME_WE)
+    overdrive_add_test(${name} "${source}")
+    # Only the unit itself: the entry points would take the place of dlsym in the test program.
+    string(REGEX REPLACE "_test\\.cc$" ".cc" unit "${source}")
+    target_sources(${name} PRIVATE "${unit}")
+  endforeach()
+endif()
+
+foreach(abi IN LISTS OVERDRIVE_FACES)
+  foreach(source IN LISTS OVERDRIVE_FACE_TEST_SOURCES)
+    get_filename_component(name "${source}" NAME_WE)
+    overdrive_add_test(${name}_${abi} "${source}" overdrive_face_${abi})
+  endforeach()
+endforeach()

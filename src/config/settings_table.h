@@ -1,0 +1,101 @@
+// The one table of everything a user can set.
+//
+// A row is X(field, type, name, default, min, max, group, doc):
+//   field    member of od::config::Settings; carries its unit in its name
+//   type     one of the types of settings_types.h
+//   name     what users write: `name = value` in a file, OVERDRIVE_NAME (upper case) in the
+//            environment, `--set name=value` on the command line
+//   default, min, max   built-in value and the accepted range (lengths for strings and lists)
+//   group    section of the manual; one of job, report, wait, p2p, copy, test
+//   doc      Markdown, whole sentences; first sentence says what it is
+// Add a row and the structure, the parser, `overdrive info` and the manual all know it
+// (afterwards run `overdrive manual --write docs/manual/settings.md`).
+#ifndef OVERDRIVE_CONFIG_SETTINGS_TABLE_H_
+#define OVERDRIVE_CONFIG_SETTINGS_TABLE_H_
+
+#include "config/settings_types.h"
+
+// clang-format off
+#define OD_SETTINGS(X)                                                                             \
+  X(disable, BoolType, "disable", false, false, true, job,                                         \
+    "Switches Overdrive off: every call goes to the MPI library that is installed. Meant for "     \
+    "comparing, and for finding out whether Overdrive has anything to do with a problem.")         \
+  X(strict, BoolType, "strict", false, false, true, job,                                           \
+    "Ends the job at start when a setting is wrong or unknown. Without it a wrong setting is "     \
+    "reported and the next lower source of the value is used.")                                    \
+  X(fork_safe, BoolType, "fork_safe", true, false, true, job,                                      \
+    "Reserved, without effect in this version: protection of forked children once the program's "  \
+    "own buffers are shared. What is shared today is not touched by a forked child.")              \
+  X(thread_promote, BoolType, "thread_promote", true, false, true, job,                            \
+    "Reserved, without effect in this version: whether Overdrive may ask the installed MPI "       \
+    "library for a higher thread level than the program did.")                                     \
+  X(verbose, IntType, "verbose", 0, 0, 4, report,                                                  \
+    "How much is written to standard error: 0 errors only, 1 also warnings and what fell back "    \
+    "to the installed MPI library and why, 2 also what was found and chosen at start, 3 also "     \
+    "decisions of each communicator, 4 also every message.")                                       \
+  X(stats, StringType, "stats", "0", 0, 4096, report,                                              \
+    "Statistics at `MPI_Finalize`: `0` none, `1` one table on standard error with the sum, "       \
+    "smallest and largest value over all ranks, anything else is the path of a JSON file that "    \
+    "each rank writes; `%r` in it stands for the rank and is appended as `.%r` if missing.")       \
+  X(verify, BoolType, "verify", false, false, true, report,                                        \
+    "Computes a checksum of every local message at the sender and compares it at the receiver. "   \
+    "A difference ends the job with a message that names the two ranks. Slow; for finding "        \
+    "faults.")                                                                                     \
+  X(stall_report_ns, DurationType, "stall_report", 0, 0, 24 * 3600 * kSecond, report,              \
+    "A rank that waits longer than this in one MPI call writes what it waits for to standard "     \
+    "error, once per wait. 0 switches the report off.")                                            \
+  X(wait, WaitChoice, "wait", WaitMode::kAuto, WaitMode::kAuto, WaitMode::kSleep, wait,            \
+    "How a rank waits: `spin` never gives up its core, `yield` offers it to others, `sleep` "      \
+    "spins briefly and then sleeps in the kernel. `auto` spins if every local rank has a core of " \
+    "its own (affinity masks and the cgroup's processor quota count) and sleeps otherwise.")       \
+  X(spin_ns, DurationType, "spin", 0, 0, 10 * kSecond, wait,                                       \
+    "How long a rank spins before it yields or sleeps. 0 means automatic: 1 ms if every local "    \
+    "rank has a core, 0.5 us otherwise.")                                                          \
+  X(peer_check_ns, DurationType, "peer_check", 100 * kMillisecond, kMillisecond, 60 * kSecond,     \
+    wait,                                                                                          \
+    "How often a rank that waits for a local rank checks that the other process still exists.")    \
+  X(host_call_progress, BoolType, "host_call_progress", true, false, true, wait,                   \
+    "While a rank with pending receives sits in a blocking call of the installed MPI library, a "  \
+    "helper thread looks after them. It starts when first needed and sleeps otherwise.")           \
+  X(host_poll_interval, IntType, "host_poll_interval", 32, 1, 1 << 20, wait,                       \
+    "A waiting rank lets the installed MPI library make progress once in this many rounds.")       \
+  X(unmatched_wait_ns, DurationType, "unmatched_wait", 50 * kMicrosecond, 0, 10 * kSecond, p2p,    \
+    "How long a sender waits for its receiver before it copies the message into its own memory "   \
+    "and returns. Small values free senders sooner and use more memory.")                          \
+  X(buffer_limit_bytes, SizeType, "buffer_limit", kGiB, 0, kTiB, p2p,                              \
+    "Most memory per rank that such copies may take. At the limit senders wait for their "         \
+    "receivers.")                                                                                  \
+  X(inline_max_bytes, SizeType, "inline_max", 512, 0, 64 * kKiB, p2p,                         \
+    "Largest message that travels inside the fast box of a pair of ranks.")                        \
+  X(fastbox_bytes, SizeType, "fastbox_bytes", 8 * kKiB, 1 * kKiB, kMiB, p2p,                       \
+    "Memory of one fast box. A fast box belongs to one sender and one receiver and holds small "   \
+    "messages.")                                                                                   \
+  X(fastbox_peers, IntType, "fastbox_peers", 32, 0, 4096, p2p,                                     \
+    "Most local ranks to which a rank keeps a fast box. The others are reached through the "       \
+    "shared queue.")                                                                               \
+  X(eager_max_bytes, SizeType, "eager_max", 16 * kKiB, 0, kGiB, p2p,                               \
+    "Largest message whose data a sender puts into cells before it knows that the receiver has "   \
+    "arrived.")                                                                                    \
+  X(pool_bytes, SizeType, "pool_bytes", 2 * kMiB, 64 * kKiB, kGiB, copy,                           \
+    "Memory of the pool of cells through which a rank sends. The pool rotates: about twice the "   \
+    "second-level cache is best, so that a cell that is written again has left the receiver's "    \
+    "cache.")                                                                                      \
+  X(cell_bytes, SizeType, "cell_bytes", 16 * kKiB, 1 * kKiB, 4 * kMiB, copy,                       \
+    "Size of one cell; must be a power of two and at most a quarter of `pool_bytes`.")             \
+  X(piece_bytes, SizeType, "piece_bytes", 16 * kKiB, 256, 4 * kMiB, copy,                           \
+    "How much of a large message is copied into a cell before the receiver is told: small pieces "  \
+    "overlap the two copies better, large ones exchange fewer cache lines.")                       \
+  X(copy, CopyChoice, "copy", CopyMode::kAuto, CopyMode::kAuto, CopyMode::kNontemporal, copy,      \
+    "Which store instructions fill cells. `auto` decides by the measured distance of the two "     \
+    "cores: ordinary stores if they share a cache, non-temporal stores otherwise.")                \
+  X(far_threshold_ns, DurationType, "far_threshold", 100 * kNanosecond, 1 * kNanosecond,           \
+    100 * kMicrosecond, copy,                                                                      \
+    "Time one cache line takes from core to core from which a pair of ranks counts as far.")       \
+  X(nontemporal_min_bytes, SizeType, "nontemporal_min", 1 * kKiB, 0, kTiB, copy,                   \
+    "Smallest message for which `copy = \"auto\"` uses non-temporal stores.")                      \
+  X(test_remote, PairsType, "test_remote", {}, 0, 4096, test,                                      \
+    "For tests: treats these pairs of ranks of `MPI_COMM_WORLD` as if they were on different "     \
+    "nodes. `0-1,2-3` lists pairs, `all` means every pair.")
+// clang-format on
+
+#endif  // OVERDRIVE_CONFIG_SETTINGS_TABLE_H_

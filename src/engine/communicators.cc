@@ -1,0 +1,131 @@
+// Communicators: what the engine has to know about each, and the contexts that tell them apart.
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/context.h"
+#include "engine/engine.h"
+#include "engine/rank_state.h"
+#include "observe/log.h"
+
+namespace od {
+
+namespace {
+
+// Sequences of the different constructors must not meet: create_group is numbered per group and
+// tag.
+constexpr std::uint64_t kGroupSequences = std::uint64_t{1} << 62;
+
+}  // namespace
+
+std::unique_ptr<Comm> RankState::describe_comm(host::Handle handle) {
+  auto comm = std::make_unique<Comm>();
+  comm->handle = handle;
+  if (host.comm_size(handle, &comm->size) != host::kSuccess ||
+      host.comm_rank(handle, &comm->rank) != host::kSuccess ||
+      host.comm_test_inter(handle, &comm->inter) != host::kSuccess) {
+    return nullptr;
+  }
+  comm->peer_count = comm->size;
+  std::vector<int> members(static_cast<std::size_t>(comm->size));
+  if (host.comm_world_ranks(handle, false, members.data(), comm->size) != host::kSuccess) {
+    return nullptr;
+  }
+  int lowest = *std::min_element(members.begin(), members.end());
+  if (comm->inter) {
+    if (host.comm_remote_size(handle, &comm->peer_count) != host::kSuccess) return nullptr;
+    members.resize(static_cast<std::size_t>(comm->peer_count));
+    if (host.comm_world_ranks(handle, true, members.data(), comm->peer_count) != host::kSuccess) {
+      return nullptr;
+    }
+    lowest = std::min(lowest, *std::min_element(members.begin(), members.end()));
+  }
+  if (lowest < 0) return nullptr;  // a member that MPI_COMM_WORLD does not have
+  // A fast-box header has 24 bits for the sender's rank.
+  if (comm->size > static_cast<int>(p2p::kMaxBoxSource)) return nullptr;
+  comm->lowest_world_rank = lowest;
+  comm->local_index.reserve(members.size());
+  comm->all_local = true;
+  for (const int world_rank : members) {
+    const int index = node->local(world_rank) ? node->index_of(world_rank) : kRemote;
+    comm->local_index.push_back(static_cast<std::int16_t>(index));
+    if (index == kRemote) comm->all_local = false;
+  }
+  comm->self_only = members.size() == 1 && members.front() == host.world_rank;
+  comm->world_rank = std::move(members);
+  return comm;
+}
+
+Comm* RankState::adopt(std::unique_ptr<Comm> comm, std::uint64_t context) {
+  comm->context = context;
+  Comm* adopted = comm.get();
+  comms.emplace(adopted, std::move(comm));
+  ++counters.comms_served;
+  log(Level::kDebug, "communicator of %d ranks served, context %016llx, %s", adopted->size,
+      static_cast<unsigned long long>(context),
+      adopted->all_local ? "all of them local" : "not all of them local");
+  return adopted;
+}
+
+Comm* Rank::world() { return state_->world.get(); }
+Comm* Rank::self() { return state_->self.get(); }
+
+Comm* Rank::comm_created(Comm& parent, host::Handle handle, Origin origin, int tag) {
+  RankState& s = *state_;
+  Guard guard(s);
+  std::uint64_t sequence = 0;
+  if (origin != Origin::create_group) sequence = parent.children++;
+  std::unique_ptr<Comm> comm = s.describe_comm(handle);
+  if (comm == nullptr) {
+    ++s.counters.comms_passed;
+    return nullptr;
+  }
+  if (origin == Origin::create_group) {
+    std::uint64_t group = 0;
+    for (const int world_rank : comm->world_rank) {
+      group = combine(group, static_cast<std::uint64_t>(world_rank));
+    }
+    const std::uint64_t count = parent.group_children[{group, tag}]++;
+    sequence =
+        kGroupSequences | (combine(combine(group, static_cast<std::uint64_t>(tag)), count) >> 2);
+  }
+  std::uint64_t context = child_context(parent.context, sequence, comm->lowest_world_rank);
+  if (origin == Origin::intercomm_create) {
+    // The two groups know different parents; each tells the other its own value.
+    const std::uint64_t mine = combine(parent.context, sequence);
+    std::uint64_t theirs = 0;
+    if (s.host.inter_exchange_max(handle, mine, &theirs) != host::kSuccess) return nullptr;
+    context = child_context(mine + theirs, 0, comm->lowest_world_rank);
+  }
+  return s.adopt(std::move(comm), context);
+}
+
+void Rank::comm_not_member(Comm& parent) { ++parent.children; }
+
+std::uint64_t Rank::reserve_context_sequence(Comm& parent) { return parent.children++; }
+
+Comm* Rank::comm_created_at(Comm& parent, host::Handle handle, std::uint64_t sequence) {
+  RankState& s = *state_;
+  Guard guard(s);
+  std::unique_ptr<Comm> comm = s.describe_comm(handle);
+  if (comm == nullptr) {
+    ++s.counters.comms_passed;
+    return nullptr;
+  }
+  const std::uint64_t context = child_context(parent.context, sequence, comm->lowest_world_rank);
+  return s.adopt(std::move(comm), context);
+}
+
+void Rank::comm_freed(Comm& comm) {
+  RankState& s = *state_;
+  Guard guard(s);
+  comm.freed = true;
+  --comm.references;
+  s.drop_if_unused(comm);
+}
+
+void RankState::drop_if_unused(Comm& comm) {
+  if (comm.freed && comm.references == 0) comms.erase(&comm);
+}
+
+}  // namespace od

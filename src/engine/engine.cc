@@ -1,0 +1,397 @@
+// Sending, receiving, completion: the interface of engine.h over matching and transport.
+
+#include "engine/engine.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/rank_state.h"
+#include "observe/log.h"
+
+namespace od {
+
+using host::kSuccess;
+using p2p::MessageHeader;
+using p2p::Payload;
+using p2p::Unexpected;
+
+void YieldingLock::yield() { sched_yield(); }
+
+Rank::Rank(std::unique_ptr<RankState> state) : state_(std::move(state)) {}
+Rank::~Rank() = default;
+
+bool Rank::active() const { return state_->sharing; }
+const host::HostTable& Rank::host() const { return state_->host; }
+const config::Settings& Rank::settings() const { return state_->settings; }
+
+namespace {
+
+MessageHeader header_for(const Comm& comm, int tag) {
+  MessageHeader header;
+  header.context = comm.context;
+  header.tag = tag;
+  header.source = static_cast<std::uint32_t>(comm.rank);
+  return header;
+}
+
+void prepare(Request& request, RequestKind kind, const void* buf, std::int64_t count,
+             const p2p::LayoutRef& layout, int peer, int tag, Comm& comm) {
+  request.kind = kind;
+  request.complete = false;
+  request.address = const_cast<void*>(buf);
+  request.count = count;
+  request.layout = layout;
+  request.comm = &comm;
+  request.peer = peer;
+  request.tag = tag;
+  request.bytes = count * layout->size;
+  request.active = true;
+}
+
+}  // namespace
+
+// --- sending -------------------------------------------------------------------------------------
+
+int RankState::start_send(Request& request) {
+  Comm& comm = *request.comm;
+  const Payload payload = p2p::make_payload(request.address, request.count, request.layout);
+  const auto index =
+      static_cast<std::uint32_t>(comm.local_index[static_cast<std::size_t>(request.peer)]);
+  request.status = host::Status{};
+  if (index == my_index) {
+    transport->send_to_self(header_for(comm, request.tag), payload,
+                            request.mode == SendMode::synchronous, request);
+    return kSuccess;
+  }
+  return transport->send(index, header_for(comm, request.tag), payload, request.mode, request);
+}
+
+int Rank::send(const void* buf, std::int64_t count, const p2p::LayoutRef& layout, int dest, int tag,
+               Comm& comm, SendMode mode) {
+  RankState& s = *state_;
+  Request request;
+  {
+    Guard guard(s);
+    const auto index = static_cast<std::uint32_t>(comm.local_index[static_cast<std::size_t>(dest)]);
+    char* start = nullptr;
+    if (mode == SendMode::standard && index != s.my_index && !s.settings.verify &&
+        p2p::is_contiguous(*layout, buf, count, &start)) [[likely]] {
+      const std::int64_t bytes = count * layout->size;
+      MessageHeader header = header_for(comm, tag);
+      header.kind = p2p::Kind::inline_data;
+      if (bytes <= static_cast<std::int64_t>(s.settings.inline_max_bytes) &&
+          s.transport->try_send_inline(index, header, start, static_cast<std::uint32_t>(bytes))) {
+        return kSuccess;
+      }
+    }
+    prepare(request, RequestKind::send, buf, count, layout, dest, tag, comm);
+    request.mode = mode;
+    request.blocking = true;
+    const int error = s.start_send(request);
+    if (error != kSuccess) return error;
+    if (request.complete) return kSuccess;
+  }
+  wait(request);
+  return kSuccess;
+}
+
+int Rank::isend(const void* buf, std::int64_t count, const p2p::LayoutRef& layout, int dest,
+                int tag, Comm& comm, SendMode mode, Request** out) {
+  RankState& s = *state_;
+  Guard guard(s);
+  const auto index = static_cast<std::uint32_t>(comm.local_index[static_cast<std::size_t>(dest)]);
+  char* start = nullptr;
+  if (mode == SendMode::standard && index != s.my_index && !s.settings.verify &&
+      p2p::is_contiguous(*layout, buf, count, &start)) [[likely]] {
+    const std::int64_t bytes = count * layout->size;
+    MessageHeader header = header_for(comm, tag);
+    header.kind = p2p::Kind::inline_data;
+    if (bytes <= static_cast<std::int64_t>(s.settings.inline_max_bytes) &&
+        s.transport->try_send_inline(index, header, start, static_cast<std::uint32_t>(bytes))) {
+      *out = s.requests.at(RequestSlab::kCompletedSend);
+      return kSuccess;
+    }
+  }
+  Request* request = s.requests.allocate();
+  if (request == nullptr) return s.host.err_no_mem;
+  prepare(*request, RequestKind::send, buf, count, layout, dest, tag, comm);
+  request->mode = mode;
+  const int error = s.start_send(*request);
+  if (error != kSuccess) {
+    s.requests.release(*request);
+    return error;
+  }
+  if (request->complete) {
+    s.requests.release(*request);
+    request = s.requests.at(RequestSlab::kCompletedSend);
+  } else {
+    ++comm.references;
+  }
+  *out = request;
+  return kSuccess;
+}
+
+int Rank::send_init(const void* buf, std::int64_t count, const p2p::LayoutRef& layout, int dest,
+                    int tag, Comm& comm, SendMode mode, Request** out) {
+  RankState& s = *state_;
+  Guard guard(s);
+  Request* request = s.requests.allocate();
+  if (request == nullptr) return s.host.err_no_mem;
+  prepare(*request, RequestKind::send, buf, count, layout, dest, tag, comm);
+  request->mode = mode;
+  request->persistent = true;
+  request->active = false;
+  ++comm.references;
+  *out = request;
+  return kSuccess;
+}
+
+// --- receiving -----------------------------------------------------------------------------------
+
+int RankState::start_receive(Request& request) {
+  Comm& comm = *request.comm;
+  request.status = host::Status{};
+  if (request.peer == host::kAnySource) ++counters.wildcard_receives;
+  while (Unexpected* message = matching.find_unexpected(comm.context, request.peer, request.tag)) {
+    matching.remove_unexpected(*message);
+    if (message->from == Unexpected::Source::host) return receive_from_host(*message, request);
+    ++counters.matched_unexpected;
+    if (transport->deliver_unexpected(*message, request)) return kSuccess;
+  }
+  matching.post(request);
+  if (host_may_serve(comm, request.peer)) [[unlikely]]
+    matching.add_host_candidate(request);
+  return kSuccess;
+}
+
+int Rank::recv(void* buf, std::int64_t count, const p2p::LayoutRef& layout, int source, int tag,
+               Comm& comm, host::Status* status, host::Handle host_type) {
+  RankState& s = *state_;
+  Request request;
+  {
+    Guard guard(s);
+    prepare(request, RequestKind::recv, buf, count, layout, source, tag, comm);
+    request.host_type = host_type;
+    request.blocking = true;
+    const int error = s.start_receive(request);
+    if (error != kSuccess) return error;
+  }
+  if (!request.complete) wait(request);
+  *status = request.status;
+  return request.status.error;
+}
+
+int Rank::irecv(void* buf, std::int64_t count, const p2p::LayoutRef& layout, host::Handle host_type,
+                int source, int tag, Comm& comm, Request** out) {
+  RankState& s = *state_;
+  Guard guard(s);
+  Request* request = s.requests.allocate();
+  if (request == nullptr) return s.host.err_no_mem;
+  prepare(*request, RequestKind::recv, buf, count, layout, source, tag, comm);
+  request->host_type = host_type;
+  ++comm.references;
+  const int error = s.start_receive(*request);
+  if (error != kSuccess) {
+    --comm.references;
+    s.requests.release(*request);
+    return error;
+  }
+  *out = request;
+  return kSuccess;
+}
+
+int Rank::recv_init(void* buf, std::int64_t count, const p2p::LayoutRef& layout, int source,
+                    int tag, Comm& comm, Request** out, host::Handle host_type) {
+  RankState& s = *state_;
+  Guard guard(s);
+  Request* request = s.requests.allocate();
+  if (request == nullptr) return s.host.err_no_mem;
+  prepare(*request, RequestKind::recv, buf, count, layout, source, tag, comm);
+  request->host_type = host_type;
+  request->persistent = true;
+  request->active = false;
+  ++comm.references;
+  *out = request;
+  return kSuccess;
+}
+
+int Rank::null_init(RequestKind kind, Request** out) {
+  RankState& s = *state_;
+  Guard guard(s);
+  Request* request = s.requests.allocate();
+  if (request == nullptr) return s.host.err_no_mem;
+  // A receive from MPI_PROC_NULL reports that source; a send's status says nothing.
+  request->kind = RequestKind::null_op;
+  request->peer = kind == RequestKind::recv ? host::kProcNull : host::kAnySource;
+  request->persistent = true;
+  *out = request;
+  return kSuccess;
+}
+
+int Rank::start(Request& request) {
+  RankState& s = *state_;
+  Guard guard(s);
+  request.active = true;
+  request.complete = false;
+  request.cancel_requested = false;
+  switch (request.kind) {
+    case RequestKind::send:
+      return s.start_send(request);
+    case RequestKind::recv:
+      return s.start_receive(request);
+    default:
+      request.status = host::Status{};
+      request.status.source = request.peer;
+      request.complete = true;
+      return kSuccess;
+  }
+}
+
+// --- completion ----------------------------------------------------------------------------------
+
+bool RankState::progress() {
+  bool moved = transport->progress();
+  if (!orphans.empty()) [[unlikely]]
+    release_finished_orphans();
+  if (host_traffic_pending()) [[unlikely]] {
+    // Neither side starves: the host is asked once in so many rounds, whatever arrives locally.
+    if (++rounds_since_host_poll >= static_cast<std::uint32_t>(settings.host_poll_interval)) {
+      rounds_since_host_poll = 0;
+      moved |= poll_host();
+    }
+  }
+  return moved;
+}
+
+bool Rank::progress() {
+  RankState& s = *state_;
+  Guard guard(s);
+  return s.progress();
+}
+
+namespace {
+
+// The MPI call that waits, for reports.
+const char* call_of(const Request& request) {
+  if (!request.blocking) return "MPI_Wait";
+  if (request.kind == RequestKind::recv) return "MPI_Recv";
+  return request.mode == SendMode::synchronous ? "MPI_Ssend" : "MPI_Send";
+}
+
+}  // namespace
+
+void Rank::wait(Request& request) {
+  if (request.complete) return;
+  WaitLoop loop(*this, call_of(request), false, &request);
+  while (!request.complete) loop.step();
+}
+
+bool Rank::test(Request& request) {
+  RankState& s = *state_;
+  Guard guard(s);
+  if (request.complete) return true;
+  // A program that only tests gives the host its chance as well.
+  if (s.host_traffic_pending()) s.rounds_since_host_poll = 1u << 30;
+  s.progress();
+  return request.complete;
+}
+
+void RankState::finish_orphan(Request& request) {
+  Comm* comm = request.comm;
+  requests.release(request);
+  if (comm == nullptr) return;
+  --comm->references;
+  if (comm->freed) [[unlikely]]
+    drop_if_unused(*comm);
+}
+
+void RankState::release_finished_orphans() {
+  for (std::size_t i = 0; i < orphans.size();) {
+    if (!orphans[i]->complete) {
+      ++i;
+      continue;
+    }
+    Request* done = orphans[i];
+    orphans[i] = orphans.back();
+    orphans.pop_back();
+    finish_orphan(*done);
+  }
+}
+
+void Rank::release(Request& request) {
+  if (request.index == RequestSlab::kCompletedSend) return;
+  RankState& s = *state_;
+  Guard guard(s);
+  if (request.persistent) {
+    request.active = false;
+    request.complete = false;
+    return;
+  }
+  s.finish_orphan(request);
+}
+
+void Rank::free_request(Request& request) {
+  if (request.index == RequestSlab::kCompletedSend) return;
+  RankState& s = *state_;
+  Guard guard(s);
+  if (!request.active || request.complete) {
+    s.finish_orphan(request);
+    return;
+  }
+  request.orphan = true;
+  s.orphans.push_back(&request);
+}
+
+void Rank::cancel(Request& request) {
+  if (request.index == RequestSlab::kCompletedSend) return;
+  RankState& s = *state_;
+  Guard guard(s);
+  if (request.complete || !request.active) return;
+  request.cancel_requested = true;
+  if (request.kind == RequestKind::recv) {
+    if (request.host_request != 0) {
+      s.host.cancel(&request.host_request);
+      return;
+    }
+    if (request.incoming != nullptr) return;  // matched: it will be received
+    s.matching.unpost(request);
+  } else if (request.kind == RequestKind::send) {
+    if (!s.transport->cancel(request)) return;
+  } else {
+    return;
+  }
+  ++s.counters.cancels;
+  request.status = host::Status{};
+  request.status.cancelled = true;
+  request.complete = true;
+}
+
+Request* Rank::request_at(std::uint32_t index) { return state_->requests.at(index); }
+std::uint32_t Rank::request_capacity() const { return RequestSlab::kCapacity; }
+
+// --- around the host -----------------------------------------------------------------------------
+
+bool Rank::entering_host_call() {
+  RankState& s = *state_;
+  {
+    Guard guard(s);
+    s.transport->progress();
+    s.transport->flush();
+    if (!s.settings.host_call_progress) return false;
+    if (s.matching.posted_count() == 0 && !s.transport->streams_active()) return false;
+  }
+  return s.helper.open();
+}
+
+void Rank::left_host_call() { state_->helper.close(); }
+
+bool Rank::has_pending_work() const {
+  RankState& s = *state_;
+  Guard guard(s);
+  return s.transport != nullptr && (s.transport->streams_active() ||
+                                    s.matching.posted_count() != 0 || s.host_traffic_pending());
+}
+
+}  // namespace od

@@ -1,0 +1,155 @@
+// The engine's interface to a face: everything a rank can be asked to do.
+//
+// One Rank object holds all state of a rank; a process has one (a later form may have several).
+// Calls return host error codes (host::kSuccess or a code of HostTable). None of them calls the
+// program's error handlers: the face does. Thread safety: with MPI_THREAD_MULTIPLE every public
+// function takes the rank's lock itself; below that level the caller serialises, as MPI demands.
+// A face validates arguments before it calls: ranks in range and local (Comm::ours), tags in range,
+// counts not negative, layouts not null.
+#ifndef OVERDRIVE_ENGINE_ENGINE_H_
+#define OVERDRIVE_ENGINE_ENGINE_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "config/settings.h"
+#include "engine/comm.h"
+#include "engine/request.h"
+#include "host/host_table.h"
+#include "node/wait.h"
+#include "p2p/layout.h"
+
+namespace od {
+
+class RankState;  // engine/rank_state.h: everything below the interface
+
+class Rank {
+ public:
+  // Joins the node (collective over MPI_COMM_WORLD, called inside MPI_Init right after the host's).
+  // Never fails: where sharing is impossible, active() is false and everything goes to the host.
+  static std::unique_ptr<Rank> create(const host::HostTable& host, const config::Settings& settings,
+                                      bool threads_multiple);
+  ~Rank();
+
+  // Whether at least one peer other than this process itself is served by us.
+  bool active() const;
+  const host::HostTable& host() const;
+  const config::Settings& settings() const;
+
+  // --- communicators -------------------------------------------------------------------------
+  Comm* world();
+  Comm* self();
+  // How a new communicator came about: chooses the context rule.
+  enum class Origin { collective, create_group, intercomm_create };
+  // Registers the host's new communicator `handle` made from `parent` (collective over the new
+  // group). Returns null when we do not serve it (a member outside MPI_COMM_WORLD, no local peer);
+  // the sequence count of the parent advances all the same. `tag` is that of create_group.
+  Comm* comm_created(Comm& parent, host::Handle handle, Origin origin, int tag = 0);
+  // The constructor was called on `parent` but this rank got MPI_COMM_NULL.
+  void comm_not_member(Comm& parent);
+  // For idup: takes the sequence number at call time, registers when the handle is known.
+  std::uint64_t reserve_context_sequence(Comm& parent);
+  Comm* comm_created_at(Comm& parent, host::Handle handle, std::uint64_t sequence);
+  void comm_freed(Comm& comm);
+
+  // --- sending -------------------------------------------------------------------------------
+  int send(const void* buf, std::int64_t count, const p2p::LayoutRef& layout, int dest, int tag,
+           Comm& comm, SendMode mode);
+  // Returns null in *request never; small messages may come back complete already.
+  int isend(const void* buf, std::int64_t count, const p2p::LayoutRef& layout, int dest, int tag,
+            Comm& comm, SendMode mode, Request** request);
+  int send_init(const void* buf, std::int64_t count, const p2p::LayoutRef& layout, int dest,
+                int tag, Comm& comm, SendMode mode, Request** request);
+
+  // --- receiving -----------------------------------------------------------------------------
+  // `source` may be host::kAnySource, also on communicators that span nodes; a given source is
+  // local. A given remote source is accepted while Comm::host_ordered(): then the engine decides
+  // between older wildcard receives and this one. `host_type` is the datatype handle, for messages
+  // that turn out to come through the host.
+  int recv(void* buf, std::int64_t count, const p2p::LayoutRef& layout, int source, int tag,
+           Comm& comm, host::Status* status, host::Handle host_type = 0);
+  int irecv(void* buf, std::int64_t count, const p2p::LayoutRef& layout, host::Handle host_type,
+            int source, int tag, Comm& comm, Request** request);
+  int recv_init(void* buf, std::int64_t count, const p2p::LayoutRef& layout, int source, int tag,
+                Comm& comm, Request** request, host::Handle host_type = 0);
+  // A persistent request to or from MPI_PROC_NULL: completes at every start.
+  int null_init(RequestKind kind, Request** request);
+
+  int start(Request& request);
+
+  // --- completion ----------------------------------------------------------------------------
+  // Runs progress once; true if anything moved.
+  bool progress();
+  // progress() until request.complete; then request.status is valid.
+  void wait(Request& request);
+  // One round of progress at most; returns request.complete.
+  bool test(Request& request);
+  // After a completed request has been reported: frees it, or makes a persistent one inactive.
+  void release(Request& request);
+  // MPI_Request_free: released now or on completion.
+  void free_request(Request& request);
+  // MPI_Cancel; the outcome appears in status.cancelled on completion.
+  void cancel(Request& request);
+  Request* request_at(std::uint32_t index);  // null when the slot is free or out of range
+  std::uint32_t request_capacity() const;    // slots that may ever exist
+
+  // --- probing -------------------------------------------------------------------------------
+  bool iprobe(int source, int tag, Comm& comm, host::Status* status);
+  void probe(int source, int tag, Comm& comm, host::Status* status);
+  // Matched probe: *message is a Request of kind message; on a communicator that spans nodes the
+  // message may have come through the host and is ours all the same.
+  bool improbe(int source, int tag, Comm& comm, Request** message, host::Status* status);
+  void mprobe(int source, int tag, Comm& comm, Request** message, host::Status* status);
+  int mrecv(void* buf, std::int64_t count, const p2p::LayoutRef& layout, Request& message,
+            host::Status* status, host::Handle host_type = 0);
+  int imrecv(void* buf, std::int64_t count, const p2p::LayoutRef& layout, Request& message,
+             Request** request, host::Handle host_type = 0);
+
+  // --- around the host -----------------------------------------------------------------------
+  // Before a call that may block inside the host and does not run our progress: sends whose payload
+  // is not fully available yet are completed into our own memory, and if receives are pending a
+  // helper thread is asked to look after them. True: left_host_call() must follow the call.
+  bool entering_host_call();
+  void left_host_call();
+  // Whether a loop that waits for host requests has to run our progress as well.
+  bool has_pending_work() const;
+
+  // A wait loop made of `progress()` and of the caller's own polling of host requests:
+  //   WaitLoop loop(rank, "MPI_Waitall"); while (!done()) loop.step();
+  // step() runs progress once, spins, yields or sleeps as the node's wait policy says, checks that
+  // peers are alive and reports stalls. `host_pending` bounds the sleep so that the host is polled.
+  class WaitLoop {
+   public:
+    WaitLoop(Rank& rank, const char* where, bool host_pending, Request* waiting_for = nullptr);
+    void step();
+
+   private:
+    void occasionally();
+
+    Rank& rank_;
+    const char* where_;
+    bool host_pending_;
+    Request* waiting_for_;
+    node::Idler idler_;
+    std::uint32_t rounds_ = 0;
+    std::uint64_t started_ns_ = 0;
+    std::uint64_t last_check_ns_ = 0;
+    bool reported_ = false;
+    std::uint64_t last_host_poll_ns_ = 0;
+  };
+
+  // --- end -----------------------------------------------------------------------------------
+  // Called inside MPI_Finalize before the host's: completes outgoing messages into memory that
+  // outlives this call, tells peers that we leave, prints statistics. Collective.
+  void finalize();
+
+  RankState& state() { return *state_; }
+
+ private:
+  explicit Rank(std::unique_ptr<RankState> state);
+  std::unique_ptr<RankState> state_;
+};
+
+}  // namespace od
+
+#endif  // OVERDRIVE_ENGINE_ENGINE_H_

@@ -1,0 +1,501 @@
+// Ranks in forked processes send each other messages of every size and kind, in every order.
+
+#include "engine/engine.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "engine/rank_state.h"
+#include "engine/test_rank.h"
+
+namespace od {
+namespace {
+
+using node::Exchange;
+using node::run_forked_job;
+
+// In a child: a failed expectation ends it with the line number, which the parent shows.
+#define REQUIRE(condition)                                                                         \
+  do {                                                                                             \
+    if (!(condition)) {                                                                            \
+      std::fprintf(stderr, "%s:%d: rank %d: %s\n", __FILE__, __LINE__, exchange.rank, #condition); \
+      std::_Exit(1);                                                                               \
+    }                                                                                              \
+  } while (false)
+
+void expect_success(const std::vector<int>& codes) {
+  for (std::size_t rank = 0; rank < codes.size(); ++rank) {
+    EXPECT_EQ(codes[rank], 0) << "rank " << rank;
+  }
+}
+
+unsigned char pattern(std::uint64_t seed, std::uint64_t i) {
+  return static_cast<unsigned char>((seed * 131 + i * 7 + (i >> 8)) & 0xff);
+}
+void fill(std::vector<unsigned char>& data, std::uint64_t seed) {
+  for (std::size_t i = 0; i < data.size(); ++i) data[i] = pattern(seed, i);
+}
+bool check(const std::vector<unsigned char>& data, std::uint64_t seed, std::size_t bytes) {
+  for (std::size_t i = 0; i < bytes; ++i) {
+    if (data[i] != pattern(seed, i)) return false;
+  }
+  return true;
+}
+
+const std::int64_t kSizes[] = {0,     1,     7,     8,      39,     40,     41,      96,
+                               97,    512,   1023,  1024,   1025,   4096,   8191,    16384,
+                               16385, 40000, 65536, 100001, 262144, 262145, 1048576, 3000001};
+
+TEST(Engine, PingPongOfEverySize) {
+  expect_success(run_forked_job(2, [](int me, const Exchange& exchange) {
+    auto rank = make_test_rank(exchange);
+    REQUIRE(rank && rank->active());
+    const p2p::LayoutRef bytes = byte_layout();
+    for (const std::int64_t size : kSizes) {
+      for (int repeat = 0; repeat < 20; ++repeat) {
+        std::vector<unsigned char> data(static_cast<std::size_t>(size));
+        host::Status status;
+        for (int turn = 0; turn < 2; ++turn) {
+          const auto seed = static_cast<std::uint64_t>(size * 2 + turn + repeat);
+          if (turn == me) {
+            fill(data, seed);
+            REQUIRE(rank->send(data.data(), size, bytes, 1 - me, 5, *rank->world(),
+                               SendMode::standard) == 0);
+          } else {
+            REQUIRE(rank->recv(data.data(), size, bytes, 1 - me, 5, *rank->world(), &status) == 0);
+            REQUIRE(status.bytes == size && status.source == 1 - me && status.tag == 5);
+            REQUIRE(check(data, seed, data.size()));
+          }
+        }
+      }
+    }
+    rank->finalize();
+    return 0;
+  }));
+}
+
+// Every rank sends a random mix to every other, receives are posted in another order.
+void random_traffic(int ranks, std::uint32_t seed, const config::Settings& settings, int messages) {
+  expect_success(run_forked_job(
+      ranks,
+      [&](int me, const Exchange& exchange) {
+        auto rank = make_test_rank(exchange, settings);
+        REQUIRE(rank);
+        const p2p::LayoutRef bytes = byte_layout();
+        std::mt19937 random(seed);  // the same plan on every rank
+        struct Message {
+          int from, to, tag;
+          std::int64_t size;
+          SendMode mode;
+        };
+        std::vector<Message> plan;
+        for (int i = 0; i < messages; ++i) {
+          Message m{};
+          m.from = static_cast<int>(random() % static_cast<unsigned>(ranks));
+          m.to = static_cast<int>(random() % static_cast<unsigned>(ranks));
+          m.tag = static_cast<int>(random() % 4);
+          const auto kind = random() % 10;
+          m.size = kind < 4   ? random() % 64
+                   : kind < 7 ? random() % 4096
+                   : kind < 9 ? random() % 100000
+                              : random() % 600000;
+          const auto mode = random() % 8;
+          m.mode = mode == 0   ? SendMode::synchronous
+                   : mode == 1 ? SendMode::buffered
+                               : SendMode::standard;
+          plan.push_back(m);
+        }
+        std::vector<std::vector<unsigned char>> out(plan.size()), in(plan.size());
+        std::vector<Request*> sends, receives;
+        std::vector<std::size_t> received;
+        // Sends first for one half, receives first for the other half of the ranks.
+        const auto post_sends = [&] {
+          for (std::size_t i = 0; i < plan.size(); ++i) {
+            if (plan[i].from != me) continue;
+            out[i].resize(static_cast<std::size_t>(plan[i].size));
+            fill(out[i], i);
+            Request* request = nullptr;
+            REQUIRE(rank->isend(out[i].data(), plan[i].size, bytes, plan[i].to, plan[i].tag,
+                                *rank->world(), plan[i].mode, &request) == 0);
+            sends.push_back(request);
+          }
+        };
+        const auto post_receives = [&] {
+          for (std::size_t i = 0; i < plan.size(); ++i) {
+            if (plan[i].to != me) continue;
+            in[i].resize(static_cast<std::size_t>(plan[i].size));
+            Request* request = nullptr;
+            REQUIRE(rank->irecv(in[i].data(), plan[i].size, bytes, 0, plan[i].from, plan[i].tag,
+                                *rank->world(), &request) == 0);
+            receives.push_back(request);
+            received.push_back(i);
+          }
+        };
+        if (me % 2 == 0) {
+          post_sends();
+          post_receives();
+        } else {
+          post_receives();
+          post_sends();
+        }
+        for (std::size_t i = 0; i < receives.size(); ++i) {
+          rank->wait(*receives[i]);
+          const Message& m = plan[received[i]];
+          REQUIRE(receives[i]->status.error == 0);
+          REQUIRE(receives[i]->status.bytes == m.size);
+          REQUIRE(check(in[received[i]], received[i], static_cast<std::size_t>(m.size)));
+          rank->release(*receives[i]);
+        }
+        for (Request* request : sends) {
+          rank->wait(*request);
+          rank->release(*request);
+        }
+        REQUIRE(rank->state().matching.unexpected_count() == 0);
+        rank->finalize();
+        return 0;
+      },
+      60));
+}
+
+TEST(Engine, RandomTrafficTwoRanks) { random_traffic(2, 1, {}, 1500); }
+TEST(Engine, RandomTrafficFiveRanks) { random_traffic(5, 2, {}, 1500); }
+TEST(Engine, RandomTrafficWithoutBoxes) {
+  config::Settings settings;
+  settings.fastbox_peers = 0;
+  random_traffic(3, 3, settings, 1000);
+}
+TEST(Engine, RandomTrafficTinyBoxesAndPool) {
+  config::Settings settings;
+  settings.fastbox_bytes = 1024;
+  settings.pool_bytes = 64 << 10;
+  settings.cell_bytes = 4096;
+  settings.piece_bytes = 512;
+  random_traffic(4, 4, settings, 1000);
+}
+TEST(Engine, RandomTrafficVerifiedNontemporal) {
+  config::Settings settings;
+  settings.verify = true;
+  settings.copy = config::CopyMode::kNontemporal;
+  settings.nontemporal_min_bytes = 256;
+  random_traffic(3, 5, settings, 800);
+}
+TEST(Engine, RandomTrafficWithoutBufferMemory) {
+  config::Settings settings;
+  settings.buffer_limit_bytes = 0;
+  settings.pool_bytes = 64 << 10;
+  random_traffic(2, 6, settings, 600);
+}
+
+TEST(Engine, UnexpectedFloodInBothOrders) {
+  for (const std::int64_t size : {std::int64_t{8}, std::int64_t{1024}}) {
+    expect_success(run_forked_job(
+        2,
+        [&](int me, const Exchange& exchange) {
+          auto rank = make_test_rank(exchange);
+          const p2p::LayoutRef bytes = byte_layout();
+          constexpr int kMessages = 20000;
+          std::vector<unsigned char> data(static_cast<std::size_t>(size));
+          host::Status status;
+          if (me == 0) {
+            for (int i = 0; i < kMessages; ++i) {
+              fill(data, static_cast<std::uint64_t>(i));
+              REQUIRE(rank->send(data.data(), size, bytes, 1, i % 1000, *rank->world(),
+                                 SendMode::standard) == 0);
+            }
+          }
+          exchange.barrier();
+          if (me == 1) {
+            for (int block = 0; block < kMessages / 1000; ++block) {
+              for (int tag = 999; tag >= 0; --tag) {
+                REQUIRE(rank->recv(data.data(), size, bytes, 0, tag, *rank->world(), &status) == 0);
+                REQUIRE(check(data, static_cast<std::uint64_t>(block * 1000 + tag), data.size()));
+              }
+            }
+          }
+          rank->finalize();
+          return 0;
+        },
+        60));
+  }
+}
+
+// A sender is free although its receiver is elsewhere, and a receiver gets everything although its
+// sender has gone into a blocking call of the host.
+TEST(Engine, NobodyHasToComeBack) {
+  expect_success(run_forked_job(
+      2,
+      [](int me, const Exchange& exchange) {
+        auto rank = make_test_rank(exchange);
+        const p2p::LayoutRef bytes = byte_layout();
+        for (const std::int64_t size :
+             {std::int64_t{10}, std::int64_t{50000}, std::int64_t{5000000}}) {
+          std::vector<unsigned char> data(static_cast<std::size_t>(size));
+          host::Status status;
+          Request* request = nullptr;
+          // Blocking send while the receiver sits in the host, its receive posted or not.
+          for (const bool posted : {false, true}) {
+            if (me == 0) {
+              fill(data, 3);
+              REQUIRE(rank->send(data.data(), size, bytes, 1, 0, *rank->world(),
+                                 SendMode::standard) == 0);
+              const bool open = rank->entering_host_call();
+              exchange.barrier();
+              if (open) rank->left_host_call();
+            } else {
+              if (posted) {
+                REQUIRE(rank->irecv(data.data(), size, bytes, 0, 0, 0, *rank->world(), &request) ==
+                        0);
+              }
+              const bool open = rank->entering_host_call();
+              exchange.barrier();
+              if (open) rank->left_host_call();
+              if (!posted) {
+                REQUIRE(rank->recv(data.data(), size, bytes, 0, 0, *rank->world(), &status) == 0);
+              } else {
+                rank->wait(*request);
+                rank->release(*request);
+              }
+              REQUIRE(check(data, 3, data.size()));
+              std::fill(data.begin(), data.end(), static_cast<unsigned char>(0));
+            }
+          }
+          // Isend, then a blocking host call; the receiver completes before it ends.
+          if (me == 0) {
+            fill(data, 4);
+            REQUIRE(rank->isend(data.data(), size, bytes, 1, 0, *rank->world(), SendMode::standard,
+                                &request) == 0);
+            const bool open = rank->entering_host_call();
+            exchange.barrier();
+            if (open) rank->left_host_call();
+            rank->wait(*request);
+            rank->release(*request);
+          } else {
+            REQUIRE(rank->recv(data.data(), size, bytes, 0, 0, *rank->world(), &status) == 0);
+            REQUIRE(check(data, 4, data.size()));
+            exchange.barrier();
+          }
+        }
+        rank->finalize();
+        return 0;
+      },
+      60));
+}
+
+TEST(Engine, SynchronousSendWaitsForItsReceive) {
+  expect_success(run_forked_job(2, [](int me, const Exchange& exchange) {
+    auto rank = make_test_rank(exchange);
+    const p2p::LayoutRef bytes = byte_layout();
+    char data[16] = "synchronous";
+    host::Status status;
+    if (me == 0) {
+      Request* request = nullptr;
+      REQUIRE(rank->isend(data, 16, bytes, 1, 0, *rank->world(), SendMode::synchronous, &request) ==
+              0);
+      for (int i = 0; i < 1000; ++i) REQUIRE(!rank->test(*request));
+      exchange.barrier();
+      rank->wait(*request);
+      rank->release(*request);
+    } else {
+      exchange.barrier();
+      REQUIRE(rank->recv(data, 16, bytes, 0, 0, *rank->world(), &status) == 0);
+    }
+    rank->finalize();
+    return 0;
+  }));
+}
+
+// The receiver has posted its receive and sits in the host; nothing but its helper can match.
+TEST(Engine, SynchronousSendCompletesWhileItsReceiverIsInTheHost) {
+  expect_success(run_forked_job(2, [](int me, const Exchange& exchange) {
+    auto rank = make_test_rank(exchange);
+    const p2p::LayoutRef bytes = byte_layout();
+    for (const std::int64_t size : {std::int64_t{4}, std::int64_t{3000000}}) {
+      for (int repeat = 0; repeat < 20; ++repeat) {
+        std::vector<unsigned char> data(static_cast<std::size_t>(size));
+        if (me == 0) {
+          fill(data, 5);
+          REQUIRE(rank->send(data.data(), size, bytes, 1, 0, *rank->world(),
+                             SendMode::synchronous) == 0);
+          exchange.barrier();
+        } else {
+          Request* request = nullptr;
+          REQUIRE(rank->irecv(data.data(), size, bytes, 0, 0, 0, *rank->world(), &request) == 0);
+          const bool open = rank->entering_host_call();
+          exchange.barrier();
+          if (open) rank->left_host_call();
+          rank->wait(*request);
+          REQUIRE(check(data, 5, data.size()));
+          rank->release(*request);
+        }
+      }
+    }
+    rank->finalize();
+    return 0;
+  }));
+}
+
+// Messages that nobody has asked for fill the pool and the buffer; the one that is asked for moves.
+TEST(Engine, MatchedMessagesMoveWhenMemoryIsFull) {
+  config::Settings settings;
+  settings.buffer_limit_bytes = 1 << 20;
+  expect_success(run_forked_job(
+      2,
+      [&](int me, const Exchange& exchange) {
+        auto rank = make_test_rank(exchange, settings);
+        const p2p::LayoutRef bytes = byte_layout();
+        constexpr int kMessages = 64;
+        for (const std::size_t size : {std::size_t{1000}, std::size_t{1} << 20}) {
+          std::vector<std::vector<unsigned char>> data(kMessages, std::vector<unsigned char>(size));
+          const auto count = static_cast<std::int64_t>(size);
+          std::vector<Request*> requests(kMessages);
+          if (me == 0) {
+            for (int tag = 0; tag < kMessages; ++tag) {
+              auto& message = data[static_cast<std::size_t>(tag)];
+              fill(message, static_cast<std::uint64_t>(tag));
+              REQUIRE(rank->isend(message.data(), count, bytes, 1, tag, *rank->world(),
+                                  SendMode::standard,
+                                  &requests[static_cast<std::size_t>(tag)]) == 0);
+            }
+            exchange.barrier();
+            for (Request* request : requests) {
+              rank->wait(*request);
+              rank->release(*request);
+            }
+          } else {
+            exchange.barrier();
+            host::Status status;
+            for (int tag = kMessages; tag-- > 0;) {
+              REQUIRE(rank->recv(data[0].data(), count, bytes, 0, tag, *rank->world(), &status) ==
+                      0);
+              REQUIRE(check(data[0], static_cast<std::uint64_t>(tag), size));
+            }
+          }
+        }
+        rank->finalize();
+        return 0;
+      },
+      60));
+}
+
+TEST(Engine, CancelledSendIsNeverReceived) {
+  expect_success(run_forked_job(2, [](int me, const Exchange& exchange) {
+    auto rank = make_test_rank(exchange);
+    const p2p::LayoutRef bytes = byte_layout();
+    std::vector<unsigned char> data(1 << 20);
+    host::Status status;
+    if (me == 0) {
+      Request* request = nullptr;
+      fill(data, 1);
+      REQUIRE(rank->isend(data.data(), 1 << 20, bytes, 1, 0, *rank->world(), SendMode::standard,
+                          &request) == 0);
+      REQUIRE(!request->complete);
+      rank->cancel(*request);
+      REQUIRE(request->complete && request->status.cancelled);
+      rank->release(*request);
+      fill(data, 2);
+      exchange.barrier();
+      REQUIRE(rank->send(data.data(), 1 << 20, bytes, 1, 0, *rank->world(), SendMode::standard) ==
+              0);
+    } else {
+      exchange.barrier();
+      REQUIRE(rank->recv(data.data(), 1 << 20, bytes, 0, host::kAnyTag, *rank->world(), &status) ==
+              0);
+      REQUIRE(check(data, 2, data.size()));
+    }
+    rank->finalize();
+    return 0;
+  }));
+}
+
+TEST(Engine, TruncationReportsTheErrorAndKeepsTheRest) {
+  expect_success(run_forked_job(2, [](int me, const Exchange& exchange) {
+    auto rank = make_test_rank(exchange);
+    const p2p::LayoutRef bytes = byte_layout();
+    for (const std::int64_t size : {std::int64_t{100}, std::int64_t{9000}, std::int64_t{300000}}) {
+      std::vector<unsigned char> data(static_cast<std::size_t>(size));
+      host::Status status;
+      if (me == 0) {
+        fill(data, 9);
+        rank->send(data.data(), size, bytes, 1, 0, *rank->world(), SendMode::standard);
+      } else {
+        REQUIRE(rank->recv(data.data(), size / 2, bytes, 0, 0, *rank->world(), &status) == 15);
+        REQUIRE(check(data, 9, data.size() / 2));
+        for (std::size_t i = data.size() / 2; i < data.size(); ++i) REQUIRE(data[i] == 0);
+      }
+    }
+    rank->finalize();
+    return 0;
+  }));
+}
+
+TEST(Engine, StridedBuffersOnBothSides) {
+  expect_success(run_forked_job(2, [](int me, const Exchange& exchange) {
+    auto rank = make_test_rank(exchange);
+    const p2p::LayoutRef strided = strided_layout(1000, 24, 40);
+    const p2p::LayoutRef bytes = byte_layout();
+    for (const int count : {1, 7, 60}) {
+      const auto span = static_cast<std::size_t>(strided->extent * count);
+      std::vector<unsigned char> data(span);
+      host::Status status;
+      if (me == 0) {
+        fill(data, 11);
+        rank->send(data.data(), count, strided, 1, 0, *rank->world(), SendMode::standard);
+      } else {
+        REQUIRE(rank->recv(data.data(), count, strided, 0, 0, *rank->world(), &status) == 0);
+        for (int element = 0; element < count; ++element) {
+          for (int block = 0; block < 1000; ++block) {
+            for (int i = 0; i < 40; ++i) {
+              const auto at =
+                  static_cast<std::size_t>(element) * static_cast<std::size_t>(strided->extent) +
+                  static_cast<std::size_t>(block * 40 + i);
+              if (at >= span || (block == 999 && i >= 24)) continue;
+              REQUIRE(data[at] == (i < 24 ? pattern(11, at) : 0));
+            }
+          }
+        }
+      }
+    }
+    rank->finalize();
+    return 0;
+  }));
+}
+
+TEST(Engine, WildcardsTakeTheOldest) {
+  expect_success(run_forked_job(3, [](int me, const Exchange& exchange) {
+    auto rank = make_test_rank(exchange);
+    const p2p::LayoutRef bytes = byte_layout();
+    constexpr int kMessages = 2000;
+    host::Status status;
+    if (me != 0) {
+      for (int i = 0; i < kMessages; ++i) {
+        rank->send(&i, sizeof(i), bytes, 0, i % 3, *rank->world(), SendMode::standard);
+      }
+    } else {
+      int next[3] = {0, 0, 0};
+      for (int i = 0; i < 2 * kMessages; ++i) {
+        int value = -1;
+        if (i % 3 == 0) {
+          rank->probe(host::kAnySource, host::kAnyTag, *rank->world(), &status);
+          const host::Status probed = status;
+          rank->recv(&value, sizeof(value), bytes, probed.source, probed.tag, *rank->world(),
+                     &status);
+        } else {
+          rank->recv(&value, sizeof(value), bytes, host::kAnySource, host::kAnyTag, *rank->world(),
+                     &status);
+        }
+        REQUIRE(value == next[status.source]++ && status.tag == value % 3);
+      }
+    }
+    rank->finalize();
+    return 0;
+  }));
+}
+
+}  // namespace
+}  // namespace od

@@ -1,0 +1,58 @@
+// A thread that runs progress while the program is inside a blocking call of the host.
+//
+// A host call does not run our progress. Sends never need it (they buffer themselves), but a
+// synchronous send to a rank that has posted its receive and sits in, say, a host barrier may not
+// complete before that receive has matched, and nobody else can match it. So when a rank goes into
+// a host call with receives pending it opens a *window*, and this thread looks at the queues now
+// and then for as long as the window is open.
+//
+// The thread starts with the first window, ticks while windows keep coming and parks on a futex
+// otherwise; it never calls the host. Protocol: `windows` changes and progress runs under the
+// rank's lock; RankState::locking makes the rank's own calls take it while a window is open.
+// Parking: the helper sets `parked`, then looks at `windows` once more under the lock; whoever
+// opens a window does so under the lock and looks at `parked` afterwards, so one of them sees the
+// other.
+#ifndef OVERDRIVE_ENGINE_HOST_CALL_HELPER_H_
+#define OVERDRIVE_ENGINE_HOST_CALL_HELPER_H_
+
+#include <pthread.h>
+
+#include <atomic>
+#include <cstdint>
+
+namespace od {
+
+class RankState;
+
+class HostCallHelper {
+ public:
+  explicit HostCallHelper(RankState& state) : state_(state) {}
+  ~HostCallHelper() { stop(); }
+  HostCallHelper(const HostCallHelper&) = delete;
+  HostCallHelper& operator=(const HostCallHelper&) = delete;
+
+  // The lock is held by neither caller. open() is false when there is no thread to be had.
+  bool open();
+  void close();
+  // Ends the thread; before the host is finalized.
+  void stop();
+
+ private:
+  static void* entry(void* self);
+  void run();
+  bool start();
+  // With the lock held: one round of what needs no host. True while a window is open.
+  bool tick();
+
+  RankState& state_;
+  int windows_ = 0;                       // guarded by the rank's lock
+  std::atomic<std::uint32_t> parked_{0};  // futex word
+  std::atomic<bool> stopping_{false};
+  bool started_ = false;
+  bool refused_ = false;
+  pthread_t thread_{};
+};
+
+}  // namespace od
+
+#endif  // OVERDRIVE_ENGINE_HOST_CALL_HELPER_H_

@@ -1,0 +1,233 @@
+// The beginning and the end of a rank: joining the node inside MPI_Init, leaving inside
+// MPI_Finalize.
+
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/context.h"
+#include "engine/engine.h"
+#include "engine/rank_state.h"
+#include "observe/log.h"
+#include "observe/stats.h"
+
+namespace od {
+
+namespace {
+
+// With more ranks than that the pages that are never used would cost more than their faults.
+constexpr int kPrefaultRanks = 8;
+
+std::uint64_t now_ns() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 +
+         static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+node::WaitPolicy wait_policy(config::WaitMode mode) {
+  switch (mode) {
+    case config::WaitMode::kSpin:
+      return node::WaitPolicy::spin;
+    case config::WaitMode::kYield:
+      return node::WaitPolicy::yield;
+    case config::WaitMode::kSleep:
+      return node::WaitPolicy::sleep;
+    default:
+      return node::WaitPolicy::automatic;
+  }
+}
+
+std::string pairs_text(const config::Settings& settings) {
+  return config::PairsType::format(settings.test_remote);
+}
+
+// Page faults of the pool would otherwise fall into the first messages.
+void prefault(node::Node& node) {
+#if defined(MADV_POPULATE_WRITE) && defined(MADV_POPULATE_READ)
+  const node::RegionLayout& layout = node.layout();
+  const std::byte* own = node.member(node.my_index()).base;
+  if (node.size() > kPrefaultRanks) return;
+  const auto populate = [](const std::byte* start, std::uint64_t bytes, int advice) {
+    madvise(const_cast<std::byte*>(start), bytes, advice);  // only an optimisation: may fail
+  };
+  // Header, boxes, release bytes: everything before the envelopes is touched all the time.
+  populate(own, layout.envelopes_offset, MADV_POPULATE_WRITE);
+  populate(own + layout.pool_offset, layout.pool_bytes, MADV_POPULATE_WRITE);
+#else
+  (void)node;
+#endif
+}
+
+void prefault_peers(node::Node& node) {
+#if defined(MADV_POPULATE_WRITE) && defined(MADV_POPULATE_READ)
+  const node::RegionLayout& layout = node.layout();
+  if (node.size() > kPrefaultRanks) return;
+  for (int i = 0; i < node.size(); ++i) {
+    if (i == node.my_index()) continue;
+    std::byte* base = node.member(i).base;
+    madvise(base, layout.envelopes_offset, MADV_POPULATE_WRITE);
+    madvise(base + layout.pool_offset, layout.pool_bytes, MADV_POPULATE_READ);
+  }
+#else
+  (void)node;
+#endif
+}
+
+// Whether sched_yield() reaches the other ranks of the node. With automatic process groups the
+// scheduler shares a core between sessions first, and a yield gives way only within one; launchers
+// that put every rank into a session of its own make it useless (measured: 5 us to hand a core over
+// within a session, 1200 us across). Collective over MPI_COMM_WORLD.
+bool yielding_helps(const RankState& s) {
+  int grouped = 0;
+  if (std::FILE* file = std::fopen("/proc/sys/kernel/sched_autogroup_enabled", "re")) {
+    if (std::fscanf(file, "%d", &grouped) != 1) grouped = 0;
+    std::fclose(file);
+  }
+  const pid_t mine = grouped != 0 ? getsid(0) : 0;
+  std::vector<pid_t> sessions(static_cast<std::size_t>(s.host.world_size));
+  if (s.host.world_allgather(&mine, sessions.data(), sizeof(mine)) != host::kSuccess) return true;
+  for (int i = 0; i < s.node->size(); ++i) {
+    if (sessions[static_cast<std::size_t>(s.node->member(i).world_rank)] != mine) return false;
+  }
+  return true;
+}
+
+void measure_distance(RankState& s) {
+  // Neighbours of equal parity probe each other: one probe per rank, all pairs at once. Every link
+  // starts with the result; streams correct it per link (p2p/distance.h).
+  const int partner = static_cast<int>(s.my_index) ^ 1;
+  if (partner >= s.node->size() || s.node->oversubscribed()) return;
+  const double line_ns = p2p::probe_line_ns(*s.node, partner);
+  if (line_ns <= 0) return;
+  const bool far = line_ns >= static_cast<double>(s.settings.far_threshold_ns);
+  for (int i = 0; i < s.node->size(); ++i) {
+    s.transport->set_distance(static_cast<std::uint32_t>(i), far);
+  }
+  log(Level::kInfo, "a cache line takes %.0f ns to rank %d: %s", line_ns,
+      s.node->member(partner).world_rank, far ? "far" : "near");
+}
+
+}  // namespace
+
+std::unique_ptr<Rank> Rank::create(const host::HostTable& host, const config::Settings& settings,
+                                   bool threads_multiple) {
+  auto state = std::make_unique<RankState>(host, settings, threads_multiple);
+  RankState& s = *state;
+  const std::uint64_t start_ns = now_ns();
+
+  node::Exchange exchange;
+  exchange.rank = host.world_rank;
+  exchange.size = host.world_size;
+  exchange.allgather = host.world_allgather;
+  exchange.barrier = host.world_barrier;
+  node::JoinOptions options;
+  options.region.box_bytes = settings.fastbox_bytes;
+  options.region.pool_bytes = settings.pool_bytes;
+  options.region.buffers_bytes = settings.buffer_limit_bytes;
+  options.test_remote = pairs_text(settings);
+  options.disabled = settings.disable;
+  s.node = node::Node::join(exchange, options);
+
+  s.my_index = static_cast<std::uint32_t>(s.node->my_index());
+  s.header = s.node->member(s.node->my_index()).header;
+  s.sharing = s.node->size() > 1;
+  if (!s.node->why().empty()) {
+    log(Level::kWarning, "local messages of rank %d go to the installed MPI: %s", host.world_rank,
+        s.node->why().c_str());
+  }
+  s.wait_plan = node::plan_waiting(wait_policy(settings.wait), s.node->oversubscribed(),
+                                   static_cast<std::uint64_t>(settings.spin_ns));
+  s.wake_mode = s.node->wake_mode();
+  if (s.node->oversubscribed()) s.wake_mode.expedited = false;
+  s.tight_looks = !threads_multiple && !s.node->oversubscribed();
+  if (s.node->oversubscribed() && settings.wait == config::WaitMode::kAuto && !yielding_helps(s)) {
+    s.wait_plan.yields = 0;
+  }
+  s.transport = std::make_unique<p2p::Transport>(*s.node, s.wake_mode, s.settings, s.host,
+                                                 s.matching, s.counters);
+  s.world = s.describe_comm(host.comm_world);
+  s.self = s.describe_comm(host.comm_self);
+  if (s.world == nullptr || s.self == nullptr) return nullptr;
+  s.world->context = kWorldContext;
+  s.self->context = combine(kSelfContext, static_cast<std::uint64_t>(host.world_rank));
+
+  prefault(*s.node);
+  // Everybody's own pages exist before anybody maps them, and nobody sends before all have joined.
+  if (host.world_barrier() != host::kSuccess) return nullptr;
+  prefault_peers(*s.node);
+  if (s.sharing) measure_distance(s);
+  // Relaxed: informative; joining has synchronised.
+  s.header->phase.store(static_cast<std::uint32_t>(node::RankPhase::running),
+                        std::memory_order_relaxed);
+  s.started_ns = now_ns();
+  s.counters.join_ns = s.started_ns - start_ns;
+  s.counters.local_ranks_peak = static_cast<std::uint64_t>(s.node->size());
+  s.counters.region_bytes_peak = s.node->layout().buffers_offset;
+  s.counters.fallback_no_region = s.sharing || host.world_size == 1 ? 0 : 1;
+  log(Level::kInfo, "rank %d shares memory with %d of %d ranks, %s", host.world_rank,
+      s.node->size(), host.world_size,
+      s.node->oversubscribed() ? "more ranks than cores" : "a core for each");
+  return std::unique_ptr<Rank>(new Rank(std::move(state)));
+}
+
+namespace {
+
+void report_statistics(RankState& s) {
+  using observe::StatsOutput;
+  observe::JobFacts facts;
+  facts.rank = s.host.world_rank;
+  facts.size = s.host.world_size;
+  facts.version = OVERDRIVE_VERSION;
+  facts.host_library = s.host.library_version;
+  facts.host_library = facts.host_library.substr(0, facts.host_library.find('\n'));
+  char name[256] = "";
+  gethostname(name, sizeof(name) - 1);
+  facts.host_name = name;
+  facts.elapsed_ns = now_ns() - s.started_ns;
+  switch (observe::stats_output(s.settings.stats)) {
+    case StatsOutput::kNone:
+      return;
+    case StatsOutput::kFile: {
+      const std::string error = observe::write_stats_file(s.settings.stats, s.counters, facts);
+      if (!error.empty()) log(Level::kError, "%s", error.c_str());
+      return;
+    }
+    case StatsOutput::kTable: {
+      std::vector<observe::Counters> all(static_cast<std::size_t>(facts.size));
+      if (s.host.world_allgather(&s.counters, all.data(), sizeof(observe::Counters)) ==
+              host::kSuccess &&
+          facts.rank == 0) {
+        observe::write_to_stderr(observe::stats_table(all, facts));
+      }
+      return;
+    }
+  }
+}
+
+}  // namespace
+
+void Rank::finalize() {
+  RankState& s = *state_;
+  s.helper.stop();
+  {
+    Guard guard(s);
+    s.progress();
+    s.transport->flush();
+    s.counters.unexpected_peak = s.matching.unexpected_peak();
+  }
+  // What the buffer limit did not let us keep aside has to be fetched first.
+  WaitLoop loop(*this, "MPI_Finalize", false);
+  while (s.transport->has_unfinished_payload()) loop.step();
+  s.header->phase.store(static_cast<std::uint32_t>(node::RankPhase::left),
+                        std::memory_order_relaxed);
+  report_statistics(s);
+}
+
+}  // namespace od

@@ -1,0 +1,151 @@
+// Everything that belongs to one rank, below the interface of engine.h.
+//
+// The lock is taken by every public function of Rank when the program asked for
+// MPI_THREAD_MULTIPLE, and while the helper thread may be at work (host_call_helper.h); otherwise
+// it is a branch that is not taken. It is never held across a call that may block, inside the host
+// or in a wait loop.
+#ifndef OVERDRIVE_ENGINE_RANK_STATE_H_
+#define OVERDRIVE_ENGINE_RANK_STATE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "config/settings.h"
+#include "engine/comm.h"
+#include "engine/host_call_helper.h"
+#include "engine/request_slab.h"
+#include "host/host_table.h"
+#include "node/node.h"
+#include "node/wait.h"
+#include "observe/counters.h"
+#include "p2p/matching.h"
+#include "p2p/transport.h"
+
+namespace od {
+
+// Test-and-set lock that yields: waiters of an MPI lock are few and hold it for nanoseconds, but
+// their cores may be oversubscribed.
+class YieldingLock {
+ public:
+  void lock() {
+    for (int spins = 0; busy_.exchange(true, std::memory_order_acquire); ++spins) {
+      while (busy_.load(std::memory_order_relaxed)) {
+        if (++spins > 64) {
+          yield();
+          spins = 0;
+        } else {
+          node::pause_processor();
+        }
+      }
+    }
+  }
+  void unlock() { busy_.store(false, std::memory_order_release); }  // pairs with lock()
+
+ private:
+  static void yield();
+  std::atomic<bool> busy_{false};
+};
+
+class RankState {
+ public:
+  RankState(const host::HostTable& host_in, const config::Settings& settings_in, bool threads_in)
+      : host(host_in), settings(settings_in), threads(threads_in), locking(threads_in) {}
+
+  host::HostTable host;
+  config::Settings settings;
+  const bool threads;
+  // Whether calls take the lock: always with threads, else while the helper may be at work. Written
+  // by the program's thread only.
+  bool locking;
+  YieldingLock lock;
+  HostCallHelper helper{*this};
+
+  std::unique_ptr<node::Node> node;
+  node::WaitPlan wait_plan;
+  // Equal on all ranks of the node. With more ranks than cores ranks sleep all the time, and the
+  // system call that spares publishers their fence would cost more than the fences.
+  node::WakeMode wake_mode;
+  bool tight_looks = false;  // one thread, and a core of its own
+  observe::Counters counters;
+  std::uint64_t started_ns = 0;  // when MPI_Init joined the node
+  RequestSlab requests;
+  p2p::Matching matching;
+  std::unique_ptr<p2p::Transport> transport;
+  node::RegionHeader* header = nullptr;  // own region
+  std::uint32_t my_index = 0;
+  bool sharing = false;  // the node has another member that we reach
+
+  std::unique_ptr<Comm> world;
+  std::unique_ptr<Comm> self;
+  std::unordered_map<const Comm*, std::unique_ptr<Comm>> comms;  // all others
+
+  // Receives in progress through the host (Imrecv), polled until done. The host receives bytes, so
+  // that the program may free its datatype meanwhile; what is not one run of bytes is staged.
+  struct HostReceive {
+    Request* request;
+    std::unique_ptr<char[]> staging;
+  };
+  std::vector<HostReceive> host_receiving;
+  std::uint32_t rounds_since_host_poll = 0;
+  // Requests freed by the program while active; released when they complete.
+  std::vector<Request*> orphans;
+  void release_finished_orphans();
+
+  // One round of everything; lock held. True if anything moved.
+  bool progress();
+  bool host_traffic_pending() const {
+    return !matching.host_candidates().empty() || !host_receiving.empty();
+  }
+
+  // Wildcards and messages through the host (wildcard.cc).
+  bool poll_host();
+  bool advance_host_receives();
+  // Asks the host for a message; if one comes, it goes to the oldest posted receive that accepts
+  // it, else it is stashed as unexpected and returned. *moved tells whether anything came.
+  p2p::Unexpected* fetch_from_host(int source, int tag, Comm& comm, bool* moved);
+  // Starts receiving a message that was fetched earlier.
+  int receive_from_host(p2p::Unexpected& message, Request& receive);
+  int start_host_receive(host::Handle message, Request& receive);
+
+  // Points-to-point internals shared by the files of the engine.
+  int start_send(Request& request);
+  int start_receive(Request& request);
+  // A message that a probe or matched probe may show, pinned so that it cannot be cancelled.
+  p2p::Unexpected* probe(int source, int tag, Comm& comm);
+  static bool host_may_serve(const Comm& comm, int source) {
+    return !comm.all_local && (source == host::kAnySource || !comm.ours(source));
+  }
+  void finish_orphan(Request& request);
+  // Size, ranks and locality of the host's communicator; null when a member is outside
+  // MPI_COMM_WORLD. The context is still to be set.
+  std::unique_ptr<Comm> describe_comm(host::Handle handle);
+  // Forgets a communicator that the program has freed once nothing refers to it.
+  void drop_if_unused(Comm& comm);
+  Comm* adopt(std::unique_ptr<Comm> comm, std::uint64_t context);
+};
+
+// Holds the rank's lock while it exists, if the program is multi-threaded.
+class Guard {
+ public:
+  explicit Guard(RankState& state) : state_(state), locked_(state.locking) {
+    if (locked_) [[unlikely]]
+      state.lock.lock();
+  }
+  ~Guard() {
+    if (locked_) [[unlikely]]
+      state_.lock.unlock();
+  }
+  Guard(const Guard&) = delete;
+  Guard& operator=(const Guard&) = delete;
+
+ private:
+  RankState& state_;
+  const bool locked_;
+};
+
+}  // namespace od
+
+#endif  // OVERDRIVE_ENGINE_RANK_STATE_H_

@@ -1,0 +1,148 @@
+// Waiting with progress: what a rank does between two looks at what it waits for.
+
+#include <time.h>
+
+#include <algorithm>
+
+#include "engine/engine.h"
+#include "engine/rank_state.h"
+#include "observe/log.h"
+
+namespace od {
+
+namespace {
+
+// Clock readings are taken once in so many idle rounds (a round is some tens of ns).
+constexpr std::uint32_t kRoundsPerLook = 32;
+// The host may have operations of the program in flight that only its own progress completes, and
+// it cannot wake us: no sleep is longer, and no spin goes on longer without asking it.
+constexpr std::uint64_t kLongestSleepNs = 1'000'000;
+constexpr std::uint32_t kRoundsPerHostPoll = 512;
+// While sleeping on and off: a poll of the host costs a microsecond.
+constexpr std::uint64_t kHostPollNs = 100'000;
+// Looks at the queues between two full rounds: about as long as the shortest answer of a near peer.
+constexpr int kTightLooks = 8;
+
+std::uint64_t now_ns() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 +
+         static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+// Ends the job if a process that this rank may be waiting for has died.
+void check_peers(RankState& s, const Request* waiting_for) {
+  ++s.counters.peer_checks;
+  for (int i = 0; i < s.node->size(); ++i) {
+    if (i == static_cast<int>(s.my_index)) continue;
+    if (waiting_for != nullptr && waiting_for->comm != nullptr && waiting_for->peer >= 0 &&
+        waiting_for->comm->local_index[static_cast<std::size_t>(waiting_for->peer)] != i) {
+      continue;
+    }
+    if (!s.node->dead(i)) continue;
+    log(Level::kError,
+        "rank %d (process %u on this node) has died while rank %d was waiting for it; ending the "
+        "job",
+        s.node->member(i).world_rank, s.node->member(i).pid, s.host.world_rank);
+    s.host.abort(1);
+  }
+}
+
+void report_stall(RankState& s, const char* where, const Request* waiting_for, std::uint64_t ns) {
+  ++s.counters.stall_reports;
+  const auto ms = static_cast<unsigned long long>(ns / 1'000'000);
+  if (waiting_for == nullptr || waiting_for->comm == nullptr) {
+    log(Level::kError, "stalled: rank %d has been waiting in %s for %llu ms", s.host.world_rank,
+        where, ms);
+    return;
+  }
+  const Comm& comm = *waiting_for->comm;
+  const bool receiving = waiting_for->kind == RequestKind::recv;
+  const int peer = waiting_for->peer;
+  const int world = peer >= 0 ? comm.world_rank[static_cast<std::size_t>(peer)] : -1;
+  log(Level::kError,
+      "stalled: rank %d has been waiting for %llu ms in %s to %s rank %d of the communicator "
+      "(world "
+      "rank %d; -1: any), tag %d, %lld bytes; %llu receives posted, %llu messages unexpected here",
+      s.host.world_rank, ms, where, receiving ? "receive from" : "send to", peer, world,
+      waiting_for->tag, static_cast<long long>(waiting_for->bytes),
+      static_cast<unsigned long long>(s.matching.posted_count()),
+      static_cast<unsigned long long>(s.matching.unexpected_count()));
+}
+
+}  // namespace
+
+Rank::WaitLoop::WaitLoop(Rank& rank, const char* where, bool host_pending, Request* waiting_for)
+    : rank_(rank),
+      where_(where),
+      host_pending_(host_pending),
+      waiting_for_(waiting_for),
+      idler_(rank.state_->wait_plan) {}
+
+void Rank::WaitLoop::step() {
+  RankState& s = *rank_.state_;
+  // Most waits are for one message that comes within a microsecond: look at the queues alone first.
+  // Only without other threads, whose progress would change what is looked at.
+  if (s.tight_looks && !s.locking && !host_pending_ && !s.transport->streams_active()) [[likely]] {
+    for (int i = 0; i < kTightLooks && !s.transport->arrived(); ++i) node::pause_processor();
+  }
+  bool host_pending;
+  bool unfinished_sends;
+  {
+    Guard guard(s);
+    if (s.progress()) {
+      idler_.reset();
+      return;
+    }
+    unfinished_sends = s.transport->has_unfinished_sends();
+    if (++rounds_ % kRoundsPerLook == 0 && unfinished_sends) {
+      s.transport->relieve_stalled(now_ns());
+    }
+    if (rounds_ % kRoundsPerHostPoll == 0) {
+      ++s.counters.host_polls;
+      s.host.poll();
+    }
+    host_pending = host_pending_ || s.host_traffic_pending();
+  }
+  std::uint64_t limit_ns = kLongestSleepNs;
+  if (unfinished_sends) {
+    limit_ns = std::min(limit_ns, std::max<std::uint64_t>(s.settings.unmatched_wait_ns, 1000));
+  }
+  const bool moment = idler_.step(
+      s.header->armed, s.wake_mode, host_pending,
+      [&s] {
+        Guard guard(s);
+        return s.transport->anything_ready();
+      },
+      limit_ns);
+  if (moment) occasionally();
+}
+
+void Rank::WaitLoop::occasionally() {
+  RankState& s = *rank_.state_;
+  const std::uint64_t now = now_ns();
+  if (started_ns_ == 0) {
+    started_ns_ = last_check_ns_ = last_host_poll_ns_ = now;
+  }
+  {
+    Guard guard(s);
+    if (now - last_host_poll_ns_ >= kHostPollNs) {
+      last_host_poll_ns_ = now;
+      ++s.counters.host_polls;
+      s.host.poll();
+    }
+    if (s.transport->has_unfinished_sends()) s.transport->relieve_stalled(now);
+    s.transport->publish_consumed();
+  }
+  if (now - last_check_ns_ >= static_cast<std::uint64_t>(s.settings.peer_check_ns)) {
+    last_check_ns_ = now;
+    check_peers(s, waiting_for_);
+  }
+  if (s.settings.stall_report_ns != 0 && !reported_ &&
+      now - started_ns_ >= static_cast<std::uint64_t>(s.settings.stall_report_ns)) {
+    reported_ = true;
+    report_stall(s, where_, waiting_for_, now - started_ns_);
+  }
+}
+
+}  // namespace od

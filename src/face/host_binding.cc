@@ -1,0 +1,276 @@
+// The host MPI behind the engine's HostTable: each function converts handles and calls the host.
+//
+// Every call is marked as a host call (host_call_scope.h). Errors are handed up as codes; the host
+// has called the communicator's error handler already.
+#include "face/host_binding.h"
+
+#include <algorithm>
+#include <climits>
+#include <cstdlib>
+#include <numeric>
+#include <vector>
+
+#include "face/face_mpi.h"
+#include "face/state.h"
+#include "face/status.h"
+
+namespace od::face {
+namespace {
+
+using host::Handle;
+
+// Engine code runs below calls of the program, which may or may not have prepared to block already;
+// these functions must not prepare again.
+constexpr HostCallKind kPlain = HostCallKind::kLocal;
+
+MPI_Comm comm_of(Handle comm) { return abi::from_handle<MPI_Comm>(comm); }
+
+int world_allgather(const void* send, void* recv, std::size_t bytes_per_rank) {
+  HostCallScope scope(kPlain);
+  const int bytes = static_cast<int>(bytes_per_rank);
+  return OD_HOST(Allgather)(send, bytes, abi::byte(), recv, bytes, abi::byte(), abi::comm_world());
+}
+
+int world_barrier() {
+  HostCallScope scope(kPlain);
+  return OD_HOST(Barrier)(abi::comm_world());
+}
+
+int comm_size(Handle comm, int* size) {
+  HostCallScope scope(kPlain);
+  return OD_HOST(Comm_size)(comm_of(comm), size);
+}
+
+int comm_rank(Handle comm, int* rank) {
+  HostCallScope scope(kPlain);
+  return OD_HOST(Comm_rank)(comm_of(comm), rank);
+}
+
+int comm_test_inter(Handle comm, bool* inter) {
+  HostCallScope scope(kPlain);
+  int flag = 0;
+  const int error = OD_HOST(Comm_test_inter)(comm_of(comm), &flag);
+  *inter = flag != 0;
+  return error;
+}
+
+int comm_remote_size(Handle comm, int* size) {
+  HostCallScope scope(kPlain);
+  return OD_HOST(Comm_remote_size)(comm_of(comm), size);
+}
+
+int comm_world_ranks(Handle comm, bool remote, int* world_ranks, int count) {
+  HostCallScope scope(kPlain);
+  MPI_Group group, world;
+  int error = remote ? OD_HOST(Comm_remote_group)(comm_of(comm), &group)
+                     : OD_HOST(Comm_group)(comm_of(comm), &group);
+  if (error != MPI_SUCCESS) return error;
+  error = OD_HOST(Comm_group)(abi::comm_world(), &world);
+  if (error == MPI_SUCCESS) {
+    std::vector<int> ranks(static_cast<std::size_t>(count));
+    std::iota(ranks.begin(), ranks.end(), 0);
+    error = OD_HOST(Group_translate_ranks)(group, count, ranks.data(), world, world_ranks);
+    for (int i = 0; i < count; ++i) {
+      if (world_ranks[i] == MPI_UNDEFINED) world_ranks[i] = -1;
+    }
+    OD_HOST(Group_free)(&world);
+  }
+  OD_HOST(Group_free)(&group);
+  return error;
+}
+
+int inter_exchange_max(Handle comm, std::uint64_t mine, std::uint64_t* theirs) {
+  HostCallScope scope(kPlain);
+  const int error =
+      OD_HOST(Allreduce)(&mine, theirs, 1, abi::uint64(), abi::op_max(), comm_of(comm));
+  // Nobody over there serves its side (communicators.cc): then neither do we.
+  return error == MPI_SUCCESS && *theirs == 0 ? MPI_ERR_OTHER : error;
+}
+
+int improbe(int source, int tag, Handle comm, bool* flag, Handle* message, host::Status* status) {
+  HostCallScope scope(kPlain);
+  MPI_Message found = abi::message_null();
+  MPI_Status raw;
+  int yes = 0;
+  const int error =
+      OD_HOST(Improbe)(source == host::kAnySource ? MPI_ANY_SOURCE : source,
+                       tag == host::kAnyTag ? MPI_ANY_TAG : tag, comm_of(comm), &yes, &found, &raw);
+  *flag = error == MPI_SUCCESS && yes != 0;
+  if (*flag) {
+    *message = abi::to_handle(found);
+    *status = read_status(raw);
+  }
+  return error;
+}
+
+int imrecv(void* buf, std::int64_t count, Handle type, Handle* message, Handle* request) {
+  HostCallScope scope(kPlain);
+  MPI_Message taken = abi::from_handle<MPI_Message>(*message);
+  MPI_Request started = abi::request_null();
+  int error;
+  if (count <= INT_MAX) {
+    error = OD_HOST(Imrecv)(buf, static_cast<int>(count), abi::from_handle<MPI_Datatype>(type),
+                            &taken, &started);
+  } else if (OD_HOST_HAS(Imrecv_c)) {
+    error = OD_HOST(Imrecv_c)(buf, count, abi::from_handle<MPI_Datatype>(type), &taken, &started);
+  } else {
+    error = MPI_ERR_COUNT;  // such a count cannot have come from this host's interface
+  }
+  *message = abi::to_handle(taken);
+  *request = abi::to_handle(started);
+  return error;
+}
+
+int test(Handle* request, bool* flag, host::Status* status) {
+  HostCallScope scope(kPlain);
+  MPI_Request tested = abi::from_handle<MPI_Request>(*request);
+  MPI_Status raw;
+  int yes = 0;
+  const int error = OD_HOST(Test)(&tested, &yes, &raw);
+  *flag = yes != 0 || error != MPI_SUCCESS;
+  *request = abi::to_handle(tested);
+  if (*flag && error == MPI_SUCCESS) {
+    *status = read_status(raw);
+  }
+  status->error = error;
+  return error;
+}
+
+int cancel(Handle* request) {
+  HostCallScope scope(kPlain);
+  MPI_Request cancelled = abi::from_handle<MPI_Request>(*request);
+  return OD_HOST(Cancel)(&cancelled);
+}
+
+int request_free(Handle* request) {
+  HostCallScope scope(kPlain);
+  MPI_Request freed = abi::from_handle<MPI_Request>(*request);
+  const int error = OD_HOST(Request_free)(&freed);
+  *request = abi::to_handle(freed);
+  return error;
+}
+
+void poll() {
+  HostCallScope scope(kPlain);
+  // A probe that finds nothing makes the host progress; nobody sends this tag to itself.
+  int flag = 0;
+  OD_HOST(Iprobe)(0, state.tag_ub, abi::comm_self(), &flag, MPI_STATUS_IGNORE);
+}
+
+// Packing moves at most this much per call, because positions are ints in the older interface.
+constexpr std::int64_t kPackBytes = 1 << 30;
+
+// Elements per call when `count` elements hold `bytes`; 0 if one element alone is too big.
+std::int64_t elements_per_call(std::int64_t count, std::int64_t bytes) {
+  if (count == 0 || bytes <= kPackBytes) return count;
+  const std::int64_t size = bytes / count;
+  return size > INT_MAX ? 0 : std::max<std::int64_t>(1, kPackBytes / size);
+}
+
+std::int64_t extent_of(MPI_Datatype type) {
+  MPI_Aint lower = 0, extent = 0;
+  OD_HOST(Type_get_extent)(type, &lower, &extent);
+  return extent;
+}
+
+int pack(const void* buf, std::int64_t count, Handle type, void* out, std::int64_t bytes) {
+  HostCallScope scope(kPlain);
+  const auto datatype = abi::from_handle<MPI_Datatype>(type);
+  if (OD_HOST_HAS(Pack_c)) {
+    MPI_Count position = 0;
+    return OD_HOST(Pack_c)(buf, count, datatype, out, bytes, &position, abi::comm_self());
+  }
+  const std::int64_t step = elements_per_call(count, bytes);
+  if (step == 0) return MPI_ERR_COUNT;
+  const std::int64_t size = count == 0 ? 0 : bytes / count;
+  const std::int64_t extent = step < count ? extent_of(datatype) : 0;
+  for (std::int64_t done = 0; done < count; done += step) {
+    const std::int64_t now = std::min(step, count - done);
+    int position = 0;
+    const int error =
+        OD_HOST(Pack)(static_cast<const char*>(buf) + done * extent, static_cast<int>(now),
+                      datatype, static_cast<char*>(out) + done * size, static_cast<int>(now * size),
+                      &position, abi::comm_self());
+    if (error != MPI_SUCCESS) return error;
+  }
+  return MPI_SUCCESS;
+}
+
+int unpack(const void* in, std::int64_t bytes, void* buf, std::int64_t count, Handle type) {
+  HostCallScope scope(kPlain);
+  const auto datatype = abi::from_handle<MPI_Datatype>(type);
+  if (OD_HOST_HAS(Unpack_c)) {
+    MPI_Count position = 0;
+    return OD_HOST(Unpack_c)(in, bytes, &position, buf, count, datatype, abi::comm_self());
+  }
+  const std::int64_t step = elements_per_call(count, bytes);
+  if (step == 0) return MPI_ERR_COUNT;
+  const std::int64_t size = count == 0 ? 0 : bytes / count;
+  const std::int64_t extent = step < count ? extent_of(datatype) : 0;
+  for (std::int64_t done = 0; done < count; done += step) {
+    const std::int64_t now = std::min(step, count - done);
+    int position = 0;
+    const int error = OD_HOST(Unpack)(
+        static_cast<const char*>(in) + done * size, static_cast<int>(now * size), &position,
+        static_cast<char*>(buf) + done * extent, static_cast<int>(now), datatype, abi::comm_self());
+    if (error != MPI_SUCCESS) return error;
+  }
+  return MPI_SUCCESS;
+}
+
+[[noreturn]] void abort_job(int code) {
+  HostCallScope scope(kPlain);
+  OD_HOST(Abort)(abi::comm_world(), code);
+  std::abort();  // a host whose MPI_Abort returns has failed to end the job
+}
+
+const char* library_version() {
+  static char text[MPI_MAX_LIBRARY_VERSION_STRING + 1];
+  int length = 0;
+  if (!OD_HOST_HAS(Get_library_version) ||
+      OD_HOST(Get_library_version)(text, &length) != MPI_SUCCESS) {
+    text[0] = '\0';
+  }
+  return text;
+}
+
+}  // namespace
+
+host::HostTable make_host_table() {
+  host::HostTable table;
+  table.comm_world = abi::to_handle(abi::comm_world());
+  table.comm_self = abi::to_handle(abi::comm_self());
+  table.request_null = abi::to_handle(abi::request_null());
+  table.message_null = abi::to_handle(abi::message_null());
+  table.byte_type = abi::to_handle(abi::byte());
+  table.message_no_proc = abi::to_handle(abi::message_no_proc());
+  table.err_truncate = MPI_ERR_TRUNCATE;
+  table.err_buffer = MPI_ERR_BUFFER;
+  table.err_no_mem = MPI_ERR_NO_MEM;
+  table.err_intern = MPI_ERR_INTERN;
+  table.err_in_status = MPI_ERR_IN_STATUS;
+  table.err_pending = MPI_ERR_PENDING;
+  comm_rank(table.comm_world, &table.world_rank);
+  comm_size(table.comm_world, &table.world_size);
+  table.library_version = library_version();
+  table.world_allgather = world_allgather;
+  table.world_barrier = world_barrier;
+  table.comm_size = comm_size;
+  table.comm_rank = comm_rank;
+  table.comm_test_inter = comm_test_inter;
+  table.comm_remote_size = comm_remote_size;
+  table.comm_world_ranks = comm_world_ranks;
+  table.inter_exchange_max = inter_exchange_max;
+  table.improbe = improbe;
+  table.imrecv = imrecv;
+  table.test = test;
+  table.cancel = cancel;
+  table.request_free = request_free;
+  table.poll = poll;
+  table.pack = pack;
+  table.unpack = unpack;
+  table.abort = abort_job;
+  return table;
+}
+
+}  // namespace od::face

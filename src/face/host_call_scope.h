@@ -1,0 +1,61 @@
+// Marks the time a thread spends inside the host MPI library, and prepares for calls that may
+// block.
+//
+// While the depth is above zero, MPI calls that arrive from this thread come from inside the host
+// library (its MPI-IO, its topology code) and belong to the host: entry points test InHostCall()
+// first. A call that may block there does not run our progress, so before it begins, sends that
+// still need their sender are completed into memory of our own (Rank::entering_host_call).
+#ifndef OVERDRIVE_SRC_FACE_HOST_CALL_SCOPE_H_
+#define OVERDRIVE_SRC_FACE_HOST_CALL_SCOPE_H_
+
+namespace od::face {
+
+// Why a call goes to the host; those before kLocal are named in mpi_interface.txt.
+enum class HostCallKind : unsigned char {
+  kCollective,       // blocks until other ranks come
+  kCollectiveStart,  // starts a collective and returns
+  kRma,              // one-sided communication
+  kRmaSync,          // its synchronisation: may block
+  kFile,             // MPI-IO: may block and call MPI again
+  kProcess,          // connect, spawn, sessions: may block
+  kLocal,            // returns whatever other ranks do
+  kBlocking,         // point-to-point: waits for another rank
+};
+
+// Initial-exec: one instruction instead of a call; a face uses only a few bytes of the static TLS
+// reserve.
+inline thread_local int host_call_depth __attribute__((tls_model("initial-exec"))) = 0;
+
+inline bool InHostCall() { return host_call_depth != 0; }
+
+// Before a call that may block: completes what only this rank's progress could complete, if there
+// is anything, and has pending receives looked after. True: finish_blocking() must follow
+// (state.cc).
+bool prepare_to_block();
+void finish_blocking();
+
+class HostCallScope {
+ public:
+  explicit HostCallScope(HostCallKind kind) {
+    if (host_call_depth++ == 0 && may_block(kind)) looked_after_ = prepare_to_block();
+  }
+  ~HostCallScope() {
+    --host_call_depth;
+    if (looked_after_) [[unlikely]]
+      finish_blocking();
+  }
+  HostCallScope(const HostCallScope&) = delete;
+  HostCallScope& operator=(const HostCallScope&) = delete;
+
+ private:
+  bool looked_after_ = false;
+
+  static constexpr bool may_block(HostCallKind kind) {
+    return kind != HostCallKind::kCollectiveStart && kind != HostCallKind::kRma &&
+           kind != HostCallKind::kLocal;
+  }
+};
+
+}  // namespace od::face
+
+#endif  // OVERDRIVE_SRC_FACE_HOST_CALL_SCOPE_H_

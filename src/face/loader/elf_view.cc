@@ -1,0 +1,117 @@
+// The dynamic symbol table of a loaded object: see elf_view.h.
+#include "elf_view.h"
+
+#include <string.h>
+
+namespace od::loader {
+namespace {
+
+// The GNU hash function of symbol names.
+uint32_t GnuHash(const char* name) {
+  uint32_t hash = 5381;
+  for (const char* p = name; *p != '\0'; ++p) hash = hash * 33 + static_cast<unsigned char>(*p);
+  return hash;
+}
+
+// The hash function of the original ELF tables.
+uint32_t SysvHash(const char* name) {
+  uint32_t hash = 0;
+  for (const char* p = name; *p != '\0'; ++p) {
+    hash = (hash << 4) + static_cast<unsigned char>(*p);
+    const uint32_t high = hash & 0xf0000000u;
+    hash = (hash ^ (high >> 24)) & ~high;
+  }
+  return hash;
+}
+
+}  // namespace
+
+bool ElfView::Open(const dl_phdr_info& info) {
+  *this = ElfView();
+  base_ = info.dlpi_addr;
+  const ElfW(Dyn)* dynamic = nullptr;
+  start_ = UINTPTR_MAX;
+  for (unsigned i = 0; i < info.dlpi_phnum; ++i) {
+    const ElfW(Phdr)& header = info.dlpi_phdr[i];
+    if (header.p_type == PT_DYNAMIC) {
+      dynamic = reinterpret_cast<const ElfW(Dyn)*>(base_ + header.p_vaddr);
+    } else if (header.p_type == PT_LOAD) {
+      const uintptr_t from = base_ + header.p_vaddr;
+      if (from < start_) start_ = from;
+      if (from + header.p_memsz > end_) end_ = from + header.p_memsz;
+    }
+  }
+  if (dynamic == nullptr) return false;
+  // The dynamic linker has added the base to these addresses, except in the vDSO and on machines
+  // where the section is read-only; an address below the base has not been relocated.
+  auto address = [this](const ElfW(Dyn) & entry) {
+    const uintptr_t value = entry.d_un.d_ptr;
+    return value < base_ ? value + base_ : value;
+  };
+  uintptr_t soname_offset = 0;
+  for (; dynamic->d_tag != DT_NULL; ++dynamic) {
+    switch (dynamic->d_tag) {
+      case DT_SYMTAB:
+        symbols_ = reinterpret_cast<const ElfW(Sym)*>(address(*dynamic));
+        break;
+      case DT_STRTAB:
+        strings_ = reinterpret_cast<const char*>(address(*dynamic));
+        break;
+      case DT_GNU_HASH:
+        gnu_hash_ = reinterpret_cast<const uint32_t*>(address(*dynamic));
+        break;
+      case DT_HASH:
+        sysv_hash_ = reinterpret_cast<const uint32_t*>(address(*dynamic));
+        break;
+      case DT_SONAME:
+        soname_offset = dynamic->d_un.d_val;
+        break;
+      default:
+        break;
+    }
+  }
+  if (strings_ != nullptr && soname_offset != 0) soname_ = strings_ + soname_offset;
+  return symbols_ != nullptr && strings_ != nullptr &&
+         (gnu_hash_ != nullptr || sysv_hash_ != nullptr);
+}
+
+bool ElfView::Matches(uint32_t index, const char* name) const {
+  const ElfW(Sym)& symbol = symbols_[index];
+  return symbol.st_shndx != SHN_UNDEF && strcmp(strings_ + symbol.st_name, name) == 0;
+}
+
+const ElfW(Sym) * ElfView::Find(const char* name) const {
+  if (gnu_hash_ != nullptr) {
+    const uint32_t bucket_count = gnu_hash_[0];
+    const uint32_t first_symbol = gnu_hash_[1];
+    const uint32_t bloom_count = gnu_hash_[2];
+    const uint32_t bloom_shift = gnu_hash_[3];
+    const auto* bloom = reinterpret_cast<const ElfW(Addr)*>(gnu_hash_ + 4);
+    const auto* buckets = reinterpret_cast<const uint32_t*>(bloom + bloom_count);
+    const uint32_t* chains = buckets + bucket_count;
+    if (bucket_count == 0 || bloom_count == 0) return nullptr;
+    const uint32_t hash = GnuHash(name);
+    constexpr uint32_t kWordBits = sizeof(ElfW(Addr)) * 8;
+    const ElfW(Addr) word = bloom[(hash / kWordBits) % bloom_count];
+    const ElfW(Addr) bits = (ElfW(Addr){1} << (hash % kWordBits)) |
+                            (ElfW(Addr){1} << ((hash >> bloom_shift) % kWordBits));
+    if ((word & bits) != bits) return nullptr;
+    uint32_t index = buckets[hash % bucket_count];
+    if (index < first_symbol) return nullptr;
+    for (;; ++index) {
+      const uint32_t entry = chains[index - first_symbol];
+      if ((entry | 1) == (hash | 1) && Matches(index, name)) return &symbols_[index];
+      if ((entry & 1) != 0) return nullptr;  // the lowest bit marks the end of a chain
+    }
+  }
+  const uint32_t bucket_count = sysv_hash_[0];
+  const uint32_t* buckets = sysv_hash_ + 2;
+  const uint32_t* chains = buckets + bucket_count;
+  if (bucket_count == 0) return nullptr;
+  for (uint32_t i = buckets[SysvHash(name) % bucket_count]; i != 0; i = chains[i]) {
+    if (Matches(i, name)) return &symbols_[i];
+  }
+  return nullptr;
+}
+
+}  // namespace od::loader

@@ -1,0 +1,46 @@
+// What the loader knows about the process it is in: the host library, the real dlsym and dlopen,
+// the names.
+//
+// One object for the process, zero-initialised, without constructor. Everything that changes after
+// the first MPI call has been resolved is guarded by a lock that is taken over rather than waited
+// for without end: a forked child can inherit it taken.
+#ifndef OVERDRIVE_SRC_FACE_LOADER_PROCESS_H_
+#define OVERDRIVE_SRC_FACE_LOADER_PROCESS_H_
+
+#include "host_library.h"
+#include "stubs.h"
+
+namespace od::loader {
+
+using DlsymFn = void* (*)(void* handle, const char* name);
+using DlopenFn = void* (*)(const char* file, int flags);
+
+// The next dlsym and dlopen after ours: libc's, or another interposer's.
+DlsymFn RealDlsym();
+DlopenFn RealDlopen();
+
+// "MPI_X" for each function number; the P form is the same with a P before it.
+const char* Name(unsigned index);
+// The number of "MPI_X" or "PMPI_X", or -1.
+int IndexOf(const char* name);
+
+// Looks for a host library if something was loaded since the last look, and makes this loader's own
+// symbol table offer exactly the names that host defines: a weak reference to a function which the
+// host lacks must stay null, because programs take that as "not available". While there is no host
+// every name is offered, since the object that brings the host is bound in the same breath. Returns
+// a copy of what was found.
+HostLibrary FindHostAndAdjustNames();
+
+// Whether `address` lies in this loader.
+bool IsOurs(const void* address);
+
+// OVERDRIVE_VERBOSE and OVERDRIVE_DISABLE from the environment, read without the settings table.
+int Verbosity();
+bool Disabled();
+
+// One line on standard error, "overdrive: " and the parts (null ends the list), without allocation.
+void Say(const char* const* parts);
+
+}  // namespace od::loader
+
+#endif  // OVERDRIVE_SRC_FACE_LOADER_PROCESS_H_

@@ -1,0 +1,90 @@
+// Receives: MPI_Recv, MPI_Irecv, MPI_Recv_init and their large forms.
+#include "face/calls.h"
+
+namespace od::face {
+namespace {
+
+template <typename Int>
+[[gnu::noinline]] int recv_through_host(Rank* rank, void* buf, Int count, MPI_Datatype type,
+                                        int source, int tag, MPI_Comm comm, MPI_Status* status) {
+  note_host_receive(rank, comm, source);
+  // A receive from nobody returns at once; as a request not every host fills its status.
+  if (rank != nullptr && source != MPI_PROC_NULL && rank->has_pending_work()) {
+    MPI_Request request = abi::request_null();
+    int error;
+    {
+      HostCallScope scope(HostCallKind::kLocal);
+      error = OD_HOST_SIZED(Irecv)(buf, count, type, source, tag, comm, &request);
+    }
+    return error == MPI_SUCCESS ? wait_for_host(*rank, &request, status, "MPI_Recv") : error;
+  }
+  HostCallScope scope(HostCallKind::kBlocking);
+  return OD_HOST_SIZED(Recv)(buf, count, type, source, tag, comm, status);
+}
+
+template <typename Int>
+inline int recv(void* buf, Int count, MPI_Datatype type, int source, int tag, MPI_Comm comm,
+                MPI_Status* status) {
+  Rank* rank = serving();
+  if (rank != nullptr) [[likely]] {
+    if (const Ours ours = our_receive(buf, count, type, source, tag, comm)) [[likely]] {
+      host::Status result;
+      const int error = rank->recv(buf, count, *ours.layout, normal_source(source), normal_tag(tag),
+                                   *ours.comm, &result, abi::to_handle(type));
+      write_status(status, result);
+      return error == host::kSuccess ? MPI_SUCCESS : raise_error(ours.comm, error);
+    }
+  }
+  return recv_through_host(rank, buf, count, type, source, tag, comm, status);
+}
+
+template <typename Int>
+inline int irecv(void* buf, Int count, MPI_Datatype type, int source, int tag, MPI_Comm comm,
+                 MPI_Request* request) {
+  Rank* rank = serving();
+  if (rank != nullptr && request != nullptr) [[likely]] {
+    if (const Ours ours = our_receive(buf, count, type, source, tag, comm)) [[likely]] {
+      Request* started = nullptr;
+      const int error = rank->irecv(buf, count, *ours.layout, abi::to_handle(type),
+                                    normal_source(source), normal_tag(tag), *ours.comm, &started);
+      return hand_out(*rank, error, started, *ours.comm, request);
+    }
+  }
+  note_host_receive(rank, comm, source);
+  HostCallScope scope(HostCallKind::kLocal);
+  return OD_HOST_SIZED(Irecv)(buf, count, type, source, tag, comm, request);
+}
+
+template <typename Int>
+int recv_init(void* buf, Int count, MPI_Datatype type, int source, int tag, MPI_Comm comm,
+              MPI_Request* request) {
+  Rank* rank = serving();
+  if (rank != nullptr && request != nullptr) {
+    if (const Ours ours = our_receive(buf, count, type, source, tag, comm)) {
+      Request* made = nullptr;
+      const int error = rank->recv_init(buf, count, *ours.layout, normal_source(source),
+                                        normal_tag(tag), *ours.comm, &made, abi::to_handle(type));
+      return hand_out(*rank, error, made, *ours.comm, request);
+    }
+  }
+  note_host_receive(rank, comm, source);
+  HostCallScope scope(HostCallKind::kLocal);
+  return OD_HOST_SIZED(Recv_init)(buf, count, type, source, tag, comm, request);
+}
+
+}  // namespace
+}  // namespace od::face
+
+#define OD_RECEIVES(name, function, last)                                                       \
+  int od_MPI_##name(void* buf, int count, MPI_Datatype datatype, int source, int tag,           \
+                    MPI_Comm comm, last) {                                                      \
+    return od::face::function(buf, count, datatype, source, tag, comm, result);                 \
+  }                                                                                             \
+  int od_MPI_##name##_c(void* buf, MPI_Count count, MPI_Datatype datatype, int source, int tag, \
+                        MPI_Comm comm, last) {                                                  \
+    return od::face::function(buf, count, datatype, source, tag, comm, result);                 \
+  }
+
+OD_RECEIVES(Recv, recv, MPI_Status* result)
+OD_RECEIVES(Irecv, irecv, MPI_Request* result)
+OD_RECEIVES(Recv_init, recv_init, MPI_Request* result)

@@ -1,0 +1,91 @@
+// The host MPI as the engine sees it: a table of functions over plain integer-wide handles.
+//
+// The face of an ABI fills one HostTable at start; everything below the face uses the host only
+// through it and therefore compiles without mpi.h. Handles are widened to `Handle`; sources and
+// tags are normalised (kAnySource, kAnyTag); statuses are neutral. Every function returns kSuccess
+// or the host's own error code, unchanged, so that the face can hand it to the program.
+#ifndef OVERDRIVE_HOST_HOST_TABLE_H_
+#define OVERDRIVE_HOST_HOST_TABLE_H_
+
+#include <cstddef>
+#include <cstdint>
+
+namespace od::host {
+
+// Any host handle (an int in the MPICH family, a pointer elsewhere), widened.
+using Handle = std::uintptr_t;
+
+inline constexpr int kSuccess = 0;     // MPI_SUCCESS is 0 in every ABI
+inline constexpr int kAnySource = -1;  // normalised by the face
+inline constexpr int kAnyTag = -1;     // normalised by the face
+inline constexpr int kProcNull = -2;   // normalised by the face; never reaches the engine's queues
+
+// What a completed operation reports. `bytes` is the size of the received data.
+struct Status {
+  int source = kAnySource;
+  int tag = kAnyTag;
+  int error = kSuccess;  // host error code
+  bool cancelled = false;
+  std::int64_t bytes = 0;
+};
+
+struct HostTable {
+  // Handles the engine needs by value.
+  Handle comm_world = 0;
+  Handle comm_self = 0;
+  Handle request_null = 0;
+  Handle message_null = 0;
+  Handle message_no_proc = 0;
+  Handle byte_type = 0;  // MPI_BYTE
+
+  // Error codes (classes are valid codes in every MPI) in the host's numbering.
+  int err_truncate = 0;
+  int err_buffer = 0;
+  int err_no_mem = 0;
+  int err_intern = 0;
+  int err_in_status = 0;
+  int err_pending = 0;
+
+  int world_rank = 0;
+  int world_size = 1;
+  const char* library_version = "";
+
+  // Collectives on MPI_COMM_WORLD that joining a node needs; blocking, called inside MPI_Init only.
+  int (*world_allgather)(const void* send, void* recv, std::size_t bytes_per_rank) = nullptr;
+  int (*world_barrier)() = nullptr;
+
+  // Communicators. `world_ranks` fills one world rank (or -1 when not in MPI_COMM_WORLD) per rank
+  // of the local group (remote = false) or of the remote group of an inter-communicator.
+  int (*comm_size)(Handle comm, int* size) = nullptr;
+  int (*comm_rank)(Handle comm, int* rank) = nullptr;
+  int (*comm_test_inter)(Handle comm, bool* inter) = nullptr;
+  int (*comm_remote_size)(Handle comm, int* size) = nullptr;
+  int (*comm_world_ranks)(Handle comm, bool remote, int* world_ranks, int count) = nullptr;
+  // Blocking exchange over a new inter-communicator: returns in *theirs the maximum of the other
+  // group's values.
+  int (*inter_exchange_max)(Handle comm, std::uint64_t mine, std::uint64_t* theirs) = nullptr;
+
+  // Messages that arrive through the host on communicators that span nodes.
+  int (*improbe)(int source, int tag, Handle comm, bool* flag, Handle* message,
+                 Status* status) = nullptr;
+  int (*imrecv)(void* buf, std::int64_t count, Handle type, Handle* message,
+                Handle* request) = nullptr;
+  int (*test)(Handle* request, bool* flag, Status* status) = nullptr;
+  int (*cancel)(Handle* request) = nullptr;
+  int (*request_free)(Handle* request) = nullptr;
+  // Drives the host's own progress without completing anything of the program's.
+  void (*poll)() = nullptr;
+
+  // Packing of datatypes whose shape the engine does not flatten; `bytes` is count * size.
+  int (*pack)(const void* buf, std::int64_t count, Handle type, void* out,
+              std::int64_t bytes) = nullptr;
+  int (*unpack)(const void* in, std::int64_t bytes, void* buf, std::int64_t count,
+                Handle type) = nullptr;
+
+  // Ends the job; used when a peer process has died.
+  [[noreturn]] void (*abort)(int code) = nullptr;
+};
+
+}  // namespace od::host
+
+#endif  // OVERDRIVE_HOST_HOST_TABLE_H_

@@ -1,0 +1,411 @@
+// The star of sockets: non-blocking sequenced packets, one poll loop per side, hard time limits.
+#include "node/handover.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstdio>
+#include <cstring>
+
+namespace od::node {
+namespace {
+
+// Generous for 64 ranks that start on two cores; a rank that needs longer stays with the host MPI.
+constexpr std::int64_t kLeaderLimitNs = 15'000'000'000;
+// Longer than the leader's, so that a member never gives up on a leader that is about to deliver.
+constexpr std::int64_t kMemberLimitNs = 20'000'000'000;
+constexpr int kMostBatch = 64;
+// Files a rank may have opened meanwhile, and the sockets themselves.
+constexpr std::uint32_t kSpareDescriptors = 16;
+
+enum class Kind : std::uint16_t { memory, process };
+
+struct Hello {
+  std::uint64_t leader_nonce[2];
+  std::uint64_t nonce[2];
+  std::int32_t position;
+  std::uint32_t descriptors;  // how many come along: memfd first, then pidfd
+};
+
+struct Entry {
+  std::uint16_t position;
+  Kind kind;
+};
+
+struct Batch {
+  std::uint32_t count;  // 0: that was all
+  Entry entries[kMostBatch];
+};
+
+std::int64_t now_ns() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<std::int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
+}
+
+// Waits for an event on `sockets` until the deadline; false when it has passed.
+bool poll_until(std::vector<pollfd>& sockets, std::int64_t deadline_ns) {
+  for (;;) {
+    const std::int64_t left_ns = deadline_ns - now_ns();
+    if (left_ns <= 0) return false;
+    const int milliseconds = static_cast<int>(left_ns / 1'000'000) + 1;
+    const int events = poll(sockets.data(), sockets.size(), milliseconds);
+    if (events > 0) return true;
+    if (events < 0 && errno != EINTR) return false;
+  }
+}
+
+socklen_t abstract_address(std::uint64_t name, sockaddr_un* address) {
+  *address = {};
+  address->sun_family = AF_UNIX;
+  // A leading zero byte: the name is not in a file system and vanishes with the socket.
+  const int length = std::snprintf(address->sun_path + 1, sizeof address->sun_path - 1,
+                                   "overdrive-%016llx", static_cast<unsigned long long>(name));
+  return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 +
+                                static_cast<std::size_t>(length));
+}
+
+bool same_user(int socket) {
+  ucred peer = {};
+  socklen_t length = sizeof peer;
+  return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == geteuid();
+}
+
+union ControlRoom {
+  char bytes[CMSG_SPACE(sizeof(int) * kMostBatch)];
+  cmsghdr alignment;
+};
+
+// Sends one packet with descriptors; 1 sent, 0 try again later, -1 the connection is useless.
+int send_packet(int socket, const void* data, std::size_t bytes, const int* fds,
+                std::size_t count) {
+  iovec part = {const_cast<void*>(data), bytes};
+  ControlRoom control = {};
+  msghdr message = {};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  if (count > 0) {
+    message.msg_control = control.bytes;
+    message.msg_controllen = CMSG_SPACE(sizeof(int) * count);
+    cmsghdr* header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(int) * count);
+    std::memcpy(CMSG_DATA(header), fds, sizeof(int) * count);
+  }
+  for (;;) {
+    if (sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0) return 1;
+    if (errno == EINTR) continue;
+    // ETOOMANYREFS: this user has more descriptors on their way than it may have open files; the
+    // receivers are taking them out.
+    const bool later = errno == EAGAIN || errno == EWOULDBLOCK || errno == ETOOMANYREFS ||
+                       errno == ENOBUFS || errno == ENOMEM;
+    return later ? 0 : -1;
+  }
+}
+
+// Receives one packet; its size, 0 at the end of the connection, -1 for nothing there or an error
+// (`*again` tells which). Appends the descriptors that came along: fewer than were sent when this
+// process may not open more.
+ssize_t receive_packet(int socket, void* data, std::size_t bytes, std::vector<int>* fds,
+                       bool* again) {
+  iovec part = {data, bytes};
+  ControlRoom control = {};
+  msghdr message = {};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control.bytes;
+  message.msg_controllen = sizeof control.bytes;
+  ssize_t received = 0;
+  do {
+    received = recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  } while (received < 0 && errno == EINTR);
+  *again = received < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
+  if (received < 0) return received;
+  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
+       header = CMSG_NXTHDR(&message, header)) {
+    if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
+    const std::size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (std::size_t i = 0; i < count; ++i) {
+      int fd = -1;
+      std::memcpy(&fd, CMSG_DATA(header) + i * sizeof(int), sizeof fd);
+      fds->push_back(fd);
+    }
+  }
+  return received;
+}
+
+void close_all(std::vector<int>* fds) {
+  for (const int fd : *fds) {
+    if (fd >= 0) close(fd);
+  }
+  fds->clear();
+}
+
+// The leader's side: what it has of every member, and how far each has been served.
+class Leader {
+ public:
+  explicit Leader(const Handover& handover)
+      : handover_(handover),
+        group_(*handover.group),
+        members_(group_.size()),
+        deadline_ns_(now_ns() + kLeaderLimitNs) {}
+
+  void run() {
+    collect();
+    close(handover_.listener);
+    offer(handover_.me, handover_.memfd, handover_.pidfd);
+    distribute();
+    for (std::size_t i = 0; i < members_.size(); ++i) {
+      if (members_[i].socket >= 0) close(members_[i].socket);
+      if (static_cast<int>(i) == handover_.me) continue;
+      if (members_[i].memfd >= 0) handover_.deliver_memory(static_cast<int>(i), members_[i].memfd);
+      if (members_[i].pidfd >= 0) handover_.deliver_process(static_cast<int>(i), members_[i].pidfd);
+    }
+  }
+
+ private:
+  struct MemberState {
+    int socket = -1;
+    int memfd = -1;
+    int pidfd = -1;
+    std::size_t next = 0;  // in what is offered
+    bool served = false;
+  };
+  struct Offer {
+    Entry entry;
+    int fd;
+  };
+
+  void collect() {
+    int missing = 0;
+    for (std::size_t i = 0; i < group_.size(); ++i) {
+      if (static_cast<int>(i) != handover_.me && (group_[i].flags & kIdentityListens) != 0) {
+        ++missing;
+      }
+    }
+    std::vector<int> strangers;  // connected, not yet introduced
+    while (missing > 0) {
+      std::vector<pollfd> sockets = {{handover_.listener, POLLIN, 0}};
+      for (const int socket : strangers) sockets.push_back({socket, POLLIN, 0});
+      if (!poll_until(sockets, deadline_ns_)) break;
+      for (std::size_t i = sockets.size() - 1; i > 0; --i) {
+        if (sockets[i].revents == 0) continue;
+        if (greet(sockets[i].fd)) --missing;
+        strangers.erase(strangers.begin() + static_cast<std::ptrdiff_t>(i - 1));
+      }
+      if (sockets[0].revents == 0) continue;
+      const int socket =
+          accept4(handover_.listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+      if (socket < 0) {
+        if (errno == EINTR || errno == EAGAIN || errno == ECONNABORTED) continue;
+        break;  // no more descriptors, most likely
+      }
+      strangers.push_back(socket);
+    }
+    close_all(&strangers);
+  }
+
+  // Reads the hello of a connection; true when it belongs to a member that was still missing.
+  bool greet(int socket) {
+    Hello hello = {};
+    std::vector<int> fds;
+    bool again = false;
+    const ssize_t bytes = receive_packet(socket, &hello, sizeof hello, &fds, &again);
+    const Identity& me = group_[static_cast<std::size_t>(handover_.me)];
+    const bool valid =
+        bytes == sizeof hello && same_user(socket) && hello.leader_nonce[0] == me.nonce[0] &&
+        hello.leader_nonce[1] == me.nonce[1] && hello.position >= 0 &&
+        static_cast<std::size_t>(hello.position) < group_.size() &&
+        hello.position != handover_.me && fds.size() <= 2 && fds.size() == hello.descriptors;
+    const auto position = static_cast<std::size_t>(valid ? hello.position : 0);
+    if (!valid || members_[position].socket >= 0 || hello.nonce[0] != group_[position].nonce[0] ||
+        hello.nonce[1] != group_[position].nonce[1]) {
+      close_all(&fds);
+      close(socket);
+      return false;
+    }
+    members_[position].socket = socket;
+    if (!fds.empty()) members_[position].memfd = fds[0];
+    if (fds.size() > 1) members_[position].pidfd = fds[1];
+    offer(hello.position, members_[position].memfd, members_[position].pidfd);
+    return true;
+  }
+
+  void offer(int position, int memfd, int pidfd) {
+    const auto index = static_cast<std::uint16_t>(position);
+    if (memfd >= 0) offers_.push_back({{index, Kind::memory}, memfd});
+    if (pidfd >= 0) offers_.push_back({{index, Kind::process}, pidfd});
+  }
+
+  void distribute() {
+    // Nobody gets more descriptors at once than the poorest may open.
+    std::uint32_t room = kMostBatch;
+    for (const Identity& identity : group_) room = std::min(room, identity.free_descriptors);
+    const std::size_t batch = room > kSpareDescriptors ? room - kSpareDescriptors : 1;
+    for (;;) {
+      std::vector<pollfd> sockets;
+      bool waiting_for_receivers = false;
+      for (MemberState& member : members_) {
+        if (member.socket < 0 || member.served) continue;
+        const int result = serve(member, batch);
+        if (result < 0) member.served = true;
+        if (result == 0) {
+          sockets.push_back({member.socket, POLLOUT, 0});
+          waiting_for_receivers = true;
+        }
+        if (!member.served && result > 0) sockets.push_back({member.socket, POLLOUT, 0});
+      }
+      if (sockets.empty()) return;
+      if (!poll_until(sockets, deadline_ns_)) return;
+      // The socket may be writable and the send still refused (ETOOMANYREFS): do not spin on it.
+      if (waiting_for_receivers) usleep(200);
+    }
+  }
+
+  // Sends the next batch; as send_packet.
+  int serve(MemberState& member, std::size_t most) {
+    Batch batch = {};
+    int fds[kMostBatch];
+    const auto position = static_cast<std::size_t>(&member - members_.data());
+    std::size_t next = member.next;
+    for (; next < offers_.size() && batch.count < most; ++next) {
+      if (offers_[next].entry.position == position) continue;
+      fds[batch.count] = offers_[next].fd;
+      batch.entries[batch.count] = offers_[next].entry;
+      ++batch.count;
+    }
+    const int result = send_packet(member.socket, &batch, sizeof batch, fds, batch.count);
+    if (result > 0) {
+      member.next = next;
+      member.served = batch.count == 0;
+    }
+    return result;
+  }
+
+  const Handover& handover_;
+  const std::vector<Identity>& group_;
+  std::vector<MemberState> members_;
+  std::vector<Offer> offers_;
+  const std::int64_t deadline_ns_;
+};
+
+int connect_to_leader(const Identity& leader, std::int64_t deadline_ns) {
+  const int socket = ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (socket < 0) return -1;
+  sockaddr_un address;
+  const socklen_t length = abstract_address(leader.socket_name, &address);
+  while (connect(socket, reinterpret_cast<sockaddr*>(&address), length) != 0) {
+    // EAGAIN: the queue of the listener is full for the moment.
+    if ((errno != EAGAIN && errno != EINTR) || now_ns() > deadline_ns) {
+      close(socket);
+      return -1;
+    }
+    usleep(100);
+  }
+  if (!same_user(socket)) {
+    close(socket);
+    return -1;
+  }
+  return socket;
+}
+
+void run_member(const Handover& handover, int leader) {
+  const std::vector<Identity>& group = *handover.group;
+  const std::int64_t deadline_ns = now_ns() + kMemberLimitNs;
+  const Identity& boss = group[static_cast<std::size_t>(leader)];
+  const int socket = connect_to_leader(boss, deadline_ns);
+  if (socket < 0) return;
+  const Identity& me = group[static_cast<std::size_t>(handover.me)];
+  Hello hello = {.leader_nonce = {boss.nonce[0], boss.nonce[1]},
+                 .nonce = {me.nonce[0], me.nonce[1]},
+                 .position = handover.me,
+                 .descriptors = 0};
+  int fds[2];
+  if (handover.memfd >= 0) {
+    fds[hello.descriptors++] = handover.memfd;
+    if (handover.pidfd >= 0) fds[hello.descriptors++] = handover.pidfd;
+  }
+  int sent = 0;
+  while ((sent = send_packet(socket, &hello, sizeof hello, fds, hello.descriptors)) == 0 &&
+         now_ns() < deadline_ns) {
+    usleep(200);
+  }
+  std::vector<pollfd> sockets = {{socket, POLLIN, 0}};
+  while (sent > 0 && poll_until(sockets, deadline_ns)) {
+    Batch batch = {};
+    std::vector<int> received;
+    bool again = false;
+    const ssize_t bytes = receive_packet(socket, &batch, sizeof batch, &received, &again);
+    if (again) continue;
+    if (bytes != sizeof batch || batch.count == 0 || batch.count > kMostBatch) {
+      close_all(&received);
+      break;
+    }
+    // Descriptors that did not fit are missing at the end.
+    for (std::size_t i = 0; i < received.size(); ++i) {
+      const Entry entry = batch.entries[i];
+      if (i >= batch.count || entry.position >= group.size()) {
+        close(received[i]);
+      } else if (entry.kind == Kind::memory) {
+        handover.deliver_memory(entry.position, received[i]);
+      } else {
+        handover.deliver_process(entry.position, received[i]);
+      }
+    }
+  }
+  close(socket);
+}
+
+}  // namespace
+
+int open_listener(std::uint64_t socket_name) {
+  const int socket = ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (socket < 0) return -1;
+  sockaddr_un address;
+  const socklen_t length = abstract_address(socket_name, &address);
+  if (bind(socket, reinterpret_cast<sockaddr*>(&address), length) != 0 ||
+      listen(socket, SOMAXCONN) != 0) {
+    close(socket);
+    return -1;
+  }
+  return socket;
+}
+
+int handover_leader(const std::vector<Identity>& group) {
+  for (std::size_t i = 0; i < group.size(); ++i) {
+    // A socket, a memfd and a pidfd of everybody.
+    const std::size_t needed = 3 * group.size() + kSpareDescriptors;
+    if ((group[i].flags & kIdentityListens) != 0 && group[i].free_descriptors >= needed) {
+      return static_cast<int>(i);
+    }
+  }
+  return -1;
+}
+
+void run_handover(const Handover& handover) {
+  const int leader = handover_leader(*handover.group);
+  if (leader == handover.me) {
+    Leader(handover).run();
+    return;
+  }
+  if (handover.listener >= 0) close(handover.listener);
+  const Identity& me = (*handover.group)[static_cast<std::size_t>(handover.me)];
+  if (leader >= 0 && (me.flags & kIdentityListens) != 0) run_member(handover, leader);
+}
+
+int open_through_proc(const Identity& me, const Identity& peer) {
+  if (me.pid_namespace == 0 || me.pid_namespace != peer.pid_namespace || peer.memfd < 0) return -1;
+  char path[64];
+  std::snprintf(path, sizeof path, "/proc/%u/fd/%d", peer.pid, peer.memfd);
+  return open(path, O_RDWR | O_CLOEXEC);
+}
+
+}  // namespace od::node

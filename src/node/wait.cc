@@ -1,0 +1,152 @@
+// The slow half of waiting: clock, yield, futex, membarrier, and the choice of a plan.
+#include "node/wait.h"
+
+#include <linux/futex.h>
+#include <linux/membarrier.h>
+#include <sched.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <climits>
+
+namespace od::node {
+namespace {
+
+constexpr std::uint64_t kSecondNs = 1'000'000'000;
+constexpr std::uint64_t kReportNs = 1'000'000;
+// A processor that is shared is given away after half a microsecond: about the time in which a peer
+// that runs answers.
+constexpr std::uint64_t kSharedSpinNs = 500;
+constexpr std::uint64_t kOwnSpinNs = 1'000'000;
+constexpr std::uint32_t kSharedYields = 10;
+// A round of progress between two pauses, roughly.
+constexpr std::uint64_t kRoundNs = 10;
+// Below this the clock is not worth a look: the length of the spin is given in pauses.
+constexpr std::uint64_t kShortSpinNs = 10'000;
+
+std::uint64_t now_ns() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * kSecondNs +
+         static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+long membarrier(int command) { return syscall(SYS_membarrier, command, 0, 0); }
+
+// MEMBARRIER_CMD_GET_REGISTRATIONS, Linux 6.3; older headers do not have it.
+constexpr int kGetRegistrations = 1 << 9;
+
+bool single_threaded() {
+  // A directory has two links and one more for each directory in it; here one per thread.
+  struct stat status;
+  return stat("/proc/self/task", &status) == 0 && status.st_nlink == 3;
+}
+
+std::uint64_t pause_ns() {
+  // The shortest of three: the processor may be taken away in between.
+  constexpr int kPauses = 64;
+  std::uint64_t best = kForeverNs;
+  for (int round = 0; round < 3; ++round) {
+    const std::uint64_t start = now_ns();
+    for (int i = 0; i < kPauses; ++i) pause_processor();
+    best = std::min(best, now_ns() - start);
+  }
+  return best / kPauses;
+}
+
+}  // namespace
+
+bool register_expedited_barrier() {
+  const long registered = membarrier(kGetRegistrations);
+  if (registered > 0 && (registered & MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED) != 0) return true;
+  // With several threads the kernel waits for a grace period of 10 ms or more.
+  if (!single_threaded()) return false;
+  return membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED) == 0;
+}
+
+void wake_slow(std::atomic<std::uint32_t>& armed) {
+  // Only one of several publishers makes the system call. The sleeper reads what was published
+  // through the publication's own acquire; nothing is ordered by this exchange.
+  if (armed.exchange(0, std::memory_order_relaxed) == 0) return;
+  syscall(SYS_futex, &armed, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+bool Idler::barrier(WakeMode mode) {
+  // Also for the compiler. Pairs with the fence of wake_if_armed.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  return !mode.expedited || membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED) == 0;
+}
+
+void Idler::sleep(std::atomic<std::uint32_t>& armed, bool host_pending, std::uint64_t limit_ns) {
+  const std::uint64_t first = host_pending ? plan_.first_sleep_host_ns : plan_.first_sleep_ns;
+  const std::uint64_t longest = host_pending ? plan_.sleep_host_ns : plan_.sleep_ns;
+  constexpr std::uint32_t kMostDoublings = 20;
+  std::uint64_t length = first << std::min(sleeps_, kMostDoublings);
+  length = std::min({length, longest, limit_ns});
+  ++sleeps_;
+  timespec timeout;
+  timeout.tv_sec = static_cast<time_t>(length / kSecondNs);
+  timeout.tv_nsec = static_cast<long>(length % kSecondNs);
+  // Shared between processes: no FUTEX_PRIVATE_FLAG. Returns at once if a publisher has cleared it.
+  syscall(SYS_futex, &armed, FUTEX_WAIT, 1, &timeout, nullptr, 0);
+}
+
+Idler::Action Idler::check() {
+  const bool spinning = next_check_ != 0;
+  if (spinning && plan_.spin_ns > 0) {
+    if (plan_.yield_while_spinning) {
+      sched_yield();
+    } else {
+      pause_processor();
+    }
+    const std::uint64_t now = now_ns();
+    if (started_ns_ == 0) started_ns_ = reported_ns_ = now;
+    if (now - started_ns_ < plan_.spin_ns) {
+      next_check_ = rounds_ + plan_.pauses_per_check;
+      if (now - reported_ns_ < kReportNs) return Action::go_on;
+      reported_ns_ = now;
+      return Action::report;
+    }
+  }
+  next_check_ = 0;  // from now on every round comes here
+  if (yields_ < plan_.yields) {
+    sched_yield();
+    if (plan_.yields != kUnlimited) {
+      ++yields_;
+      return Action::go_on;
+    }
+    const std::uint64_t now = now_ns();
+    if (now - reported_ns_ < kReportNs) return Action::go_on;
+    reported_ns_ = now;
+    return Action::report;
+  }
+  return Action::sleep;
+}
+
+WaitPlan plan_waiting(WaitPolicy policy, bool oversubscribed, std::uint64_t spin_ns) {
+  WaitPlan plan;
+  if (policy == WaitPolicy::spin) {
+    plan.yield_while_spinning = false;
+    plan.spin_ns = kForeverNs;
+    return plan;
+  }
+  if (policy == WaitPolicy::automatic && !oversubscribed) {
+    plan.spin_ns = spin_ns > 0 ? spin_ns : kOwnSpinNs;
+    return plan;
+  }
+  plan.yields = policy == WaitPolicy::yield   ? kUnlimited
+                : policy == WaitPolicy::sleep ? 0
+                                              : kSharedYields;
+  plan.spin_ns = spin_ns > 0 ? spin_ns : kSharedSpinNs;
+  if (plan.spin_ns < kShortSpinNs) {
+    plan.pauses_per_check = static_cast<std::uint32_t>(
+        std::max<std::uint64_t>(1, plan.spin_ns / (pause_ns() + kRoundNs)));
+    plan.spin_ns = 0;
+  }
+  return plan;
+}
+
+}  // namespace od::node

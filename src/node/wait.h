@@ -1,0 +1,154 @@
+// How a rank waits for its node: spin, yield, then sleep on the wait word of its own region; and
+// how whoever publishes something for it wakes it without a system call when it is awake.
+//
+// Protocol. Sleeper: armed.store(1); barrier; look once more; futex_wait(armed == 1, timeout).
+// Publisher: publish; barrier; if (armed.load() != 0 && armed.exchange(0) != 0) futex_wake.
+// The two barriers make it impossible that the sleeper misses the publication and the publisher
+// misses the armed word. The publisher's barrier stands on the fast path of every message, so it is
+// made free where that pays: when every rank of the node is registered for
+// membarrier(GLOBAL_EXPEDITED) the sleeper issues that system call, which makes every registered
+// process that is running execute a full barrier before the second look, and the publisher needs
+// only a compiler barrier. Otherwise both use a seq_cst fence.
+// A region has one sleeper at a time: ranks with several threads in MPI must let one of them sleep.
+#ifndef OVERDRIVE_NODE_WAIT_H_
+#define OVERDRIVE_NODE_WAIT_H_
+
+#include <atomic>
+#include <cstdint>
+#include <limits>
+
+#include "node/region_layout.h"
+
+#if defined(__SANITIZE_THREAD__) && defined(__GNUC__) && !defined(__clang__)
+// The sanitizer does not model fences; those here order different processes, which it cannot see.
+#pragma GCC diagnostic ignored "-Wtsan"
+#endif
+
+namespace od::node {
+
+enum class WaitPolicy : std::uint8_t { automatic, spin, yield, sleep };
+
+// Set once per node after joining (all ranks agree: the weakest wins), see Node::wake_mode().
+struct WakeMode {
+  bool expedited = false;  // membarrier orders the publishers
+};
+
+// Registers this process for expedited barriers; false when the kernel refuses, or when it would
+// take milliseconds because the process has several threads already. Call it before the host MPI
+// starts its threads; a later call finds the registration.
+bool register_expedited_barrier();
+
+// The rest of wake_if_armed: claims the wake-up and makes the system call.
+void wake_slow(std::atomic<std::uint32_t>& armed);
+
+// Called by a publisher after its release store, on the fast path.
+inline void wake_if_armed(std::atomic<std::uint32_t>& armed, WakeMode mode) {
+  if (mode.expedited) {
+    // Orders the publication before the load for the compiler; the sleeper's membarrier does it for
+    // the processor (pairs with the barrier in Idler::step).
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+  } else {
+    std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with the fence in Idler::step
+  }
+  if (armed.load(std::memory_order_relaxed) != 0) [[unlikely]] {
+    wake_slow(armed);
+  }
+}
+
+// One hint to the processor that this is a wait loop.
+inline void pause_processor() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("isb" ::: "memory");  // `yield` is a no-op on most cores
+#else
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+#endif
+}
+
+inline constexpr std::uint64_t kForeverNs = std::numeric_limits<std::uint64_t>::max();
+inline constexpr std::uint32_t kUnlimited = std::numeric_limits<std::uint32_t>::max();
+
+// Waiting parameters of this process, decided once from the node's load.
+//   spinning   one pause per round; every `pauses_per_check` rounds a look at the clock (and a
+//   yield,
+//              if yield_while_spinning) until `spin_ns` have passed since the first look
+//   yielding   one sched_yield per round, `yields` times
+//   sleeping   futex
+struct WaitPlan {
+  std::uint32_t pauses_per_check = 200;
+  bool yield_while_spinning = true;
+  std::uint64_t spin_ns = 1'000'000;  // 0: spinning ends at the first check, without the clock
+  std::uint32_t yields = 0;           // kUnlimited: never sleeps
+  std::uint64_t first_sleep_ns = 1'000'000;    // doubles with every sleep in vain ...
+  std::uint64_t sleep_ns = 16'000'000;         // ... up to this
+  std::uint64_t first_sleep_host_ns = 10'000;  // the same with host traffic pending, which cannot
+  std::uint64_t sleep_host_ns = 50'000;        // wake us
+};
+
+// `spin_ns` 0 means automatic. `oversubscribed`: more ranks than cores on the node.
+WaitPlan plan_waiting(WaitPolicy policy, bool oversubscribed, std::uint64_t spin_ns);
+
+// The state of one wait loop; step() is called after every unsuccessful round of progress.
+class Idler {
+ public:
+  explicit Idler(const WaitPlan& plan) : plan_(plan), next_check_(plan.pauses_per_check) {}
+
+  // Waits a little. `ready()` is the second look: true when something has arrived since (it must
+  // not consume). `limit_ns` bounds a sleep (for a caller that has a deadline of its own). Returns
+  // true when it slept, and otherwise about once a millisecond: a good moment for liveness checks
+  // and reports.
+  template <typename Ready>
+  bool step(std::atomic<std::uint32_t>& armed, WakeMode mode, bool host_pending, Ready&& ready,
+            std::uint64_t limit_ns = kForeverNs) {
+    if (++rounds_ < next_check_) [[likely]] {
+      pause_processor();
+      return false;
+    }
+    const Action action = check();
+    if (action != Action::sleep) return action == Action::report;
+    armed.store(1, std::memory_order_relaxed);
+    // Orders the store before ready()'s loads, and with respect to publishers (wake_if_armed).
+    const bool ordered = barrier(mode);
+    if (ready()) {
+      armed.store(0, std::memory_order_relaxed);
+      return false;
+    }
+    sleep(armed, host_pending, ordered ? limit_ns : kUnorderedSleepNs);
+    armed.store(0, std::memory_order_relaxed);
+    return true;
+  }
+
+  // Something has moved: start spinning again.
+  void reset() {
+    rounds_ = 0;
+    next_check_ = plan_.pauses_per_check;
+    yields_ = 0;
+    sleeps_ = 0;
+    started_ns_ = 0;
+    reported_ns_ = 0;
+  }
+  std::uint64_t rounds() const { return rounds_; }
+
+ private:
+  enum class Action : std::uint8_t { go_on, report, sleep };
+  // Longest sleep when the barrier was refused (a system call filter installed after the join): a
+  // wake-up may then be missed.
+  static constexpr std::uint64_t kUnorderedSleepNs = 100'000;
+
+  Action check();
+  static bool barrier(WakeMode mode);
+  void sleep(std::atomic<std::uint32_t>& armed, bool host_pending, std::uint64_t limit_ns);
+
+  const WaitPlan& plan_;
+  std::uint64_t rounds_ = 0;
+  std::uint64_t next_check_;  // round of the next look at the clock
+  std::uint32_t yields_ = 0;
+  std::uint32_t sleeps_ = 0;      // in a row, in vain
+  std::uint64_t started_ns_ = 0;  // when the first look at the clock was; 0: not yet
+  std::uint64_t reported_ns_ = 0;
+};
+
+}  // namespace od::node
+
+#endif  // OVERDRIVE_NODE_WAIT_H_

@@ -1,0 +1,250 @@
+// Stress of the armed protocol with forked processes, and the choice of waiting plans.
+//
+// Lost wake-ups are made visible by sleeping a hundred times longer than a round trip ever takes: a
+// sleep that ran into its time-out although its message had been published is a lost wake-up.
+#include "node/wait.h"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <random>
+#include <thread>
+#include <vector>
+
+namespace od::node {
+namespace {
+
+std::uint64_t clock_ns() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 +
+         static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+struct alignas(kFalseSharingBytes) Mailbox {
+  std::atomic<std::uint32_t> armed;
+  alignas(kFalseSharingBytes) std::atomic<std::uint64_t> token;
+};
+
+Mailbox* shared_mailboxes(int count) {
+  void* memory = mmap(nullptr, sizeof(Mailbox) * static_cast<std::size_t>(count),
+                      PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  return memory == MAP_FAILED ? nullptr : static_cast<Mailbox*>(memory);
+}
+
+constexpr std::uint64_t kLostNs = 2'000'000'000;
+
+void random_delay(std::minstd_rand& random) {
+  const unsigned pick = static_cast<unsigned>(random()) % 16;
+  if (pick == 0) {
+    sched_yield();
+  } else if (pick < 4) {
+    const unsigned pauses = static_cast<unsigned>(random()) % 300;
+    for (unsigned i = 0; i < pauses; ++i) pause_processor();
+  }
+}
+
+// Passes tokens around a ring of processes in which everybody always sleeps. Exit code 1: a lost
+// wake-up; 2: no expedited barrier.
+int ring_process(Mailbox* boxes, int ranks, int rank, std::uint64_t laps, bool expedited,
+                 const WaitPlan& plan) {
+  WakeMode mode{expedited};
+  if (expedited && !register_expedited_barrier()) return 2;
+  // Everybody must be registered before the first token moves.
+  boxes[0].token.fetch_add(1, std::memory_order_acq_rel);
+  while (boxes[0].token.load(std::memory_order_acquire) < static_cast<std::uint64_t>(ranks)) {
+    sched_yield();
+  }
+  std::minstd_rand random(static_cast<unsigned>(rank) + 1);
+  Mailbox& mine = boxes[1 + rank];
+  Mailbox& next = boxes[1 + (rank + 1) % ranks];
+  for (std::uint64_t lap = 1; lap <= laps; ++lap) {
+    if (rank == 0) {
+      random_delay(random);
+      next.token.store(lap, std::memory_order_release);
+      wake_if_armed(next.armed, mode);
+    }
+    Idler idler(plan);
+    const auto arrived = [&] { return mine.token.load(std::memory_order_acquire) >= lap; };
+    while (!arrived()) {
+      const std::uint64_t start = clock_ns();
+      idler.step(mine.armed, mode, false, [&] {
+        random_delay(random);
+        return arrived();
+      });
+      if (clock_ns() - start >= kLostNs) return 1;
+    }
+    if (rank != 0) {
+      random_delay(random);
+      next.token.store(lap, std::memory_order_release);
+      wake_if_armed(next.armed, mode);
+    }
+  }
+  return 0;
+}
+
+void run_ring(int ranks, std::uint64_t laps, bool expedited, const WaitPlan& plan) {
+  Mailbox* boxes = shared_mailboxes(ranks + 1);
+  ASSERT_NE(boxes, nullptr);
+  std::vector<pid_t> children;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      alarm(60);
+      _exit(ring_process(boxes, ranks, rank, laps, expedited, plan));
+    }
+    children.push_back(child);
+  }
+  for (const pid_t child : children) {
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFEXITED(status)) << "signal " << WTERMSIG(status);
+    if (WEXITSTATUS(status) == 2) GTEST_SKIP() << "no expedited membarrier here";
+    EXPECT_EQ(WEXITSTATUS(status), 0);
+  }
+  munmap(boxes, sizeof(Mailbox) * static_cast<std::size_t>(ranks + 1));
+}
+
+WaitPlan always_asleep() {
+  WaitPlan plan;
+  plan.pauses_per_check = 1;
+  plan.spin_ns = 0;
+  plan.yields = 0;
+  plan.first_sleep_ns = plan.sleep_ns = kLostNs + 1'000'000;
+  return plan;
+}
+
+TEST(Armed, NoLostWakeUpWithFences) {
+  run_ring(2, 20000, false, always_asleep());
+  run_ring(6, 3000, false, always_asleep());
+}
+
+TEST(Armed, NoLostWakeUpWithExpeditedBarriers) {
+  run_ring(2, 20000, true, always_asleep());
+  run_ring(6, 3000, true, always_asleep());
+}
+
+TEST(Armed, NoLostWakeUpWithTheOversubscribedPlan) {
+  WaitPlan plan = plan_waiting(WaitPolicy::automatic, true, 0);
+  plan.first_sleep_ns = plan.sleep_ns = kLostNs + 1'000'000;
+  run_ring(8, 2000, false, plan);
+  run_ring(8, 2000, true, plan);
+}
+
+TEST(Armed, ASleeperNobodyWakesComesBack) {
+  WaitPlan plan = always_asleep();
+  plan.first_sleep_ns = 1'000'000;
+  plan.sleep_ns = 4'000'000;
+  std::atomic<std::uint32_t> armed{0};
+  Idler idler(plan);
+  const std::uint64_t start = clock_ns();
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_TRUE(idler.step(armed, {}, false, [] { return false; }));
+    EXPECT_EQ(armed.load(std::memory_order_relaxed), 0u);
+  }
+  EXPECT_GE(clock_ns() - start, 11'000'000u);  // 1 + 2 + 4 + 4 ms
+}
+
+TEST(Armed, ALimitAndHostTrafficShortenTheSleep) {
+  WaitPlan plan = always_asleep();
+  std::atomic<std::uint32_t> armed{0};
+  Idler idler(plan);
+  const std::uint64_t start = clock_ns();
+  EXPECT_TRUE(idler.step(armed, {}, true, [] { return false; }));
+  EXPECT_TRUE(idler.step(
+      armed, {}, false, [] { return false; }, 100'000));
+  EXPECT_LT(clock_ns() - start, kLostNs / 2);
+}
+
+TEST(Armed, TheSecondLookPreventsTheSleep) {
+  std::atomic<std::uint32_t> armed{0};
+  const WaitPlan plan = always_asleep();
+  Idler idler(plan);
+  const std::uint64_t start = clock_ns();
+  EXPECT_FALSE(idler.step(armed, {}, false, [&] {
+    EXPECT_EQ(armed.load(std::memory_order_relaxed), 1u);
+    return true;
+  }));
+  EXPECT_EQ(armed.load(std::memory_order_relaxed), 0u);
+  EXPECT_LT(clock_ns() - start, kLostNs / 2);
+}
+
+// Steps until the idler arms itself, or for `limit_ns`; returns how long that took.
+std::uint64_t time_until_sleep(const WaitPlan& plan, std::uint64_t limit_ns, int* reports) {
+  std::atomic<std::uint32_t> armed{0};
+  Idler idler(plan);
+  bool asleep = false;
+  const std::uint64_t start = clock_ns();
+  while (!asleep && clock_ns() - start < limit_ns) {
+    if (idler.step(armed, {}, false, [&] { return asleep = true; })) ++*reports;
+  }
+  return clock_ns() - start;
+}
+
+TEST(Plan, OwnCoreSpinsAMillisecondFirst) {
+  int reports = 0;
+  const std::uint64_t time =
+      time_until_sleep(plan_waiting(WaitPolicy::automatic, false, 0), 500'000'000, &reports);
+  EXPECT_GE(time, 1'000'000u);
+  EXPECT_LT(time, 500'000'000u);
+}
+
+TEST(Plan, SharedCoreSpinsBriefly) {
+  const WaitPlan plan = plan_waiting(WaitPolicy::automatic, true, 0);
+  EXPECT_EQ(plan.yields, 10u);
+  EXPECT_EQ(plan.spin_ns, 0u);
+  EXPECT_GE(plan.pauses_per_check, 1u);
+  EXPECT_LE(plan.pauses_per_check, 100u);
+  std::uint64_t best = kForeverNs;
+  for (int i = 0; i < 20; ++i) {
+    int reports = 0;
+    best = std::min(best, time_until_sleep(plan, 500'000'000, &reports));
+  }
+  EXPECT_LT(best, 500'000u);
+}
+
+TEST(Plan, ForcedPoliciesNeverSleepButReport) {
+  for (const WaitPolicy policy : {WaitPolicy::spin, WaitPolicy::yield}) {
+    for (const bool oversubscribed : {false, true}) {
+      int reports = 0;
+      const std::uint64_t time =
+          time_until_sleep(plan_waiting(policy, oversubscribed, 0), 20'000'000, &reports);
+      EXPECT_GE(time, 20'000'000u);
+      EXPECT_GE(reports, 1);
+    }
+  }
+  int reports = 0;
+  EXPECT_LT(time_until_sleep(plan_waiting(WaitPolicy::sleep, false, 0), 500'000'000, &reports),
+            500'000'000u);
+}
+
+TEST(Plan, TheUsersSpinTimeIsKept) {
+  int reports = 0;
+  const WaitPlan plan = plan_waiting(WaitPolicy::automatic, true, 5'000'000);
+  EXPECT_GE(time_until_sleep(plan, 500'000'000, &reports), 5'000'000u);
+}
+
+TEST(Registration, DoesNotStallAProcessWithThreads) {
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    std::atomic<bool> stop{false};
+    std::thread other([&] {
+      while (!stop.load(std::memory_order_relaxed)) usleep(100);
+    });
+    const bool late = register_expedited_barrier();
+    stop.store(true, std::memory_order_relaxed);
+    other.join();
+    _exit(late ? 1 : 0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+}  // namespace
+}  // namespace od::node

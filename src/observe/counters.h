@@ -1,0 +1,107 @@
+// What a rank counts: one table of plain 64-bit counters.
+//
+// A row is X(field, kind, group, doc):
+//   field  member of od::observe::Counters; carries its unit if it is not a number of events
+//   kind   kSum: totals of ranks are added; kPeak: the largest value counts
+//   group  heading in the table; one of messages, bytes, matching, buffering, copying, waiting,
+//          host, setup
+//   doc    one line for the table and the manual
+// Counters belong to one rank and are written by its own threads only, under whatever protects the
+// code that counts; they are never shared, so incrementing costs one add.
+#ifndef OVERDRIVE_OBSERVE_COUNTERS_H_
+#define OVERDRIVE_OBSERVE_COUNTERS_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+// clang-format off
+#define OD_COUNTERS(X)                                                                             \
+  X(sends_inline, kSum, messages, "messages sent inside a fast box")                               \
+  X(sends_cell, kSum, messages, "messages sent through cells of the pool, in one go")              \
+  X(sends_stream, kSum, messages, "messages sent through rotating cells, piece by piece")          \
+  X(sends_buffered, kSum, messages, "messages sent from own memory after waiting for the receiver")\
+  X(sends_self, kSum, messages, "messages a rank sent to itself")                                  \
+  X(sends_host, kSum, messages, "sends passed to the installed MPI library")                       \
+  X(receives_inline, kSum, messages, "messages received from a fast box")                          \
+  X(receives_cell, kSum, messages, "messages received from cells of the pool, in one go")          \
+  X(receives_stream, kSum, messages, "messages received piece by piece")                           \
+  X(receives_buffered, kSum, messages, "messages received from memory of a sender that went on")   \
+  X(receives_self, kSum, messages, "messages a rank received from itself")                         \
+  X(receives_host, kSum, messages, "receives passed to the installed MPI library")                 \
+  X(bytes_inline, kSum, bytes, "bytes sent inside fast boxes")                                     \
+  X(bytes_cell, kSum, bytes, "bytes sent through cells, in one go")                                \
+  X(bytes_stream, kSum, bytes, "bytes sent through rotating cells, piece by piece")                \
+  X(bytes_buffered, kSum, bytes, "bytes sent from own memory after waiting for the receiver")      \
+  X(bytes_self, kSum, bytes, "bytes ranks sent to themselves")                                     \
+  X(bytes_received, kSum, bytes, "bytes received from local ranks")                                \
+  X(matched_posted, kSum, matching, "messages that found their receive posted")                    \
+  X(matched_unexpected, kSum, matching, "messages that came before their receive")                 \
+  X(unexpected_peak, kPeak, matching, "most messages that waited for a receive at once")           \
+  X(wildcard_receives, kSum, matching, "receives from any source")                                 \
+  X(wildcard_from_host, kSum, matching, "of these, served by the installed MPI library")           \
+  X(probes, kSum, matching, "probes answered")                                                     \
+  X(cancels, kSum, matching, "operations cancelled")                                               \
+  X(truncations, kSum, matching, "messages longer than their receive")                             \
+  X(self_buffered, kSum, buffering, "messages a sender copied aside because the receiver was late")\
+  X(self_buffered_bytes, kSum, buffering, "bytes of these messages")                               \
+  X(buffer_peak_bytes, kPeak, buffering, "most memory such messages took at once")                 \
+  X(buffer_limit_waits, kSum, buffering, "times a sender waited because buffer_limit was reached") \
+  X(pool_full_waits, kSum, buffering, "times a sender waited for a free cell")                     \
+  X(box_full, kSum, buffering, "times a fast box was full and the queue was used")                 \
+  X(box_refused, kSum, buffering, "peers without a fast box because fastbox_peers was reached")    \
+  X(ordinary_bytes, kSum, copying, "bytes copied with ordinary stores")                            \
+  X(nontemporal_bytes, kSum, copying, "bytes copied with non-temporal stores")                     \
+  X(layouts_direct, kSum, copying, "messages with a derived datatype copied without packing")      \
+  X(layouts_host_packed, kSum, copying, "messages packed or unpacked by the installed MPI library")\
+  X(peer_checks, kSum, waiting, "times a waiting rank checked that a peer is alive")               \
+  X(helper_rounds, kSum, waiting, "looks at the queues by the helper thread during host calls")     \
+  X(stall_reports, kSum, waiting, "stall reports written")                                         \
+  X(host_polls, kSum, host, "times the installed MPI library was given a chance to progress")      \
+  X(comms_served, kSum, host, "communicators served")                                              \
+  X(comms_passed, kSum, host, "communicators left to the installed MPI library")                   \
+  X(fallback_no_region, kSum, host, "1 per rank that shares no memory with any other")             \
+  X(fallback_remote, kSum, host, "messages to or from ranks of other nodes")                       \
+  X(fallback_comm, kSum, host, "messages on communicators that are not served")                    \
+  X(fallback_datatype, kSum, host, "messages whose datatype could not be examined")                \
+  X(local_ranks_peak, kPeak, setup, "ranks that share memory on one node")                         \
+  X(region_bytes_peak, kPeak, setup, "memory shared by one rank, without buffered messages")       \
+  X(join_ns, kSum, setup, "time spent in MPI_Init, in nanoseconds")                                \
+  X(verified, kSum, setup, "messages whose checksum was compared")
+// clang-format on
+
+namespace od::observe {
+
+struct Counters {
+#define OD_COUNTER_FIELD(field, kind, group, doc) std::uint64_t field = 0;
+  OD_COUNTERS(OD_COUNTER_FIELD)
+#undef OD_COUNTER_FIELD
+};
+
+#define OD_COUNTER_COUNT(field, kind, group, doc) +1
+inline constexpr std::size_t kCounterCount = 0 OD_COUNTERS(OD_COUNTER_COUNT);
+#undef OD_COUNTER_COUNT
+
+// Counters travel between ranks as plain bytes.
+static_assert(sizeof(Counters) == kCounterCount * sizeof(std::uint64_t));
+
+enum class CounterKind { kSum, kPeak };
+
+struct CounterInfo {
+  const char* name;
+  CounterKind kind;
+  const char* group;
+  const char* doc;
+  std::uint64_t Counters::*field;
+};
+
+inline constexpr std::array<CounterInfo, kCounterCount> kCounterInfos = {{
+#define OD_COUNTER_INFO(field, kind, group, doc) \
+  CounterInfo{#field, CounterKind::kind, #group, doc, &Counters::field},
+    OD_COUNTERS(OD_COUNTER_INFO)
+#undef OD_COUNTER_INFO
+}};
+
+}  // namespace od::observe
+
+#endif  // OVERDRIVE_OBSERVE_COUNTERS_H_

@@ -1,0 +1,141 @@
+// Formats counters and writes them where the user asked.
+#include "observe/stats.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "config/json_text.h"
+#include "config/settings_types.h"
+
+namespace od::observe {
+namespace {
+
+// All bytes or an errno value.
+int write_fully(int fd, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = write(fd, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return errno;
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return 0;
+}
+
+struct Summary {
+  std::uint64_t total = 0;  // sum, or largest value of a peak
+  std::uint64_t smallest = 0;
+  std::uint64_t largest = 0;
+};
+
+Summary summarise(std::span<const Counters> ranks, const CounterInfo& info) {
+  Summary summary;
+  bool first = true;
+  for (const Counters& counters : ranks) {
+    const std::uint64_t value = counters.*info.field;
+    summary.total =
+        info.kind == CounterKind::kSum ? summary.total + value : std::max(summary.total, value);
+    summary.smallest = first ? value : std::min(summary.smallest, value);
+    summary.largest = std::max(summary.largest, value);
+    first = false;
+  }
+  return summary;
+}
+
+}  // namespace
+
+StatsOutput stats_output(std::string_view setting) {
+  bool truth = false;
+  std::string reason;
+  if (setting.empty()) return StatsOutput::kNone;
+  if (!config::BoolType::parse(setting, truth, reason)) return StatsOutput::kFile;
+  return truth ? StatsOutput::kTable : StatsOutput::kNone;
+}
+
+std::string stats_table(std::span<const Counters> ranks, const JobFacts& facts) {
+  char line[256];
+  std::string table = "overdrive " + facts.version + " statistics: " + std::to_string(facts.size) +
+                      (facts.size == 1 ? " rank" : " ranks");
+  std::snprintf(line, sizeof line, ", %.3f s", static_cast<double>(facts.elapsed_ns) * 1e-9);
+  table += line;
+  if (!facts.host_library.empty()) table += ", over " + facts.host_library;
+  table += '\n';
+  std::snprintf(line, sizeof line, "  %-22s %20s %18s %18s\n", "", "all ranks", "smallest",
+                "largest");
+  table += line;
+  std::string_view group;
+  bool any = false;
+  for (const CounterInfo& info : kCounterInfos) {
+    const Summary summary = summarise(ranks, info);
+    if (summary.largest == 0) continue;
+    any = true;
+    if (group != info.group) {
+      group = info.group;
+      table += ' ';
+      table += group;
+      table += '\n';
+    }
+    std::snprintf(line, sizeof line, "  %-22s %20llu %18llu %18llu  %s\n", info.name,
+                  static_cast<unsigned long long>(summary.total),
+                  static_cast<unsigned long long>(summary.smallest),
+                  static_cast<unsigned long long>(summary.largest), info.doc);
+    table += line;
+  }
+  if (!any) table += "  nothing was counted\n";
+  return table;
+}
+
+std::string stats_json(const Counters& counters, const JobFacts& facts) {
+  config::JsonWriter json;
+  json.open_object();
+  json.member("overdrive", facts.version);
+  json.member("rank", facts.rank);
+  json.member("size", facts.size);
+  json.member("node", facts.host_name);
+  json.member("host_library", facts.host_library);
+  json.member("elapsed_ns", facts.elapsed_ns);
+  json.key("counters");
+  json.open_object();
+  for (const CounterInfo& info : kCounterInfos) json.member(info.name, counters.*info.field);
+  json.close_object();
+  json.close_object();
+  return json.take();
+}
+
+std::string stats_path(std::string_view setting, int rank) {
+  std::string path;
+  bool has_rank = false;
+  for (std::size_t i = 0; i < setting.size(); ++i) {
+    const char next = setting[i] == '%' && i + 1 < setting.size() ? setting[i + 1] : '\0';
+    if (next == 'r') {
+      path += std::to_string(rank);
+      has_rank = true;
+      ++i;
+    } else if (next == '%') {
+      path += '%';
+      ++i;
+    } else {
+      path += setting[i];
+    }
+  }
+  return has_rank ? path : path + '.' + std::to_string(rank);
+}
+
+void write_to_stderr(std::string_view text) { write_fully(STDERR_FILENO, text); }
+
+std::string write_stats_file(std::string_view setting, const Counters& counters,
+                             const JobFacts& facts) {
+  const std::string path = stats_path(setting, facts.rank);
+  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (fd < 0) return "cannot write statistics to " + path + ": " + std::strerror(errno);
+  int error = write_fully(fd, stats_json(counters, facts));
+  if (close(fd) != 0 && error == 0) error = errno;
+  return error == 0 ? std::string{}
+                    : "cannot write statistics to " + path + ": " + std::strerror(error);
+}
+
+}  // namespace od::observe

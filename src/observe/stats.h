@@ -1,0 +1,55 @@
+// Turns counters into what users read: one table for the job, or one JSON file per rank.
+//
+// The caller gathers; nothing here communicates. Typical use inside MPI_Finalize:
+//   switch (stats_output(settings.stats)) {
+//     case kTable: gather all ranks' Counters on rank 0, which prints stats_table(all, facts);
+//     case kFile:  write_stats_file(settings.stats, counters, facts);
+//   }
+#ifndef OVERDRIVE_OBSERVE_STATS_H_
+#define OVERDRIVE_OBSERVE_STATS_H_
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "observe/counters.h"
+
+namespace od::observe {
+
+enum class StatsOutput { kNone, kTable, kFile };
+
+// What the `stats` setting asks for: truth words mean none or the table, anything else is a path.
+StatsOutput stats_output(std::string_view setting);
+
+// What is said about a job beside its counters.
+struct JobFacts {
+  int rank = 0;
+  int size = 1;
+  std::string version;       // of Overdrive
+  std::string host_library;  // first line of the host's library version
+  std::string host_name;     // node
+  std::uint64_t elapsed_ns = 0;
+};
+
+// Sum (largest value for peaks), smallest and largest over all ranks of every counter that is not 0
+// everywhere, in groups; several lines, each ending in a line break.
+std::string stats_table(std::span<const Counters> ranks, const JobFacts& facts);
+
+// One JSON object with all counters of one rank.
+std::string stats_json(const Counters& counters, const JobFacts& facts);
+
+// The `stats` path for a rank: "%r" becomes the rank, "%%" a percent sign; ".<rank>" is appended
+// where the path has no "%r".
+std::string stats_path(std::string_view setting, int rank);
+
+// Writes text to standard error in one go (as far as the kernel allows).
+void write_to_stderr(std::string_view text);
+
+// Writes the JSON file; an empty string, or why it could not be written.
+std::string write_stats_file(std::string_view setting, const Counters& counters,
+                             const JobFacts& facts);
+
+}  // namespace od::observe
+
+#endif  // OVERDRIVE_OBSERVE_STATS_H_

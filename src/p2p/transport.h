@@ -1,0 +1,268 @@
+// Moves messages between the ranks of a node: fast boxes, the inbox list, cells and streams.
+//
+// The sending half (transport_send.cc) chooses the path of a message and keeps streams going; the
+// receiving half (transport_receive.cc) takes what has arrived, matches it and copies payload out.
+// Order between one pair of ranks: messages go through the fast box until it is full; from then on
+// through the inbox list, until the receiver has taken the last listed one. The receiver empties a
+// sender's box before it looks at that sender's listed messages. So a box never holds a message
+// that is younger than a listed one still to be taken, and neither needs sequence numbers.
+//
+// Used by one thread at a time (the rank's lock, when the program is multi-threaded).
+#ifndef OVERDRIVE_P2P_TRANSPORT_H_
+#define OVERDRIVE_P2P_TRANSPORT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "config/settings.h"
+#include "engine/request.h"
+#include "host/host_table.h"
+#include "memory/copy.h"
+#include "node/node.h"
+#include "node/wait.h"
+#include "observe/counters.h"
+#include "p2p/backoff.h"
+#include "p2p/buffer_heap.h"
+#include "p2p/cell_pool.h"
+#include "p2p/distance.h"
+#include "p2p/envelope.h"
+#include "p2p/envelope_pool.h"
+#include "p2p/fast_box.h"
+#include "p2p/layout.h"
+#include "p2p/matching.h"
+
+namespace od::p2p {
+
+// The program's data of one operation, in whatever shape.
+struct Payload {
+  const void* address = nullptr;
+  std::int64_t count = 0;
+  const LayoutRef* layout = nullptr;
+  std::uint64_t bytes = 0;           // count * size
+  const char* contiguous = nullptr;  // start, when it is one run of bytes
+};
+
+// A send whose payload did not leave in one go, or whose envelope is still in use.
+struct OutgoingStream {
+  Envelope* envelope = nullptr;
+  Request* request = nullptr;  // null once the program's side is complete
+  std::uint32_t peer = 0;
+  bool synchronous = false;
+  bool buffered = false;  // Bsend: may not wait for the receiver at all
+  const char* contiguous = nullptr;
+  Cursor cursor;
+  LayoutRef layout;
+  std::unique_ptr<char[]> packed;  // opaque datatypes: packed by the host
+  std::uint64_t bytes = 0;
+  std::uint64_t filled = 0;
+  std::uint32_t cells_allocated = 0;
+  std::uint32_t cells_freed = 0;
+  std::uint64_t buffer_offset = BufferHeap::kNone;
+  std::uint64_t checksum = 0;
+  std::uint64_t drained_seen = 0;
+  std::uint64_t moved_ns = 0;  // when the receiver was last seen to move; 0: not yet looked
+};
+
+// A receive whose payload comes in pieces.
+struct IncomingStream {
+  Envelope* envelope = nullptr;
+  std::uint32_t generation = 0;
+  std::uint64_t cell_bytes = 0;
+  Request* request = nullptr;
+  std::uint32_t peer = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t drained = 0;
+  std::uint64_t limit = 0;  // bytes that fit the receive; the rest is drained unread
+  char* contiguous = nullptr;
+  Cursor cursor;
+  std::unique_ptr<char[]> packed;  // opaque datatypes: unpacked by the host at the end
+  std::uint64_t checksum = 0;
+};
+
+class Transport {
+ public:
+  Transport(node::Node& node, node::WakeMode wake, const config::Settings& settings,
+            const host::HostTable& host, Matching& matching, observe::Counters& counters);
+  ~Transport();
+  Transport(const Transport&) = delete;
+  Transport& operator=(const Transport&) = delete;
+
+  // --- sending -------------------------------------------------------------------------------
+  // Sends a small contiguous message through the fast box if it fits now; false: use send().
+  bool try_send_inline(std::uint32_t peer, const MessageHeader& header, const void* data,
+                       std::uint32_t bytes) {
+    Link& link = links_[peer];
+    if (bytes > inline_max_ || !link.direct() || !link.box.has_room(bytes)) [[unlikely]]
+      return false;
+    link.box.put(header, data, bytes);
+    node::wake_if_armed(*link.armed, wake_);
+    ++counters_.sends_inline;
+    counters_.bytes_inline += bytes;
+    return true;
+  }
+  // Starts a send of any shape and size. Sets request.complete at once when the payload has left
+  // the program's buffer. Returns a host error code (out of memory only).
+  int send(std::uint32_t peer, const MessageHeader& header, const Payload& payload, SendMode mode,
+           Request& request);
+  // MPI_Cancel of a send: true if the message will never be received.
+  bool cancel(Request& request);
+  // Completes the payload of all sends into own memory, as far as the buffer limit allows.
+  void flush();
+  bool has_unfinished_sends() const { return !outgoing_.empty(); }
+  // Sends whose payload is still (partly) in the program's buffer.
+  bool has_unfinished_payload() const;
+
+  // --- receiving -----------------------------------------------------------------------------
+  // Delivers an unexpected message that has been removed from the queue. False: the sender
+  // cancelled it meanwhile (the message is freed, the receive goes on looking).
+  bool deliver_unexpected(Unexpected& message, Request& receive);
+  // Copies a message that came another way into the receive's buffer, as far as it fits.
+  void deliver(const void* data, std::int64_t bytes, Request& receive) {
+    deliver_bytes(data, static_cast<std::uint64_t>(bytes), receive);
+  }
+  // A probe is about to show `message`: false if it has been cancelled (then it is freed).
+  bool pin(Unexpected& message);
+  void send_to_self(const MessageHeader& header, const Payload& payload, bool synchronous,
+                    Request& request);
+
+  // --- progress ------------------------------------------------------------------------------
+  // One round: arrivals, incoming and outgoing streams. True if anything moved.
+  bool progress();
+  // Cheap look at the queues alone: whether progress() would find a message.
+  bool arrived() const {
+    for (const std::uint32_t peer : watched_) {
+      if (boxes_[peer].ready()) return true;
+    }
+    // Relaxed: only a hint, progress() acquires.
+    return header_->inbox.load(std::memory_order_relaxed) != 0;
+  }
+  // Buffers what has waited too long for its receiver; called now and then by waiting loops.
+  void relieve_stalled(std::uint64_t now_ns);
+  // The second look before sleeping: whether progress() would find something.
+  bool anything_ready() const;
+  // Whether a receive in progress will need the host to unpack it.
+  bool receiving_opaque() const;
+  bool streams_active() const { return !outgoing_.empty() || !incoming_.empty(); }
+
+  void set_distance(std::uint32_t peer, bool far) { links_[peer].distance.set(far); }
+  bool far(std::uint32_t peer) const { return links_[peer].distance.far(); }
+  node::WakeMode wake_mode() const { return wake_; }
+  const BufferHeap& heap() const { return heap_; }
+  // Publishes what fast boxes have consumed, so that senders see room while we are away.
+  void publish_consumed();
+
+ private:
+  struct Link {  // what this rank knows about one peer
+    BoxProducer box;
+    Envelope* last_listed = nullptr;  // newest message on the peer's inbox list, if maybe untaken
+    std::atomic<std::uint32_t>* armed = nullptr;
+    node::RegionHeader* header = nullptr;
+    std::byte* base = nullptr;
+    std::atomic<std::uint8_t>* releases = nullptr;
+    Distance distance;
+    bool box_refused = false;
+
+    // Whether the box may be used now without overtaking a listed message.
+    bool direct() {
+      if (last_listed == nullptr) [[likely]]
+        return box.open();
+      return listed_taken();
+    }
+    bool listed_taken() {
+      // Acquire: pairs with the receiver's release in take_listed.
+      if (last_listed->taken.load(std::memory_order_acquire) != last_listed->generation) {
+        return false;
+      }
+      last_listed = nullptr;
+      return box.open();
+    }
+  };
+
+  // Sending.
+  bool open_box(std::uint32_t peer);
+  bool usable_box(std::uint32_t peer, std::uint32_t bytes);
+  bool list_envelope(std::uint32_t peer, Envelope& envelope);
+  bool send_cell(std::uint32_t peer, MessageHeader header, const Payload& payload, Cursor* cursor);
+  int send_stream(std::uint32_t peer, MessageHeader header, const Payload& payload, Cursor* cursor,
+                  std::unique_ptr<char[]> packed, SendMode mode, Request& request);
+  bool advance_outgoing(OutgoingStream& stream);
+  void fill(OutgoingStream& stream, std::byte* to, std::uint64_t bytes, bool to_cell);
+  void free_drained_cells(OutgoingStream& stream);
+  bool buffer_rest(OutgoingStream& stream);
+  bool sender_done(const OutgoingStream& stream) const;
+  void complete_send(OutgoingStream& stream);
+  void collect_lingering(bool thorough);
+  bool retire(OutgoingStream& stream);
+  // True if it used non-temporal stores.
+  bool copy_in(Link& link, void* to, const void* from, std::uint64_t bytes);
+
+  // Receiving.
+  bool take_box(std::uint32_t peer);
+  bool take_box_message(std::uint32_t peer, BoxConsumer& box);
+  bool take_inbox();
+  void take_listed(std::uint32_t peer, Envelope& envelope);
+  void arrive_stream(std::uint32_t peer, const MessageHeader& header,
+                     const StreamDescriptor& descriptor);
+  void watch_new_boxes();
+  void deliver_bytes(const void* data, std::uint64_t bytes, Request& receive,
+                     memory::CopyFunction copy = memory::copy_ordinary);
+  void finish_receive(Request& receive, const MessageHeader& header, std::uint64_t bytes);
+  void start_incoming(std::uint32_t peer, const StreamDescriptor& descriptor,
+                      const MessageHeader& header, Request& receive);
+  bool advance_incoming(IncomingStream& stream);
+  void check(std::uint32_t sent, std::uint64_t computed, const MessageHeader& header) const;
+  Envelope* envelope_at(std::uint32_t peer, std::uint64_t offset) const;
+  const std::byte* payload_at(std::uint32_t peer, std::uint64_t offset, std::uint64_t bytes) const;
+  [[noreturn]] void corrupt(std::uint32_t peer, const char* what) const;
+
+  node::Node& node_;
+  node::WakeMode wake_;
+  const config::Settings& settings_;
+  const host::HostTable& host_;
+  Matching& matching_;
+  observe::Counters& counters_;
+  const node::RegionLayout& layout_;
+  std::byte* region_;           // own
+  node::RegionHeader* header_;  // own
+  std::uint32_t my_index_;
+  std::uint64_t inline_max_;
+  std::uint64_t eager_max_;
+  std::uint64_t piece_bytes_;
+  bool verify_;
+
+  std::vector<Link> links_;             // by node index
+  std::vector<BoxConsumer> boxes_;      // by node index
+  std::vector<std::uint32_t> watched_;  // peers that have opened a box towards us
+  std::vector<std::uint64_t> doorbells_seen_;
+  BufferHeap heap_;
+  CellPool pool_;
+  EnvelopePool envelopes_;
+  std::vector<std::unique_ptr<OutgoingStream>> outgoing_;  // payload not yet complete
+  std::deque<std::unique_ptr<OutgoingStream>> lingering_;  // complete, receiver not done
+  struct Listed {
+    Envelope* envelope;
+    std::uint32_t peer;
+  };
+  std::deque<Listed> listed_;  // small listed messages, not done
+  std::vector<std::unique_ptr<IncomingStream>> incoming_;
+  std::vector<std::unique_ptr<OutgoingStream>> spare_outgoing_;
+  std::vector<std::unique_ptr<IncomingStream>> spare_incoming_;
+  std::vector<unsigned char> scratch_;
+  Backoff search_;  // of thorough looks at what lingers
+};
+
+// Describes a payload; `bytes` and `contiguous` are derived.
+inline Payload make_payload(const void* address, std::int64_t count, const LayoutRef& layout) {
+  Payload payload{address, count, &layout, static_cast<std::uint64_t>(count * layout->size),
+                  nullptr};
+  char* start = nullptr;
+  if (is_contiguous(*layout, address, count, &start)) payload.contiguous = start;
+  return payload;
+}
+
+}  // namespace od::p2p
+
+#endif  // OVERDRIVE_P2P_TRANSPORT_H_

@@ -1,0 +1,129 @@
+// Streams on their way in: pieces copied out of cells or of the sender's own memory as they appear.
+
+#include <algorithm>
+#include <atomic>
+#include <utility>
+
+#include "memory/copy.h"
+#include "p2p/arrival.h"
+#include "p2p/transport.h"
+
+namespace od::p2p {
+
+void Transport::start_incoming(std::uint32_t peer, const StreamDescriptor& descriptor,
+                               const MessageHeader& header, Request& receive) {
+  const std::uint64_t bytes = descriptor.bytes;
+  if (descriptor.cell_bytes == 0) corrupt(peer, "cell size");
+  std::unique_ptr<IncomingStream> stream;
+  if (spare_incoming_.empty()) {
+    stream = std::make_unique<IncomingStream>();
+  } else {
+    stream = std::move(spare_incoming_.back());
+    spare_incoming_.pop_back();
+    *stream = IncomingStream{};
+  }
+  stream->envelope = envelope_at(peer, descriptor.envelope_offset);
+  stream->generation = descriptor.generation;
+  stream->cell_bytes = descriptor.cell_bytes;
+  stream->request = &receive;
+  stream->peer = peer;
+  stream->bytes = bytes;
+  stream->limit = std::min(bytes, static_cast<std::uint64_t>(receive.bytes));
+  stream->checksum = memory::kChecksumStart;
+  receive.status.source = static_cast<int>(header.source);
+  receive.status.tag = header.tag;
+  const Layout& layout = *receive.layout;
+  if (!is_contiguous(layout, receive.address, receive.count, &stream->contiguous)) {
+    if (layout.shape == Shape::opaque) {
+      stream->packed.reset(new char[std::max<std::uint64_t>(stream->limit, 1)]);
+      stream->contiguous = stream->packed.get();
+    } else {
+      stream->cursor = Cursor(receive.address, receive.count, layout);
+      ++counters_.layouts_direct;
+    }
+  }
+  // Wakes a sender that waits for the match (synchronous mode).
+  node::wake_if_armed(*links_[peer].armed, wake_);
+  advance_incoming(*stream);
+  if (stream->request != nullptr) {
+    receive.incoming = stream.get();
+    incoming_.push_back(std::move(stream));
+  } else {
+    spare_incoming_.push_back(std::move(stream));
+  }
+}
+
+bool Transport::receiving_opaque() const {
+  return std::any_of(incoming_.begin(), incoming_.end(),
+                     [](const auto& stream) { return stream->packed != nullptr; });
+}
+
+bool Transport::advance_incoming(IncomingStream& stream) {
+  Envelope& envelope = *stream.envelope;
+  // Acquire: the payload below `filled` and its place; pairs with the release in fill().
+  const std::uint64_t filled = envelope.filled.load(std::memory_order_acquire);
+  if (filled > stream.bytes) corrupt(stream.peer, "stream position");
+  bool moved = false;
+  const std::uint64_t cell_bytes = stream.cell_bytes;
+  while (stream.drained < filled) {
+    const std::uint64_t position = stream.drained;
+    std::uint64_t piece = filled - position;
+    const std::byte* from;
+    if (position >= envelope.buffer_from) {
+      from = payload_at(stream.peer, envelope.buffer_offset + (position - envelope.buffer_from),
+                        piece);
+    } else {
+      const std::uint64_t within = position % cell_bytes;
+      piece = std::min(piece, cell_bytes - within);
+      if (envelope.buffer_from < position + piece) piece = envelope.buffer_from - position;
+      const std::uint64_t cell =
+          layout_.pool_offset + envelope.cells[(position / cell_bytes) % kStreamCells] * cell_bytes;
+      from = payload_at(stream.peer, cell + within, piece);
+    }
+    const std::uint64_t wanted =
+        position < stream.limit ? std::min(piece, stream.limit - position) : 0;
+    if (wanted > 0) {
+      if (stream.contiguous != nullptr) {
+        reader_for(envelope.nontemporal)(stream.contiguous + position, from, wanted);
+      } else {
+        stream.cursor.unpack(from, wanted, reader_for(envelope.nontemporal));
+      }
+    }
+    if (verify_) stream.checksum = memory::checksum_update(stream.checksum, from, piece);
+    stream.drained += piece;
+    moved = true;
+    if (stream.drained == stream.bytes || stream.drained % cell_bytes == 0) {
+      // Release: our reads of the cell are over; pairs with free_drained_cells.
+      envelope.drained.store(tag_drained(stream.generation, stream.drained),
+                             std::memory_order_release);
+      node::wake_if_armed(*links_[stream.peer].armed, wake_);
+    }
+  }
+  if (stream.drained == stream.bytes && filled == stream.bytes) {
+    Request& receive = *stream.request;
+    MessageHeader header;
+    header.source = static_cast<std::uint32_t>(receive.status.source);
+    header.tag = receive.status.tag;
+    if (verify_) check(envelope.checksum, stream.checksum, header);
+    if (stream.packed != nullptr) {
+      host_.unpack(stream.packed.get(), static_cast<std::int64_t>(stream.limit), receive.address,
+                   receive.count, receive.layout->host_type);
+      ++counters_.layouts_host_packed;
+      stream.packed.reset();
+    }
+    if (envelope.buffer_from < stream.bytes) {
+      ++counters_.receives_buffered;
+    } else {
+      ++counters_.receives_stream;
+    }
+    mark_done(envelope, stream.generation);
+    node::wake_if_armed(*links_[stream.peer].armed, wake_);
+    receive.incoming = nullptr;
+    finish_receive(receive, header, stream.bytes);
+    stream.request = nullptr;
+    moved = true;
+  }
+  return moved;
+}
+
+}  // namespace od::p2p

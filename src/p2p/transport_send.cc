@@ -1,0 +1,213 @@
+// The sending half of the transport: choice of path, fast boxes, listed messages, cells.
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <utility>
+
+#include "memory/copy.h"
+#include "observe/log.h"
+#include "p2p/inbox.h"
+#include "p2p/transport.h"
+
+namespace od::p2p {
+
+namespace {
+
+std::uint64_t now_ns() {
+  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                        std::chrono::steady_clock::now().time_since_epoch())
+                                        .count());
+}
+
+// Pauses (of about 20 ns) for which a sender waits for room in a box.
+constexpr int kBoxPatience = 64;
+
+}  // namespace
+
+bool Transport::open_box(std::uint32_t peer) {
+  Link& link = links_[peer];
+  if (link.box.open()) return true;
+  if (link.box_refused || layout_.box_bytes <= sizeof(BoxHeader)) return false;
+  // Relaxed: only the count matters.
+  if (link.header->boxes_opened.fetch_add(1, std::memory_order_relaxed) >=
+      static_cast<std::uint32_t>(settings_.fastbox_peers)) {
+    link.box_refused = true;
+    ++counters_.box_refused;
+    return false;
+  }
+  link.box = BoxProducer(link.base + layout_.boxes_offset + my_index_ * layout_.box_bytes,
+                         layout_.box_bytes);
+  // Release: pairs with the acquire in watch_new_boxes.
+  link.header->box_doorbells[my_index_ / 64].fetch_or(std::uint64_t{1} << (my_index_ % 64),
+                                                      std::memory_order_release);
+  return true;
+}
+
+bool Transport::usable_box(std::uint32_t peer, std::uint32_t bytes) {
+  Link& link = links_[peer];
+  if (!open_box(peer) || !link.direct()) return false;
+  if (link.box.has_room(bytes)) return true;
+  // A receiver at work empties a box within a microsecond; waiting that long for it is cheaper than
+  // the list, and short enough when it is not.
+  for (int i = 0; i < kBoxPatience; ++i) {
+    node::pause_processor();
+    if (link.box.has_room(bytes)) return true;
+  }
+  ++counters_.box_full;
+  return false;
+}
+
+bool Transport::list_envelope(std::uint32_t peer, Envelope& envelope) {
+  Link& link = links_[peer];
+  link.last_listed = &envelope;
+  inbox_push(link.header->inbox, envelope, make_link(my_index_, envelopes_.offset_of(envelope)));
+  node::wake_if_armed(*link.armed, wake_);
+  return true;
+}
+
+bool Transport::copy_in(Link& link, void* to, const void* from, std::uint64_t bytes) {
+  using config::CopyMode;
+  Distance& distance = link.distance;
+  const bool large = bytes >= settings_.nontemporal_min_bytes;
+  bool nontemporal = settings_.copy == CopyMode::kNontemporal ||
+                     (settings_.copy == CopyMode::kAuto && distance.far());
+  nontemporal = nontemporal && large;
+  // Timing pays only for copies of some microseconds, and those are the ones that matter.
+  const bool sample = settings_.copy == CopyMode::kAuto && bytes >= 4096 && distance.wants_sample();
+  if (sample) nontemporal = false;
+  const std::uint64_t start = sample ? now_ns() : 0;
+  if (nontemporal) {
+    memory::copy_nontemporal(to, from, bytes);
+    counters_.nontemporal_bytes += bytes;
+  } else {
+    std::memcpy(to, from, bytes);
+    counters_.ordinary_bytes += bytes;
+  }
+  if (sample) distance.sample(bytes, now_ns() - start);
+  return nontemporal;
+}
+
+int Transport::send(std::uint32_t peer, const MessageHeader& header_in, const Payload& payload,
+                    SendMode mode, Request& request) {
+  MessageHeader header = header_in;
+  std::unique_ptr<char[]> packed;
+  Payload view = payload;
+  const Layout& layout = **payload.layout;
+  if (layout.shape == Shape::opaque && payload.bytes > 0) {
+    packed.reset(new (std::nothrow) char[payload.bytes]);
+    if (packed == nullptr) return host_.err_no_mem;
+    const int error = host_.pack(payload.address, payload.count, layout.host_type, packed.get(),
+                                 static_cast<std::int64_t>(payload.bytes));
+    if (error != host::kSuccess) return error;
+    ++counters_.layouts_host_packed;
+    view.contiguous = packed.get();
+  }
+  Cursor cursor;
+  Cursor* walk = nullptr;
+  if (view.contiguous == nullptr && view.bytes > 0) {
+    cursor = Cursor(const_cast<void*>(payload.address), payload.count, layout);
+    walk = &cursor;
+    ++counters_.layouts_direct;
+  }
+  if (mode != SendMode::synchronous) {
+    if (view.bytes <= inline_max_) {
+      const auto bytes = static_cast<std::uint32_t>(view.bytes);
+      const void* data = view.contiguous;
+      if (walk != nullptr) {
+        Cursor once = cursor;
+        once.pack(scratch_.data(), bytes, memory::copy_ordinary);
+        data = scratch_.data();
+      }
+      if (verify_) {
+        header.checksum =
+            memory::checksum_fold(memory::checksum_update(memory::kChecksumStart, data, bytes));
+      }
+      header.kind = Kind::inline_data;
+      if (usable_box(peer, bytes)) {
+        links_[peer].box.put(header, data, bytes);
+        node::wake_if_armed(*links_[peer].armed, wake_);
+        ++counters_.sends_inline;
+        counters_.bytes_inline += bytes;
+        request.complete = true;
+        return host::kSuccess;
+      }
+      if (bytes <= kEnvelopeInlineBytes) {
+        collect_lingering(false);
+        if (Envelope* envelope = envelopes_.allocate()) {
+          envelope->context = header.context;
+          envelope->tag = header.tag;
+          envelope->source = header.source;
+          envelope->bytes = bytes;
+          envelope->kind = Kind::inline_data;
+          envelope->header_checksum = header.checksum;
+          if (bytes > 0) std::memcpy(envelope->payload, data, bytes);
+          list_envelope(peer, *envelope);
+          listed_.push_back({envelope, peer});
+          ++counters_.sends_inline;
+          counters_.bytes_inline += bytes;
+          request.complete = true;
+          return host::kSuccess;
+        }
+      }
+    }
+    if (view.bytes <= eager_max_ && send_cell(peer, header, view, walk)) {
+      request.complete = true;
+      return host::kSuccess;
+    }
+  }
+  return send_stream(peer, header, view, walk, std::move(packed), mode, request);
+}
+
+bool Transport::send_cell(std::uint32_t peer, MessageHeader header, const Payload& payload,
+                          Cursor* cursor) {
+  Link& link = links_[peer];
+  const bool boxed = usable_box(peer, sizeof(CellDescriptor));
+  Envelope* envelope = nullptr;
+  if (!boxed) {
+    collect_lingering(false);
+    envelope = envelopes_.allocate();
+    if (envelope == nullptr) return false;
+  }
+  CellDescriptor cell;
+  if (!pool_.allocate(payload.bytes, &cell)) {
+    collect_lingering(true);
+    if (!pool_.allocate(payload.bytes, &cell)) {
+      if (envelope != nullptr) envelopes_.free(*envelope);
+      return false;
+    }
+  }
+  std::byte* to = region_ + cell.offset;
+  if (cursor != nullptr) {
+    cursor->pack(to, payload.bytes, memory::copy_ordinary);
+    counters_.ordinary_bytes += payload.bytes;
+  } else {
+    cell.nontemporal = copy_in(link, to, payload.contiguous, payload.bytes) ? 1 : 0;
+  }
+  if (verify_) {
+    header.checksum = memory::checksum_fold(memory::checksum_update(
+        memory::kChecksumStart,
+        cursor != nullptr ? static_cast<const void*>(to) : payload.contiguous, payload.bytes));
+  }
+  header.kind = Kind::cell;
+  if (boxed) {
+    link.box.put(header, &cell, sizeof(cell));
+    node::wake_if_armed(*link.armed, wake_);
+  } else {
+    envelope->context = header.context;
+    envelope->tag = header.tag;
+    envelope->source = header.source;
+    envelope->bytes = payload.bytes;
+    envelope->kind = Kind::cell;
+    envelope->header_checksum = header.checksum;
+    envelope->cell = cell;
+    list_envelope(peer, *envelope);
+    listed_.push_back({envelope, peer});
+  }
+  ++counters_.sends_cell;
+  counters_.bytes_cell += payload.bytes;
+  return true;
+}
+
+}  // namespace od::p2p

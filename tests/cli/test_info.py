@@ -1,0 +1,110 @@
+"""`overdrive info` and `--version`: what is found and where, as text and as JSON."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from overdrive import installation, mechanisms
+from overdrive.errors import CommandError
+
+pytestmark = pytest.mark.quick
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_version_is_that_of_the_tree(overdrive):
+    version = (ROOT / "VERSION").read_text().split()[0]
+    assert overdrive("--version").out == f"overdrive {version}\n"
+
+
+def test_json_holds_every_setting_with_its_source(overdrive, real, tmp_path):
+    (tmp_path / "overdrive.toml").write_text('pool_bytes = "4M"\n')
+    run = overdrive("--set", "spin=2us", "info", "--json", env={**real, "OVERDRIVE_WAIT": "yield"})
+    assert run.code == 0, run.err
+    report = json.loads(run.out)
+    by_name = {setting["name"]: setting for setting in report["settings"]}
+    assert (by_name["spin"]["value"], by_name["spin"]["source"]) == ("2us", "command line")
+    assert (by_name["wait"]["value"], by_name["wait"]["source"]) == ("yield", "environment")
+    assert (by_name["pool_bytes"]["value"], by_name["pool_bytes"]["source"]) == (
+        "4M",
+        "project file",
+    )
+    assert by_name["pool_bytes"]["place"] == "overdrive.toml:1"
+    assert by_name["disable"]["source"] == "built-in"
+    assert all(setting["doc"] and setting["variable"] for setting in by_name.values())
+    assert report["issues"] == []
+    assert report["machine"]["usable_cpus"] >= 1
+    assert {face["name"] for face in report["faces"]} == {"openmpi", "mpich", "mpiabi"}
+    for face in report["faces"]:
+        assert face["path"] or face["reason"]
+
+
+def test_text_names_the_parts(overdrive, real):
+    run = overdrive("info", env={**real, "OVERDRIVE_SPNI": "1"})
+    assert run.code == 0, run.err
+    for part in ("face", "MPI launchers in PATH", "Machine", "memfd_create", "eager_max = "):
+        assert part in run.out
+    assert "mpirun (Open MPI) 4.1.4" in run.out
+    assert "did you mean OVERDRIVE_SPIN?" in run.out
+
+
+def test_info_works_with_a_library_that_has_no_faces(overdrive):
+    run = overdrive("info")
+    assert run.code == 0, run.err
+    assert "What this machine permits" in run.out
+
+
+def test_parts_of_an_installation_are_found(tmp_path):
+    for place in ("lib", "lib64", "lib/x86_64-linux-gnu"):
+        prefix = tmp_path / place.replace("/", "-")
+        folder = prefix / place
+        (folder / "overdrive").mkdir(parents=True)
+        (folder / "liboverdrive.so").touch()
+        (folder / "overdrive" / "overdrive-settings").touch()
+        (folder / "overdrive" / "liboverdrive-mpich.so").touch()
+        (folder / "overdrive" / "VERSION").write_text("9.8.7\n")
+        (folder / "overdrive" / "skipped-faces.txt").write_text("openmpi: no mpi.h\n")
+        found = installation.find({}, prefix)
+        assert found.library == folder / "liboverdrive.so"
+        assert found.tool == folder / "overdrive" / "overdrive-settings"
+        assert found.face("mpich") is not None
+        assert found.face("openmpi") is None
+        assert found.missing_face_reason("openmpi") == "not built: no mpi.h"
+        assert "not complete" in found.missing_face_reason("mpiabi")
+        assert found.version == "9.8.7"
+
+
+def test_empty_prefix_has_no_library(tmp_path):
+    found = installation.find({}, tmp_path)
+    assert found.library is None
+    assert "make" in found.missing_face_reason("mpich")
+    with pytest.raises(CommandError, match="make"):
+        found.need_library()
+
+
+def test_every_mechanism_gives_an_answer():
+    found = mechanisms.all_mechanisms()
+    assert {"memfd_create", "abstract socket", "process_vm_readv"} <= {m.name for m in found}
+    for mechanism in found:
+        assert mechanism.purpose
+        assert mechanism.available or mechanism.detail, mechanism
+
+
+def test_refused_memory_is_reported(monkeypatch):
+    def refuse(*_):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(mechanisms.os, "memfd_create", refuse)
+    mechanism = mechanisms.shared_memory()
+    assert not mechanism.available
+    assert "not permitted" in mechanism.detail
+
+
+def test_unread_output_is_no_error():
+    command = f"{ROOT / 'overdrive'} --help | head -1"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    assert done.stdout.startswith("Usage:")
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,1 @@
+"""Other projects' MPI test suites, run without and with Overdrive."""

@@ -1,0 +1,206 @@
+#!/usr/bin/env python3
+"""Tests the comparison itself: a harness that sees no differences must be known to see them."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from conformance.compare import (  # noqa: E402
+    DIFFERENCE,
+    FAIL,
+    FLAKY_WITH,
+    FLAKY_WITHOUT,
+    PASS,
+    TRIES,
+    WITH_FIRST,
+    WITHOUT_FIRST,
+    Baselines,
+    Run,
+    compare,
+)
+from conformance.judges import verdict  # noqa: E402
+from conformance.mpi4py_tests import SuiteRun, read_records  # noqa: E402
+from conformance.processes import Outcome, run  # noqa: E402
+from conformance.testlist import Test, parse_line, read_lists, without_foreign_variables  # noqa: E402
+
+
+class TestLists(unittest.TestCase):
+    """Lines and folders of lists."""
+
+    def test_line(self) -> None:
+        """All keys of a line arrive."""
+        test = parse_line(
+            "coll",
+            "bcast 10 arg=-count=3 arg=x env=A=1=2 timeLimit=600 mem=1.5 resultTest=TestStatus "
+            "xfail=ticket1 mpiexecarg=-disable-auto-cleanup # remark",
+        )
+        assert test is not None
+        self.assertEqual(test.identity, "coll/bcast 10 -count=3 x A=1=2")
+        self.assertEqual(test.limit_seconds, 600)
+        self.assertEqual(test.memory_gib, 1.5)
+        self.assertEqual(test.judge, "TestStatus")
+        self.assertEqual(test.launcher_arguments, ("-disable-auto-cleanup",))
+
+    def test_defaults_and_empty_lines(self) -> None:
+        """A bare name means two ranks; remarks and empty lines mean nothing."""
+        self.assertEqual(parse_line("a", "prog"), Test("a", "prog", 2))
+        self.assertIsNone(parse_line("a", "  # remark"))
+        with self.assertRaises(ValueError):
+            parse_line("a", "prog 2 unheard=1")
+
+    def test_folders(self) -> None:
+        """Generated lists win, folders are followed, repeated lines count once."""
+        with tempfile.TemporaryDirectory() as name:
+            build, source = Path(name, "build"), Path(name, "source")
+            for path, text in (
+                (build / "f77" / "testlist", "pt2pt\n#skipped\n"),
+                (source / "f77" / "testlist", "never 1\n"),
+                (source / "f77" / "pt2pt" / "testlist", "!../util:lib\none 3\none 3\ntwo\n"),
+                (source / "f77" / "pt2pt" / "testlist.dtp", "one 4\n"),
+            ):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text, encoding="utf-8")
+            lists = read_lists(build, source, ["f77"])
+        names = [test.identity for test in lists.tests]
+        self.assertEqual(names, ["f77/pt2pt/one 3", "f77/pt2pt/two 2", "f77/pt2pt/one 4"])
+        self.assertEqual(lists.prerequisites, [("f77/pt2pt/../util", "lib")])
+
+    def test_foreign_variables(self) -> None:
+        """Tests that differ only in variables which a host ignores become one."""
+        tests = [
+            Test("coll", "a", environment=(("MPIR_CVAR_X", "1"),)),
+            Test("coll", "a", environment=(("MPIR_CVAR_X", "2"),)),
+            Test("coll", "a", environment=(("OTHER", "2"),)),
+        ]
+        kept = without_foreign_variables(tests, ("MPIR_CVAR_",))
+        self.assertEqual([test.identity for test in kept], ["coll/a 2", "coll/a 2 OTHER=2"])
+
+
+class TestJudges(unittest.TestCase):
+    """Rules for passing."""
+
+    def test_plain(self) -> None:
+        """One line "No Errors", nothing else, status 0."""
+        self.assertEqual(verdict("", Outcome(0, " No Errors\n", 1, False)), "")
+        for outcome in (
+            Outcome(0, "", 1, False),
+            Outcome(1, " No Errors\n", 1, False),
+            Outcome(0, " No Errors\n No Errors\n", 1, False),
+            Outcome(0, "Found 3 errors\n No Errors\n", 1, False),
+            Outcome(0, " No Errors\n", 9, True),
+        ):
+            self.assertNotEqual(verdict("", outcome), "")
+
+    def test_expected_failure(self) -> None:
+        """Some programs must end with a failure."""
+        self.assertEqual(verdict("TestErrFatal", Outcome(1, "anything", 1, False)), "")
+        self.assertNotEqual(verdict("TestErrFatal", Outcome(0, "", 1, False)), "")
+        self.assertEqual(verdict("TestStatusNoErrors", Outcome(1, "No Errors\n", 1, False)), "")
+        self.assertNotEqual(verdict("TestStatusNoErrors", Outcome(1, "oops\n", 1, False)), "")
+
+
+class TestComparison(unittest.TestCase):
+    """From runs to a verdict."""
+
+    def outcome(self, without: str, with_: str, order: str = WITHOUT_FIRST) -> tuple[str, int]:
+        """Return status and number of runs for scripted runs: p passes, f fails."""
+        scripts = {False: iter(without), True: iter(with_)}
+        runs = 0
+
+        def one(_test, overdrive: bool, _seconds: float) -> Run:
+            nonlocal runs
+            runs += 1
+            return Run("" if next(scripts[overdrive]) == "p" else "broken", 0.1)
+
+        with tempfile.TemporaryDirectory() as name:
+            stored = Baselines(Path(name, "b.json"), "v")
+            result = compare(Test("a", "b"), one, stored, order)
+        return result.status, runs
+
+    def test_statuses(self) -> None:
+        """Each pattern of passes and failures has its status."""
+        self.assertEqual(TRIES, 3)
+        self.assertEqual(self.outcome("p", "p"), (PASS, 2))
+        self.assertEqual(self.outcome("ppp", "fff"), (DIFFERENCE, 6))
+        self.assertEqual(self.outcome("ppp", "ffp"), (FLAKY_WITH, 6))
+        self.assertEqual(self.outcome("ppf", "fff"), (FLAKY_WITHOUT, 6))
+        self.assertEqual(self.outcome("ppf", "fp"), (FLAKY_WITHOUT, 5))
+        self.assertEqual(self.outcome("ff", ""), (FAIL, 2))
+        self.assertEqual(self.outcome("fp", ""), (FLAKY_WITHOUT, 2))
+
+    def test_with_first(self) -> None:
+        """What passes with Overdrive is not run without it; failures are judged as ever."""
+        self.assertEqual(self.outcome("", "p", WITH_FIRST), (PASS, 1))
+        self.assertEqual(self.outcome("ppp", "fff", WITH_FIRST), (DIFFERENCE, 6))
+        self.assertEqual(self.outcome("ppp", "fp", WITH_FIRST), (FLAKY_WITH, 5))
+        self.assertEqual(self.outcome("ff", "f", WITH_FIRST), (FAIL, 3))
+
+    def test_store(self) -> None:
+        """Stored results are used again, but not for another version of the host."""
+        with tempfile.TemporaryDirectory() as name:
+            path = Path(name, "b.json")
+            first = Baselines(path, "v1")
+            first.put("t", True, 1.0, "", False)
+            first.save()
+            self.assertIsNotNone(Baselines(path, "v1").get("t"))
+            self.assertIsNone(Baselines(path, "v2").get("t"))
+
+
+class TestRecords(unittest.TestCase):
+    """What ranks of mpi4py's suite leave behind."""
+
+    def test_crash_is_found(self) -> None:
+        """The worst outcome over ranks counts; an unended test is told."""
+        with tempfile.TemporaryDirectory() as name:
+            Path(name, "0.jsonl").write_text(
+                '{"start": "m.A.a"}\n{"end": "m.A.a", "outcome": "ok", "text": ""}\n'
+                '{"start": "m.A.b"}\n{"end": "m.A.b", "outcome": "ok", "text": ""}\n',
+                encoding="utf-8",
+            )
+            Path(name, "1.jsonl").write_text(
+                '{"start": "m.A.a"}\n{"end": "m.A.a", "outcome": "failure", "text": "x"}\n'
+                '{"start": "m.A.b"}\n{"sta',
+                encoding="utf-8",
+            )
+            outcomes, texts, unfinished = read_records(Path(name))
+        self.assertEqual(unfinished, {1: "m.A.b"})
+        self.assertIn("rank 1: x", texts["m.A.a"])
+        seen = SuiteRun(outcomes)
+        self.assertEqual(seen.summary("m.A.a", 2), "failure")
+        self.assertEqual(seen.summary("m.A.b", 2), "not run")
+
+
+class TestProcesses(unittest.TestCase):
+    """Starting and ending jobs."""
+
+    def test_output_and_status(self) -> None:
+        """Both streams and the status arrive."""
+        with tempfile.TemporaryDirectory() as name:
+            outcome = run(["sh", "-c", "echo a; echo b >&2; exit 3"], {}, Path(name), 20)
+        self.assertEqual((outcome.status, outcome.output, outcome.timed_out), (3, "a\nb\n", False))
+
+    def test_nothing_is_left_behind(self) -> None:
+        """A job over its limit ends with all processes, also those in sessions of their own."""
+        with tempfile.TemporaryDirectory() as name:
+            script = "setsid sh -c 'echo $$ >pid; exec sleep 100' & wait"
+            started = time.monotonic()
+            environment = {"PATH": "/usr/bin:/bin"}
+            outcome = run(["sh", "-c", script], environment, Path(name), 1.0)
+            pid = Path(name, "pid").read_text(encoding="utf-8").strip()
+            self.assertTrue(outcome.timed_out)
+            self.assertLess(time.monotonic() - started, 20)
+            deadline = time.monotonic() + 5
+            while Path("/proc", pid).exists() and time.monotonic() < deadline:
+                time.sleep(0.05)
+            state = Path("/proc", pid, "stat")
+            self.assertTrue(not state.exists() or ") Z " in state.read_text(encoding="utf-8"))
+
+
+if __name__ == "__main__":
+    unittest.main()

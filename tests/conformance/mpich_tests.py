@@ -1,0 +1,221 @@
+"""Runs MPICH's own test suite on one host MPI, without and with Overdrive."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import threading
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from conformance import selection
+from conformance.compare import WITHOUT_FIRST, Baselines, Result, Run, compare_all
+from conformance.jobs import DEFAULT_LIBRARY, Launcher, describe, read_traffic
+from conformance.judges import verdict
+from conformance.processes import run as run_job
+from conformance.suite import Build, source
+from conformance.testlist import (
+    DEFAULT_LIMIT_SECONDS,
+    Test,
+    read_lists,
+    without_foreign_variables,
+)
+
+if TYPE_CHECKING:
+    from hosts import Host
+
+DIRECTORIES = (
+    "attr basic coll comm datatype errhan errors f77 f90 f08 group info init io pt2pt rma spawn "
+    "threads topo"
+).split()
+
+LIMIT_SECONDS = 120.0
+"""The longest that a test may take whose list entry says nothing: all end within seconds."""
+LONGEST_LIMIT_SECONDS = 180.0
+"""The longest that any test may take."""
+REPRESENTATIVE_LIMIT_SECONDS = 60.0
+"""The longest in the representative part, which has no test that needs so long."""
+SHORTEST_LIMIT_SECONDS = 30.0
+SLOWDOWN_ALLOWED = 20.0
+"""With Overdrive a test may take this many times as long as without before it counts as hanging;
+the machine may have become busier meanwhile."""
+LARGE_MEMORY_GIB = 2.0
+
+
+@dataclass
+class HostResults:
+    """All results of one host."""
+
+    host: str
+    version: str
+    results: list[Result] = field(default_factory=list)
+    skipped: dict[str, str] = field(default_factory=dict)
+    unbuildable: dict[str, str] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+    order: str = WITHOUT_FIRST
+
+
+@dataclass
+class Options:
+    """What the user asked for."""
+
+    directories: list[str]
+    only: str = ""
+    jobs: int = 2
+    build_jobs: int = 2
+    niceness: int = 0
+    library: Path = DEFAULT_LIBRARY
+    order: str = WITHOUT_FIRST
+    build_only: bool = False
+    representative: bool = False
+    stacks: bool = False
+
+
+def memory_gib() -> float:
+    """Return the machine's memory."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+
+
+def stacks_of(pids: list[int]) -> str:
+    """Return where these processes are, if a debugger is installed."""
+    if shutil.which("gdb") is None:
+        return ""
+    texts = []
+    for pid in pids:
+        try:
+            name = Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip()
+        except OSError:
+            continue
+        if name in ("sh", "mpirun", "mpiexec", "mpiexec.hydra", "hydra_pmi_proxy", "prted"):
+            continue
+        query = subprocess.run(
+            ["gdb", "-p", str(pid), "-batch", "-ex", "thread apply all bt 14"],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+        frames = [line for line in query.stdout.splitlines() if line.startswith(("#", "Thread"))]
+        texts.append(f"process {pid} ({name}):\n" + "\n".join(frames))
+        if len(texts) == 4:
+            break
+    return "\n".join(texts)
+
+
+class Runner:
+    """Runs single tests of one host."""
+
+    def __init__(self, build: Build, launcher: Launcher, options: Options) -> None:
+        """Remember where the programs are and how to start them."""
+        self.build = build
+        self.launcher = launcher
+        self.options = options
+        self.memory = threading.Lock()
+
+    def __call__(self, test: Test, overdrive: bool, expected_seconds: float) -> Run:
+        """Run a test once."""
+        if test.memory_gib >= LARGE_MEMORY_GIB:
+            with self.memory:
+                return self._run(test, overdrive, expected_seconds)
+        return self._run(test, overdrive, expected_seconds)
+
+    def _run(self, test: Test, overdrive: bool, expected_seconds: float) -> Run:
+        stated = test.limit_seconds != DEFAULT_LIMIT_SECONDS
+        limit = min(test.limit_seconds, LONGEST_LIMIT_SECONDS if stated else LIMIT_SECONDS)
+        if self.options.representative:
+            limit = min(limit, REPRESENTATIVE_LIMIT_SECONDS)
+        if overdrive and expected_seconds > 0:
+            allowed = max(SHORTEST_LIMIT_SECONDS, SLOWDOWN_ALLOWED * expected_seconds)
+            limit = min(limit, allowed)
+        statistics = self.launcher.temporary / uuid.uuid4().hex
+        if overdrive:
+            statistics.mkdir()
+        variables = {**dict(test.environment), "MPIEXEC_TIMEOUT": str(int(test.limit_seconds))}
+        environment = self.launcher.environment(overdrive, variables, str(statistics / "rank"))
+        launcher_arguments = list(test.launcher_arguments)
+        if self.launcher.host.family == "openmpi":
+            launcher_arguments = []  # the lists name options of MPICH's launcher only
+        prefix = self.launcher.host.mpiexec(test.ranks)
+        command = [*prefix, *launcher_arguments, f"./{test.program}", *test.arguments]
+        seen: list[str] = []
+
+        def look(pids: list[int]) -> None:
+            if self.options.stacks and overdrive:
+                seen.append(stacks_of(pids))
+
+        outcome = run_job(
+            command,
+            environment,
+            self.build.directory / test.directory,
+            # The launcher ends the job itself at the list's limit: that is a test, too.
+            limit + 5 if limit == test.limit_seconds else limit,
+            niceness=self.options.niceness,
+            before_kill=look,
+        )
+        run = Run(
+            verdict(test.judge, outcome),
+            outcome.seconds,
+            outcome.output,
+            outcome.timed_out,
+            stacks="\n".join(seen),
+        )
+        if overdrive:
+            run.traffic = read_traffic(statistics)
+            shutil.rmtree(statistics, ignore_errors=True)
+        return run
+
+
+def run_host(
+    host: Host, work: Path, options: Options, report: Callable[[str, Result], None]
+) -> HostResults:
+    """Build and compare the chosen tests of one host."""
+    version = describe(host)
+    found = HostResults(host.name, host.version, order=options.order)
+    suite = source(work / "source")
+    build = Build(host, suite, work / "suite" / host.name, options.build_jobs, options.niceness)
+    build.configure()
+    directories = [name for name in options.directories if host.mpifort or name[0] != "f"]
+    lists = read_lists(build.directory, suite, directories)
+    found.problems += lists.problems
+    tests = lists.tests
+    if host.family != "mpich" or host.name == "impi":
+        tests = without_foreign_variables(tests, ("MPIR_CVAR_", "MPIR_PARAM_"))
+    chosen = []
+    for test in tests:
+        if options.only and options.only not in test.identity:
+            continue
+        reason = selection.excluded(host, test, options.representative)
+        if not reason and test.memory_gib > memory_gib() / 2:
+            reason = f"needs {test.memory_gib:g} GiB of memory"
+        if reason:
+            found.skipped[test.identity] = reason
+        else:
+            chosen.append(test)
+    missing = build.build(chosen, lists.prerequisites)
+    runnable = []
+    for test in chosen:
+        reason = missing.get(f"{test.directory}/{test.program}")
+        if reason:
+            found.unbuildable[test.identity] = reason
+        else:
+            runnable.append(test)
+    if options.build_only:
+        return found
+    launcher = Launcher.create(host, work / "tmp", options.library)
+    try:
+        stored = Baselines(work / f"baseline-{host.name}.json", version)
+        found.results = compare_all(
+            runnable,
+            Runner(build, launcher, options),
+            stored,
+            jobs=options.jobs,
+            order=options.order,
+            report=lambda result: report(host.name, result),
+        )
+    finally:
+        launcher.close()
+    return found

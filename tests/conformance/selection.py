@@ -1,0 +1,56 @@
+"""Which tests are left out, each with its reason.
+
+`EVERYWHERE` are tests that cannot say anything in this setting; `HEAVY` are left out of the
+representative part only, because of what they cost on a small machine.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hosts import Host
+
+    from conformance.testlist import Test
+
+EVERYWHERE: list[tuple[str, str, str]] = []
+"""Host pattern, pattern for the identity of a test, reason."""
+
+LONG = "sends hundreds of datatypes in up to a minute; its smaller variants run"
+CANCEL = "wants sends cancelled that have left; fails or hangs without Overdrive, too"
+HEAVY: list[tuple[str, str]] = [
+    ("pt2pt/pingping* 2 *cnt=512 *", LONG),
+    ("pt2pt/pingping* 2 *cnt=1018 *", LONG),
+    ("pt2pt/pingping* 2 *cnt=65530 *", LONG),
+    ("pt2pt/pingping* 2 *cnt=262144 *", LONG),
+    ("pt2pt/sendrecv1 2 *cnt=65530 *", LONG),
+    ("pt2pt/sendrecv1 2 *cnt=262144 *", LONG),
+    ("pt2pt/sendself 1 *cnt=65530 *", LONG),
+    ("pt2pt/sendself 1 *cnt=262144 *", LONG),
+    ("comm/ctxalloc *", "creates a hundred thousand communicators"),
+    ("comm/ctxsplit *", "creates a hundred thousand communicators"),
+    ("threads/pt2pt/multisend[234] *", "25 threads that spin in a barrier of their own"),
+    ("threads/pt2pt/mt_*_huge *", "64 rounds of 16 MiB from several threads"),
+    ("pt2pt/scancel *", CANCEL),
+    ("pt2pt/pscancel *", CANCEL),
+    ("pt2pt/cancelrecv *", CANCEL),
+    ("pt2pt/scancel_unmatch *", CANCEL),
+    ("pt2pt/large_message *", "needs 6.5 GiB of memory"),
+]
+"""Pattern for the identity of a test, reason."""
+
+HEAVY_MPI4PY = {"test_util_dtlib": "converts thousands of datatypes, communicates nothing"}
+"""Modules of mpi4py's suite that the representative part leaves out, with the reason."""
+
+
+def excluded(host: Host, test: Test, representative: bool) -> str:
+    """Return why a test is left out; empty when it is to be run."""
+    for hosts, pattern, reason in EVERYWHERE:
+        if fnmatch.fnmatchcase(host.name, hosts) and fnmatch.fnmatchcase(test.identity, pattern):
+            return reason
+    if representative:
+        for pattern, reason in HEAVY:
+            if fnmatch.fnmatchcase(test.identity, pattern):
+                return reason
+    return ""

@@ -1,0 +1,118 @@
+"""Fixtures and options of Overdrive's end-to-end tests."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import hosts
+import pytest
+from support import jobs, programs
+
+MAIN_HOSTS = ("openmpi4", "mpich4")
+"""The distribution's hosts: `make check` runs every quick test on them."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the suite's options."""
+    group = parser.getgroup("overdrive")
+    group.addoption("--hosts", default="", help="comma-separated host MPIs; default: all usable")
+    group.addoption(
+        "--all", action="store_true", help="also what is neither quick nor chosen by -m"
+    )
+    group.addoption(
+        "--without-overdrive",
+        action="store_true",
+        help="run the programs over the plain host, to check the tests themselves",
+    )
+
+
+HOST_SUITES = ("p2p", "hostile", "fortran", "python", "real")
+"""Folders whose tests run MPI jobs on every host; without a choice only their quick part runs."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Without -m, --hosts and --all keep the part that `make check` runs."""
+    if config.option.markexpr or config.getoption("--all") or config.getoption("--hosts"):
+        return
+    here = Path(__file__).parent
+    left_out = []
+    for item in items:
+        parts = item.path.relative_to(here).parts if item.path.is_relative_to(here) else ("",)
+        marks = {mark.name for mark in item.iter_markers()}
+        wanted = "quick" in marks and ("wide" not in marks or "everywhere" in marks)
+        if parts[0] in HOST_SUITES and not wanted:
+            left_out.append(item)
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in set(left_out)]
+
+
+def _selected(config: pytest.Config) -> list[str]:
+    names = config.getoption("--hosts")
+    return names.split(",") if names else hosts.NAMES
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run each test that takes a host on every selected host."""
+    if "host" not in metafunc.fixturenames:
+        return
+    parameters = []
+    for name in _selected(metafunc.config):
+        mark = pytest.mark.main if name in MAIN_HOSTS else pytest.mark.wide
+        parameters.append(pytest.param(name, marks=mark, id=name))
+    metafunc.parametrize("host", parameters, indirect=True)
+
+
+_probed: dict[str, hosts.Host | str] = {}
+
+
+@pytest.fixture
+def host(request: pytest.FixtureRequest) -> hosts.Host:
+    """Return the host MPI of this case; skips, saying why, when it is not usable here."""
+    name = request.param
+    if name not in _probed:
+        _probed[name] = hosts.probe(name)
+    found = _probed[name]
+    if isinstance(found, str):
+        pytest.skip(f"{name}: {found}")
+    return found
+
+
+@pytest.fixture
+def overdrive(request: pytest.FixtureRequest) -> bool:
+    """Tell whether the run is with Overdrive; fails when the library has not been built."""
+    if request.config.getoption("--without-overdrive"):
+        return False
+    path = jobs.overdrive_library()
+    assert path.exists(), f"{path} is missing: run `make` first, or give --without-overdrive"
+    return True
+
+
+@pytest.fixture
+def needs_overdrive(overdrive: bool) -> None:
+    """Skip a test that is about Overdrive itself in runs without it."""
+    if not overdrive:
+        pytest.skip("about Overdrive itself; this run is without it")
+
+
+@pytest.fixture
+def seed() -> int:
+    """Return the seed of this test's random choices; part of the command that a failure shows."""
+    given = os.environ.get("OVERDRIVE_TEST_SEED")
+    return int(given) if given else random.SystemRandom().randrange(1, 2**31)
+
+
+@pytest.fixture
+def compiled(host: hosts.Host) -> Callable[[Path], str]:
+    """Return a function that compiles a source for the host, or skips saying why it cannot."""
+
+    def build(source: Path, extra: Iterable[str] = ()) -> str:
+        try:
+            return str(programs.program(host, source, tuple(extra)))
+        except programs.CannotBuild as reason:
+            pytest.skip(str(reason))
+
+    return build

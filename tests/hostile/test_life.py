@@ -1,0 +1,275 @@
+"""Processes that die, fork, load MPI late, never use it, or are watched by tools."""
+
+from __future__ import annotations
+
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hosts import Host
+from support import expect, jobs, programs
+
+HERE = Path(__file__).parent
+Build = Callable[[Path], str]
+
+DEATH_SECONDS = 2.0
+"""How soon the others must notice."""
+
+LAUNCHER_SECONDS = 6.0
+"""What launchers take to end the rest, on a busy machine."""
+
+
+def died_at(result: jobs.Result) -> float:
+    """Return the wall-clock time at which the victim died."""
+    found = re.search(r"^died (\d+\.\d+)", result.stdout, re.MULTILINE)
+    assert found, result.report()
+    return float(found[1]) + 0.05
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("wait", ["recv", "wait", "waitall", "probe", "ssend", "any"])
+def test_killed_rank(
+    wait: str, host: Host, compiled: Build, overdrive: bool, needs_overdrive: None
+) -> None:
+    """A rank is killed while the others wait for it: the job ends soon and says who died.
+
+    The launchers end the job themselves; a variant without a launcher's help is below.
+    """
+    result = jobs.run(
+        host, 3, [compiled(HERE / "death.c"), "--how=kill", f"--wait={wait}"], limit=60
+    )
+    late = time.time() - died_at(result)
+    assert not result.timed_out, result.report()
+    assert result.returncode != 0, result.report()
+    assert late < DEATH_SECONDS + LAUNCHER_SECONDS, f"{late:.1f} s\n{result.report()}"
+    assert "went on" not in result.stdout, result.report()
+    assert not result.leftovers, result.report()
+
+
+KEEP_GOING = {
+    "openmpi4": {
+        "env": {"OMPI_MCA_orte_abort_on_non_zero_status": "0"},
+        "options": ["--mca", "orte_enable_recovery", "1"],
+    },
+    "mpich4": {"env": {}, "options": ["-disable-auto-cleanup"]},
+    "mpich5": {"env": {}, "options": ["-disable-auto-cleanup"]},
+    "mpiabi": {"env": {}, "options": ["-disable-auto-cleanup"]},
+    "impi": {"env": {}, "options": ["-disable-auto-cleanup"]},
+}
+"""Options with which a launcher does not end a job of which a rank has died."""
+
+HYDRA_ATTEMPTS = 8
+"""Hydra kills the others all the same within a few milliseconds, now and then before they look."""
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("wait", ["recv", "wait", "waitall", "probe", "any"])
+def test_death_is_noticed(
+    wait: str, host: Host, compiled: Build, overdrive: bool, needs_overdrive: None
+) -> None:
+    """The launcher stands by: the waiting ranks must find out and end the job, naming the rank."""
+    if host.name not in KEEP_GOING:
+        pytest.skip(f"{host.name}: its launcher cannot be told to stand by")
+    choice = KEEP_GOING[host.name]
+    named = False
+    for _ in range(HYDRA_ATTEMPTS if host.uses_hydra else 1):
+        result = jobs.run(
+            host,
+            2,
+            [compiled(HERE / "death.c"), "--how=kill", f"--wait={wait}"],
+            env=choice["env"],
+            settings={"peer_check": "1ms"} if host.uses_hydra else None,
+            launcher_options=choice["options"],
+            limit=30,
+        )
+        late = time.time() - died_at(result)
+        assert not result.timed_out, result.report()
+        assert late < DEATH_SECONDS + LAUNCHER_SECONDS, f"{late:.1f} s\n{result.report()}"
+        assert "went on" not in result.stdout, result.report()
+        said = [line for line in result.stderr.splitlines() if "overdrive" in line.lower()]
+        named = any(re.search(r"rank 1\b", line) for line in said)
+        if named:
+            break
+    assert named, result.report()
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("how", ["exit", "segv", "abort"])
+def test_unforeseen_end(
+    how: str, host: Host, compiled: Build, overdrive: bool, needs_overdrive: None
+) -> None:
+    """A rank that crashes or leaves without MPI_Finalize does not leave the others waiting."""
+    result = jobs.run(
+        host, 2, [compiled(HERE / "death.c"), f"--how={how}", "--wait=recv"], limit=40
+    )
+    assert not result.timed_out, result.report()
+    # Hydra calls a rank that leaves without MPI_Finalize, with code 0, a success.
+    assert result.returncode != 0 or (how == "exit" and host.uses_hydra), result.report()
+    assert "went on" not in result.stdout, result.report()
+    assert not result.leftovers, result.report()
+
+
+@pytest.mark.quick
+def test_fork(host: Host, compiled: Build, overdrive: bool) -> None:
+    """fork, exec, vfork, system, popen, posix_spawn after MPI_Init."""
+    result = jobs.run(
+        host,
+        2,
+        [compiled(HERE / "forking.c")],
+        overdrive=overdrive,
+        env={"OMPI_MCA_mpi_warn_on_fork": "0"},
+    )
+    expect.passed(result)
+    if overdrive:
+        expect.took_our_path(result, 60)
+
+
+@pytest.mark.quick
+def test_python_multiprocessing(host: Host, overdrive: bool) -> None:
+    """A multiprocessing pool by fork after MPI_Init."""
+    if host.python is None:
+        pytest.skip(f"{host.name}: no Python interpreter with mpi4py")
+    result = jobs.run(
+        host,
+        2,
+        [host.python, str(HERE / "pool.py")],
+        overdrive=overdrive,
+        env={"OMPI_MCA_mpi_warn_on_fork": "0"},
+    )
+    expect.passed(result)
+    if overdrive:
+        expect.took_our_path(result, 10)
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("before", [0, 1])
+def test_signal_handlers(before: int, host: Host, compiled: Build, overdrive: bool) -> None:
+    """The program's own handlers keep working as they do over the host alone."""
+    program = [compiled(HERE / "signals.c"), f"--before={before}"]
+    alone = jobs.run(host, 2, program, overdrive=False)
+    expect.passed(alone)
+    if overdrive:
+        result = jobs.run(host, 2, program)
+        expect.passed(result)
+        expect.took_our_path(result, 100)
+
+        def kept(outcome: jobs.Result) -> str:
+            return next(line for line in outcome.stdout.splitlines() if "handler kept" in line)
+
+        assert kept(result) == kept(alone), result.report()
+
+
+@pytest.mark.quick
+@pytest.mark.everywhere
+def test_calls_outside_the_job(host: Host, compiled: Build, overdrive: bool) -> None:
+    """Queries before MPI_Init and after MPI_Finalize; attributes deleted by MPI_Finalize."""
+    expect.passed(jobs.run(host, 2, [compiled(HERE / "outside.c")], overdrive=overdrive))
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("scope", ["handle", "global"])
+def test_dlopen(scope: str, host: Host, overdrive: bool) -> None:
+    """A program that loads libmpi itself is served when it looks in the global scope.
+
+    Functions taken from the library's own handle are the host's; then Overdrive must not disturb.
+    """
+    if host.family == "mpiabi":
+        pytest.skip("mpiabi: the program knows the handles of the other ABIs only")
+    program = str(programs.plain_program(HERE / "by_dlopen.c", ("-ldl",)))
+    env = {"OD_GLOBAL_SCOPE": "1"} if scope == "global" else {}
+    result = jobs.run(host, 2, [program, host.lib_path], overdrive=overdrive, env=env)
+    expect.passed(result)
+    if overdrive and scope == "global":
+        expect.took_our_path(result, 20)
+
+
+@pytest.mark.quick
+def test_programs_without_mpi(overdrive: bool, needs_overdrive: None) -> None:
+    """A preloaded program that never calls MPI is not touched."""
+    program = str(programs.plain_program(HERE / "no_mpi.c"))
+    plain = subprocess.run([program], capture_output=True, text=True, check=True)
+    env = {"LD_PRELOAD": str(jobs.overdrive_library()), "OVERDRIVE_VERBOSE": "4"}
+    loaded = subprocess.run([program], capture_output=True, text=True, check=True, env=env)
+    assert loaded.stdout == plain.stdout
+    assert loaded.stderr == ""
+    shell = subprocess.run(
+        ["sh", "-c", "echo $((6 * 7))"], capture_output=True, text=True, check=True, env=env
+    )
+    assert (shell.stdout, shell.stderr) == ("42\n", "")
+
+
+@pytest.mark.quick
+def test_scripts_without_mpi(overdrive: bool, needs_overdrive: None) -> None:
+    """Python without mpi4py, preloaded: nothing happens."""
+    env = {"LD_PRELOAD": str(jobs.overdrive_library())}
+    loaded = subprocess.run(
+        [sys.executable, "-c", "import ctypes; print(ctypes.CDLL(None).getpid() > 0)"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=env,
+    )
+    assert (loaded.stdout, loaded.stderr) == ("True\n", "")
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("place", ["above", "below"])
+def test_profiling_tool(place: str, host: Host, compiled: Build, overdrive: bool) -> None:
+    """A PMPI tool above sees every call once; below it disturbs nothing."""
+    tool = [str(programs.library(host, HERE / "pmpi_tool.c"))]
+    result = jobs.run(
+        host,
+        2,
+        [compiled(HERE / "counted.c")],
+        overdrive=overdrive,
+        preload=(tool, []) if place == "above" else ([], tool),
+    )
+    expect.passed(result)
+    counts = re.findall(r"^tool \d+ (\d+) (\d+) (\d+)$", result.stdout, re.MULTILINE)
+    if place == "above":
+        assert counts == [("100", "100", "50")] * 2, result.report()
+    if overdrive:
+        expect.took_our_path(result, 200)
+
+
+CORE_LIMIT_BYTES = 200 << 20
+"""A core may hold the program's memory and Overdrive's region, not holes and not peers' memory."""
+
+
+@pytest.mark.quick
+def test_core_size(
+    host: Host, compiled: Build, overdrive: bool, needs_overdrive: None, tmp_path: Path
+) -> None:
+    """A core dump does not contain the unused part of the shared memory nor that of other ranks."""
+    if shutil.which("gdb") is None:
+        pytest.skip("no gdb here to make a core dump with gcore")
+    program = compiled(HERE / "traffic.c")
+    script = tmp_path / "dump.sh"
+    # gcore asks the kernel's view of the mappings (VM_DONTDUMP) as a real core dump does.
+    script.write_text(
+        "#!/bin/sh\n"
+        f'"{program}" --rounds=2 --pause_ms=6000 --say_pid=1 & pid=$!\n'
+        "sleep 2\n"
+        'case "${PMI_RANK:-$OMPI_COMM_WORLD_RANK}" in 0)\n'
+        f"  gcore -o {tmp_path}/core $pid > {tmp_path}/gcore.log 2>&1;;\n"
+        "esac\n"
+        "wait $pid\n"
+    )
+    script.chmod(0o755)
+    before = resource.getrlimit(resource.RLIMIT_CORE)
+    result = jobs.run(host, 2, [str(script)], limit=90)
+    assert resource.getrlimit(resource.RLIMIT_CORE) == before
+    expect.passed(result)
+    expect.took_our_path(result, 20)
+    cores = list(tmp_path.glob("core.*"))
+    assert cores, (tmp_path / "gcore.log").read_text()
+    stat = cores[0].stat()
+    size = min(stat.st_size, stat.st_blocks * 512)
+    assert size < CORE_LIMIT_BYTES, f"core of {stat.st_size >> 20} MiB, {size >> 20} on disk"
+    assert stat.st_size < 2 * CORE_LIMIT_BYTES, f"core of {stat.st_size >> 20} MiB"

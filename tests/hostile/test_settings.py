@@ -1,0 +1,133 @@
+"""Settings as users meet them: switching off, checking, wrong names and values, reports."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hosts import Host
+from support import expect, jobs
+
+HERE = Path(__file__).parent
+Build = Callable[[Path], str]
+
+
+def lines_of(result: jobs.Result) -> list[str]:
+    """Return what Overdrive said on standard error."""
+    return [line for line in result.stderr.splitlines() if "overdrive" in line.lower()]
+
+
+@pytest.mark.quick
+@pytest.mark.everywhere
+def test_disable(host: Host, compiled: Build, overdrive: bool, needs_overdrive: None) -> None:
+    """OVERDRIVE_DISABLE=1: nothing is taken over and nothing is said."""
+    result = jobs.run(host, 2, [compiled(HERE / "traffic.c")], settings={"disable": "1"})
+    expect.passed(result)
+    expect.fell_back(result)
+    assert not lines_of(result), result.report()
+
+
+@pytest.mark.quick
+def test_silent_by_default(
+    host: Host, compiled: Build, overdrive: bool, needs_overdrive: None
+) -> None:
+    """Without settings Overdrive prints nothing at all."""
+    result = jobs.run(host, 2, [compiled(HERE / "traffic.c")])
+    expect.passed(result)
+    assert not lines_of(result), result.report()
+
+
+@pytest.mark.quick
+def test_verify(host: Host, compiled: Build, overdrive: bool, needs_overdrive: None) -> None:
+    """OVERDRIVE_VERIFY=1 compares checksums of all local messages."""
+    result = jobs.run(host, 2, [compiled(HERE / "traffic.c")], settings={"verify": "1"})
+    expect.passed(result)
+    expect.took_our_path(result, 50)
+    assert result.counter("verified") >= 50, result.counters()
+
+
+@pytest.mark.quick
+def test_unknown_variable(
+    host: Host, compiled: Build, overdrive: bool, needs_overdrive: None
+) -> None:
+    """A misspelt variable is reported once, with the nearest name."""
+    result = jobs.run(
+        host, 2, [compiled(HERE / "traffic.c")], settings={"verbos": "1", "verbose": "1"}
+    )
+    expect.passed(result)
+    said = [line for line in lines_of(result) if "OVERDRIVE_VERBOS" in line]
+    assert len(said) == 1, result.report()
+    assert re.search(r"OVERDRIVE_VERBOSE\b", said[0]), said[0]
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("cell_bytes", "many"), ("pool_bytes", "1"), ("wait", "sometimes"), ("test_remote", "0-x")],
+)
+def test_bad_value(
+    name: str, value: str, host: Host, compiled: Build, overdrive: bool, needs_overdrive: None
+) -> None:
+    """A value that cannot be used is reported once and the job goes on with the default."""
+    result = jobs.run(
+        host, 2, [compiled(HERE / "traffic.c")], settings={name: value, "verbose": "1"}
+    )
+    expect.passed(result)
+    expect.took_our_path(result, 20)
+    said = [line for line in lines_of(result) if f"OVERDRIVE_{name.upper()}" in line]
+    assert len(said) == 1 and value in said[0], result.report()
+
+
+@pytest.mark.quick
+def test_strict(host: Host, compiled: Build, overdrive: bool, needs_overdrive: None) -> None:
+    """OVERDRIVE_STRICT=1 ends a job with a wrong setting at its start."""
+    result = jobs.run(
+        host,
+        2,
+        [compiled(HERE / "traffic.c")],
+        settings={"strict": "1", "wait": "sometimes"},
+        limit=60,
+    )
+    assert not result.timed_out, result.report()
+    assert result.returncode != 0 and "PASS" not in result.stdout, result.report()
+    assert any("sometimes" in line for line in lines_of(result)), result.report()
+    assert not result.leftovers, result.report()
+
+
+@pytest.mark.quick
+def test_stall_report(host: Host, compiled: Build, overdrive: bool, needs_overdrive: None) -> None:
+    """A long wait is reported once: who waits for whom, in which call, with which tag."""
+    result = jobs.run(host, 2, [compiled(HERE / "stall.c")], settings={"stall_report": "400ms"})
+    expect.passed(result)
+    said = [line for line in lines_of(result) if "tag 321" in line]
+    assert len(said) == 1, result.report()
+    assert re.search(r"rank 0\b", said[0]) and re.search(r"\b1\b", said[0]), said[0]
+    assert "MPI_Recv" in said[0], said[0]
+    assert result.counter("stall_reports") == 1, result.counters()
+
+
+@pytest.mark.quick
+def test_statistics_table(
+    host: Host, compiled: Build, overdrive: bool, needs_overdrive: None
+) -> None:
+    """OVERDRIVE_STATS=1 prints one table for the whole job."""
+    result = jobs.run(host, 2, [compiled(HERE / "traffic.c")], stats="1")
+    expect.passed(result)
+    tables = [line for line in lines_of(result) if "statistics" in line]
+    assert len(tables) == 1 and "2 ranks" in tables[0], result.report()
+    assert re.search(r"^ +sends_inline +[1-9]", result.stderr, re.MULTILINE), result.report()
+
+
+@pytest.mark.quick
+def test_project_file(
+    host: Host, compiled: Build, overdrive: bool, needs_overdrive: None, tmp_path: Path
+) -> None:
+    """overdrive.toml in the working directory is read; errors in it name file and line."""
+    (tmp_path / "overdrive.toml").write_text('test_remote = "all"\nverbose = 1\nwait = "seldom"\n')
+    program = compiled(HERE / "traffic.c")
+    result = jobs.run(host, 2, ["sh", "-c", f'cd "{tmp_path}" && exec "{program}"'])
+    expect.passed(result)
+    expect.fell_back(result)
+    assert any("overdrive.toml:3" in line for line in lines_of(result)), result.report()

@@ -1,0 +1,359 @@
+"""Point-to-point semantics: every program here, over every host, with and without disturbances.
+
+Each program verifies itself. A case passes only if its program found nothing wrong and, with
+Overdrive,
+the counters show that local messages took Overdrive's path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from hosts import Host
+from support import expect, jobs
+
+HERE = Path(__file__).parent
+Build = Callable[[Path], str]
+
+SMALL_MEMORY = {
+    "pool_bytes": "64K",
+    "cell_bytes": "4K",
+    "fastbox_bytes": "1K",
+    "inline_max": "200",
+    "eager_max": "3000",
+}
+"""Everything as small as it may be: each protocol meets its limits all the time."""
+
+QUEUE_ONLY = {"fastbox_peers": "0", "inline_max": "0"}
+"""No fast boxes: everything goes through the shared queue."""
+
+AT_ONCE = {"unmatched_wait": "0", "wait": "sleep"}
+"""Senders never wait for receivers, and waiting ranks sleep at once."""
+
+
+@dataclass
+class Case:
+    """One program with its arguments."""
+
+    program: str
+    ranks: int = 2
+    arguments: list[str] = field(default_factory=list)
+    limit: float = jobs.DEFAULT_LIMIT_SECONDS
+    reference: dict[str, list[str]] = field(default_factory=dict)
+    """By host: arguments that leave out what that host itself gets wrong."""
+    least: int = 1
+    """Messages between processes that must have gone through Overdrive."""
+
+
+CASES = {
+    "order": Case("order.c", arguments=["--messages=300"], least=400),
+    "modes": Case("modes.c", arguments=["--strict=1"], least=300),
+    "status": Case("status.c", arguments=["--strict=1"], least=90),
+    "wildcards": Case("wildcards.c", ranks=3, arguments=["--messages=200"], least=1000),
+    "probe": Case("probe.c", least=100),
+    "cancel": Case("cancel.c", least=20),
+    "persistent": Case("persistent.c", least=1000, reference={"openmpi4": ["--bsend=0"]}),
+    "rings": Case("rings.c", least=300),
+    "rings3": Case("rings.c", ranks=3, least=300),
+    "self": Case("self.c", least=0),
+    "mixed_requests": Case("mixed_requests.c", arguments=["--rounds=200"], least=500),
+    "mixed_requests3": Case("mixed_requests.c", ranks=3, arguments=["--rounds=60"], least=300),
+    "intercomm": Case("intercomm.c", ranks=3, least=50),
+    "comms": Case("comms.c", arguments=["--thousands=800"], least=1000),
+    "threads": Case("threads.c", arguments=["--rounds=100"], least=1000),
+    "datatypes": Case(
+        "datatypes.c",
+        arguments=["--types=60"],
+        least=1000,
+        reference={"openmpi5": ["--types=0"], "mpich4": ["--types=0"]},
+    ),
+    "large_count": Case("large_count.c", least=0),
+    "cplusplus": Case("cplusplus.cc", least=20),
+}
+
+
+def run_case(
+    case: Case,
+    host: Host,
+    build: Build,
+    overdrive: bool,
+    seed: int,
+    settings: dict[str, str] | None = None,
+) -> jobs.Result:
+    """Run a case and demand a clean result."""
+    arguments = [f"--seed={seed}", *case.arguments]
+    if not overdrive:
+        arguments = [*case.reference.get(host.name, []), *arguments]
+        arguments = [argument for argument in arguments if argument != "--strict=1"]
+    result = jobs.run(
+        host,
+        case.ranks,
+        [build(HERE / case.program), *arguments],
+        overdrive=overdrive,
+        settings=settings,
+        limit=case.limit,
+    )
+    if "SKIP " in result.stdout and result.returncode == 0:
+        pytest.skip(result.stdout.split("SKIP ")[1].splitlines()[0])
+    expect.passed(result)
+    return result
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("name", [name for name in CASES if name not in ("order", "rings")])
+def test_semantics(name: str, host: Host, compiled: Build, overdrive: bool, seed: int) -> None:
+    """Each program with default settings."""
+    case = CASES[name]
+    result = run_case(case, host, compiled, overdrive, seed)
+    if overdrive and case.least:
+        expect.took_our_path(result, case.least)
+
+
+@pytest.mark.quick
+@pytest.mark.everywhere
+@pytest.mark.parametrize("name", ["order", "rings"])
+def test_semantics_everywhere(
+    name: str, host: Host, compiled: Build, overdrive: bool, seed: int
+) -> None:
+    """The programs that show most, on all hosts also in short runs."""
+    case = CASES[name]
+    result = run_case(case, host, compiled, overdrive, seed)
+    if overdrive:
+        expect.took_our_path(result, case.least)
+
+
+@pytest.mark.parametrize(
+    "settings", [SMALL_MEMORY, QUEUE_ONLY, AT_ONCE], ids=["small-memory", "queue-only", "at-once"]
+)
+@pytest.mark.parametrize("name", list(CASES))
+def test_semantics_at_limits(
+    name: str,
+    settings: dict[str, str],
+    host: Host,
+    compiled: Build,
+    overdrive: bool,
+    needs_overdrive: None,
+    seed: int,
+) -> None:
+    """Each program with settings that drive every protocol to its limits."""
+    case = CASES[name]
+    result = run_case(case, host, compiled, overdrive, seed, settings)
+    if case.least:
+        expect.took_our_path(result, case.least)
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("name", ["order", "modes", "wildcards", "mixed_requests"])
+def test_semantics_small_memory(
+    name: str, host: Host, compiled: Build, overdrive: bool, needs_overdrive: None, seed: int
+) -> None:
+    """A few programs with little shared memory, also in short runs."""
+    case = CASES[name]
+    result = run_case(case, host, compiled, overdrive, seed, SMALL_MEMORY)
+    expect.took_our_path(result, case.least)
+
+
+REMOTE = {
+    "wildcards": (["0-1"], ["1-2"], ["0-1", "0-2"]),
+    "rings3": (["0-1"], ["0-2"]),
+    "mixed_requests3": (["0-1"], ["1-2"]),
+    "intercomm": (["0-1"], ["1-2"]),
+}
+"""Pairs of ranks that go through the host, by program, so that communicators are mixed."""
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    ("name", "pairs"),
+    [
+        pytest.param(name, ",".join(pairs), id=f"{name}-{'_'.join(pairs)}")
+        for name, choices in REMOTE.items()
+        for pairs in choices
+    ],
+)
+def test_mixed_communicators(
+    name: str,
+    pairs: str,
+    host: Host,
+    compiled: Build,
+    overdrive: bool,
+    needs_overdrive: None,
+    seed: int,
+) -> None:
+    """Communicators on which some pairs of ranks are Overdrive's and others the host's."""
+    result = run_case(CASES[name], host, compiled, overdrive, seed, {"test_remote": pairs})
+    expect.took_our_path(result, 10)
+    assert result.counter("fallback_remote") > 0, f"nothing went remote: {result.counters()}"
+
+
+@pytest.mark.parametrize("name", ["order", "modes", "probe", "persistent", "datatypes"])
+def test_all_remote(
+    name: str, host: Host, compiled: Build, overdrive: bool, needs_overdrive: None, seed: int
+) -> None:
+    """Every pair goes through the host: Overdrive is loaded and must not disturb."""
+    case = CASES[name]
+    arguments = [argument for argument in case.arguments if argument != "--strict=1"]
+    plain = Case(case.program, case.ranks, [*case.reference.get(host.name, []), *arguments])
+    result = run_case(plain, host, compiled, overdrive, seed, {"test_remote": "all"})
+    expect.fell_back(result)
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("fatal", [False, True], ids=["returned", "fatal"])
+def test_errors_are_the_hosts(
+    fatal: bool, host: Host, compiled: Build, overdrive: bool, seed: int
+) -> None:
+    """Error classes, statuses and handlers with Overdrive are those of the host alone."""
+    program = compiled(HERE / "errors.c")
+    if fatal:
+        result = jobs.run(host, 2, [program, "--fatal=1"], overdrive=overdrive, limit=60)
+        assert not result.timed_out, result.report()
+        assert result.returncode != 0, result.report()
+        assert "survived" not in result.stdout, result.report()
+        assert not result.leftovers, result.report()
+        return
+
+    def cases(result: jobs.Result) -> list[str]:
+        return sorted(line for line in result.stdout.splitlines() if line.startswith("case "))
+
+    reference = jobs.run(host, 2, [program], overdrive=False)
+    assert cases(reference), reference.report()
+    if overdrive:
+        result = jobs.run(host, 2, [program, "--strict=1"])
+        expect.passed(result)
+        expect.took_our_path(result, 50)
+        assert cases(result) == cases(reference), result.report()
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("kind", ["isend", "irecv", "irecv-ssend", "bsend"])
+def test_host_blocking_calls(
+    kind: str, host: Host, compiled: Build, overdrive: bool, tmp_path: Path
+) -> None:
+    """A message proceeds while its sender or receiver sits in a call of the host."""
+    largest = 4 << 20
+    _host_blocking(kind, largest, host, compiled, overdrive, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "kind", ["isend", "issend", "irecv", "irecv-ssend", "both", "bsend", "free", "start"]
+)
+def test_host_blocking_calls_all(
+    kind: str, host: Host, compiled: Build, overdrive: bool, tmp_path: Path
+) -> None:
+    """The whole matrix, up to 16 MiB."""
+    _host_blocking(kind, 16 << 20, host, compiled, overdrive, tmp_path)
+
+
+def _host_blocking(
+    kind: str, largest: int, host: Host, compiled: Build, overdrive: bool, directory: Path
+) -> None:
+    result = jobs.run(
+        host,
+        2,
+        [
+            compiled(HERE / "host_blocking.c"),
+            f"--case={kind}",
+            f"--largest={largest}",
+            f"--file={directory / 'shared'}",
+        ],
+        overdrive=overdrive,
+    )
+    expect.passed(result)
+    if overdrive:
+        expect.took_our_path(result, 50)
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("kind", ["isend", "bsend"])
+@pytest.mark.parametrize("size", [1, 60000, 16 << 20])
+def test_finalize_with_pending_sends(
+    kind: str, size: int, host: Host, compiled: Build, overdrive: bool
+) -> None:
+    """A rank in MPI_Finalize still delivers what it has sent."""
+    arguments = [f"--finalize={kind}", f"--bytes={size}"]
+    result = jobs.run(
+        host, 2, [compiled(HERE / "host_blocking.c"), *arguments], overdrive=overdrive, limit=60
+    )
+    expect.passed(result)
+    if overdrive:
+        expect.took_our_path(result, 1)
+
+
+UNEXPECTED_BASE_SECONDS = 30.0
+"""Allowance for a busy machine, beside the host's own time."""
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("order", ["forward", "reverse", "any"])
+@pytest.mark.parametrize("size", [8, 1024])
+def test_unexpected_messages(
+    order: str, size: int, host: Host, compiled: Build, overdrive: bool, seed: int
+) -> None:
+    """100,000 messages wait for their receives."""
+    arguments = {"forward": [], "reverse": ["--reverse=1"], "any": ["--any=2"]}[order]
+    result = jobs.run(
+        host,
+        2,
+        [compiled(HERE / "unexpected.c"), f"--seed={seed}", f"--bytes={size}", *arguments],
+        overdrive=overdrive,
+    )
+    expect.passed(result)
+    if overdrive:
+        expect.took_our_path(result, 100_000)
+        assert result.counter("unexpected_peak") >= 100_000, result.counters()
+
+
+@pytest.mark.quick
+def test_buffer_limit(host: Host, compiled: Build, overdrive: bool, needs_overdrive: None) -> None:
+    """Memory for messages whose receiver is late is bounded by the setting, and is reported."""
+    limit = 8 << 20
+    result = jobs.run(
+        host, 2, [compiled(HERE / "buffer_limit.c")], settings={"buffer_limit": str(limit)}
+    )
+    expect.passed(result)
+    peak = max(rank["counters"]["buffer_peak_bytes"] for rank in result.stats.values())
+    assert 0 < peak <= limit, f"peak {peak}\n{result.counters()}"
+    assert result.counter("buffer_limit_waits") > 0, result.counters()
+
+
+@pytest.mark.slow
+def test_large_messages(host: Host, compiled: Build, overdrive: bool, seed: int) -> None:
+    """Messages of more than 2 GiB."""
+    pages = int(Path("/proc/meminfo").read_text().split("MemAvailable:")[1].split()[0])
+    if pages < 12 << 20:
+        pytest.skip(f"needs 12 GiB of free memory, {pages >> 20} GiB are")
+    result = jobs.run(
+        host,
+        2,
+        [compiled(HERE / "large.c"), f"--seed={seed}"],
+        overdrive=overdrive,
+        limit=300,
+    )
+    expect.passed(result)
+    if overdrive:
+        expect.took_our_path(result, 2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["order", "wildcards", "threads", "mixed_requests3", "datatypes"])
+def test_long_runs(name: str, host: Host, compiled: Build, overdrive: bool, seed: int) -> None:
+    """The same programs with ten times the work, and more ranks where that makes sense."""
+    more = {
+        "order": Case("order.c", arguments=["--messages=4000"], limit=600),
+        "wildcards": Case("wildcards.c", 4, ["--messages=2000"], 600),
+        "threads": Case("threads.c", arguments=["--rounds=2000", "--threads=8"], limit=600),
+        "mixed_requests3": Case("mixed_requests.c", 4, ["--rounds=600"], 600),
+        "datatypes": Case(
+            "datatypes.c",
+            arguments=["--types=2000"],
+            limit=600,
+            reference=CASES["datatypes"].reference,
+        ),
+    }[name]
+    result = run_case(more, host, compiled, overdrive, seed)
+    if overdrive:
+        expect.took_our_path(result)

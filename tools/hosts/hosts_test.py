@@ -1,0 +1,57 @@
+"""Tests of the description of the host MPIs: each must compile, start and see its variables."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import hosts  # noqa: E402
+
+PROGRAM = """
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+int main(int argc, char** argv) {
+  MPI_Init(&argc, &argv);
+  int rank, size;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  printf("rank %d of %d, %s\\n", rank, size, getenv("OD_HOSTS_TEST"));
+  return MPI_Finalize();
+}
+"""
+
+
+@pytest.mark.parametrize("name", hosts.NAMES)
+def test_compiles_and_starts(name: str, tmp_path: Path) -> None:
+    host = hosts.probe(name)
+    if not isinstance(host, hosts.Host):
+        pytest.skip(host)
+    source = tmp_path / "program.c"
+    source.write_text(PROGRAM)
+    program = tmp_path / "program"
+    environment = host.environment()
+    subprocess.run([*host.mpicc, str(source), "-o", str(program)], env=environment, check=True)
+    result = subprocess.run(
+        [*host.mpiexec(3, {"OD_HOSTS_TEST": "a=b c,d"}), str(program)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    expected = [f"rank {rank} of 3, a=b c,d" for rank in range(3)]
+    assert sorted(result.stdout.splitlines()) == expected
+
+
+def test_a_missing_host_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OVERDRIVE_HOSTS_DIR", str(tmp_path))
+    reason = hosts.probe("mpich5")
+    assert isinstance(reason, str)
+    assert "hosts.py setup mpich5" in reason
+    assert "mpich5" not in [host.name for host in hosts.load()]
