@@ -168,13 +168,12 @@ int RankState::start_receive(Request& request) {
 }
 
 int Rank::recv(void* buf, std::int64_t count, const p2p::LayoutRef& layout, int source, int tag,
-               Comm& comm, host::Status* status, host::Handle host_type) {
+               Comm& comm, host::Status* status) {
   RankState& s = *state_;
   Request request;
   {
     Guard guard(s);
     prepare(request, RequestKind::recv, buf, count, layout, source, tag, comm);
-    request.host_type = host_type;
     request.blocking = true;
     const int error = s.start_receive(request);
     if (error != kSuccess) return error;
@@ -184,14 +183,13 @@ int Rank::recv(void* buf, std::int64_t count, const p2p::LayoutRef& layout, int 
   return request.status.error;
 }
 
-int Rank::irecv(void* buf, std::int64_t count, const p2p::LayoutRef& layout, host::Handle host_type,
-                int source, int tag, Comm& comm, Request** out) {
+int Rank::irecv(void* buf, std::int64_t count, const p2p::LayoutRef& layout, int source, int tag,
+                Comm& comm, Request** out) {
   RankState& s = *state_;
   Guard guard(s);
   Request* request = s.requests.allocate();
   if (request == nullptr) return s.host.err_no_mem;
   prepare(*request, RequestKind::recv, buf, count, layout, source, tag, comm);
-  request->host_type = host_type;
   ++comm.references;
   const int error = s.start_receive(*request);
   if (error != kSuccess) {
@@ -204,13 +202,12 @@ int Rank::irecv(void* buf, std::int64_t count, const p2p::LayoutRef& layout, hos
 }
 
 int Rank::recv_init(void* buf, std::int64_t count, const p2p::LayoutRef& layout, int source,
-                    int tag, Comm& comm, Request** out, host::Handle host_type) {
+                    int tag, Comm& comm, Request** out) {
   RankState& s = *state_;
   Guard guard(s);
   Request* request = s.requests.allocate();
   if (request == nullptr) return s.host.err_no_mem;
   prepare(*request, RequestKind::recv, buf, count, layout, source, tag, comm);
-  request->host_type = host_type;
   request->persistent = true;
   request->active = false;
   ++comm.references;

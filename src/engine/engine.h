@@ -64,14 +64,13 @@ class Rank {
   // --- receiving -----------------------------------------------------------------------------
   // `source` may be host::kAnySource, also on communicators that span nodes; a given source is
   // local. A given remote source is accepted while Comm::host_ordered(): then the engine decides
-  // between older wildcard receives and this one. `host_type` is the datatype handle, for messages
-  // that turn out to come through the host.
+  // between older wildcard receives and this one.
   int recv(void* buf, std::int64_t count, const p2p::LayoutRef& layout, int source, int tag,
-           Comm& comm, host::Status* status, host::Handle host_type = 0);
-  int irecv(void* buf, std::int64_t count, const p2p::LayoutRef& layout, host::Handle host_type,
-            int source, int tag, Comm& comm, Request** request);
+           Comm& comm, host::Status* status);
+  int irecv(void* buf, std::int64_t count, const p2p::LayoutRef& layout, int source, int tag,
+            Comm& comm, Request** request);
   int recv_init(void* buf, std::int64_t count, const p2p::LayoutRef& layout, int source, int tag,
-                Comm& comm, Request** request, host::Handle host_type = 0);
+                Comm& comm, Request** request);
   // A persistent request to or from MPI_PROC_NULL: completes at every start.
   int null_init(RequestKind kind, Request** request);
 
@@ -101,9 +100,9 @@ class Rank {
   bool improbe(int source, int tag, Comm& comm, Request** message, host::Status* status);
   void mprobe(int source, int tag, Comm& comm, Request** message, host::Status* status);
   int mrecv(void* buf, std::int64_t count, const p2p::LayoutRef& layout, Request& message,
-            host::Status* status, host::Handle host_type = 0);
+            host::Status* status);
   int imrecv(void* buf, std::int64_t count, const p2p::LayoutRef& layout, Request& message,
-             Request** request, host::Handle host_type = 0);
+             Request** request);
 
   // --- around the host -----------------------------------------------------------------------
   // Before a call that may block inside the host and does not run our progress: sends whose payload

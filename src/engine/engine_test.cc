@@ -131,7 +131,7 @@ void random_traffic(int ranks, std::uint32_t seed, const config::Settings& setti
             if (plan[i].to != me) continue;
             in[i].resize(static_cast<std::size_t>(plan[i].size));
             Request* request = nullptr;
-            REQUIRE(rank->irecv(in[i].data(), plan[i].size, bytes, 0, plan[i].from, plan[i].tag,
+            REQUIRE(rank->irecv(in[i].data(), plan[i].size, bytes, plan[i].from, plan[i].tag,
                                 *rank->world(), &request) == 0);
             receives.push_back(request);
             received.push_back(i);
@@ -249,8 +249,7 @@ TEST(Engine, NobodyHasToComeBack) {
               if (open) rank->left_host_call();
             } else {
               if (posted) {
-                REQUIRE(rank->irecv(data.data(), size, bytes, 0, 0, 0, *rank->world(), &request) ==
-                        0);
+                REQUIRE(rank->irecv(data.data(), size, bytes, 0, 0, *rank->world(), &request) == 0);
               }
               const bool open = rank->entering_host_call();
               exchange.barrier();
@@ -325,7 +324,7 @@ TEST(Engine, SynchronousSendCompletesWhileItsReceiverIsInTheHost) {
           exchange.barrier();
         } else {
           Request* request = nullptr;
-          REQUIRE(rank->irecv(data.data(), size, bytes, 0, 0, 0, *rank->world(), &request) == 0);
+          REQUIRE(rank->irecv(data.data(), size, bytes, 0, 0, *rank->world(), &request) == 0);
           const bool open = rank->entering_host_call();
           exchange.barrier();
           if (open) rank->left_host_call();

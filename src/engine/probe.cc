@@ -69,7 +69,7 @@ void Rank::mprobe(int source, int tag, Comm& comm, Request** message, host::Stat
 }
 
 int Rank::imrecv(void* buf, std::int64_t count, const p2p::LayoutRef& layout, Request& message,
-                 Request** out, host::Handle host_type) {
+                 Request** out) {
   RankState& s = *state_;
   Guard guard(s);
   // The message's slot becomes the receive: same communicator, same reference.
@@ -82,7 +82,6 @@ int Rank::imrecv(void* buf, std::int64_t count, const p2p::LayoutRef& layout, Re
   message.count = count;
   message.layout = layout;
   message.bytes = count * layout->size;
-  message.host_type = host_type;
   message.peer = static_cast<int>(matched->header.source);
   message.tag = matched->header.tag;
   *out = &message;
@@ -93,9 +92,9 @@ int Rank::imrecv(void* buf, std::int64_t count, const p2p::LayoutRef& layout, Re
 }
 
 int Rank::mrecv(void* buf, std::int64_t count, const p2p::LayoutRef& layout, Request& message,
-                host::Status* status, host::Handle host_type) {
+                host::Status* status) {
   Request* receive = nullptr;
-  int error = imrecv(buf, count, layout, message, &receive, host_type);
+  int error = imrecv(buf, count, layout, message, &receive);
   if (error != host::kSuccess) return error;
   wait(*receive);
   *status = receive->status;

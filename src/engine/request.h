@@ -79,7 +79,6 @@ struct Request {
   p2p::Unexpected* unexpected = nullptr;  // kind message: what was matched
   p2p::OutgoingStream* outgoing = nullptr;
   p2p::IncomingStream* incoming = nullptr;
-  host::Handle host_type = 0;     // receive: datatype handle, if the host may serve it
   host::Handle host_request = 0;  // a receive that turned out to come through the host
 };
 

@@ -50,7 +50,6 @@ class RequestSlab {
     request.unexpected = nullptr;
     request.outgoing = nullptr;
     request.incoming = nullptr;
-    request.host_type = 0;
     request.host_request = 0;
     request.prev = nullptr;
     request.next = free_;

@@ -56,8 +56,8 @@ int exchange(Rank& rank, const Ours& out_ours, const Sending& out, const Ours& i
   int error;
   if (in) {
     Request* started = nullptr;
-    error = rank.irecv(recvbuf, recvcount, *in.layout, abi::to_handle(recvtype),
-                       normal_source(source), normal_tag(recvtag), *in.comm, &started);
+    error = rank.irecv(recvbuf, recvcount, *in.layout, normal_source(source), normal_tag(recvtag),
+                       *in.comm, &started);
     error = hand_out(rank, error, started, *in.comm, request);
   } else {
     note_host_receive(&rank, comm, source);

@@ -55,7 +55,7 @@ int mrecv(void* buf, Int count, MPI_Datatype type, MPI_Message* message, MPI_Sta
     if (layout == nullptr) return raise_error(comm, MPI_ERR_TYPE);
     if (null_data(buf, count, **layout)) return raise_error(comm, MPI_ERR_BUFFER);
     host::Status result;
-    const int error = rank->mrecv(buf, count, *layout, *matched, &result, abi::to_handle(type));
+    const int error = rank->mrecv(buf, count, *layout, *matched, &result);
     *message = abi::message_null();
     write_status(status, result);
     return error == host::kSuccess ? MPI_SUCCESS : raise_error(comm, error);
@@ -76,7 +76,7 @@ int imrecv(void* buf, Int count, MPI_Datatype type, MPI_Message* message, MPI_Re
     if (layout == nullptr) return raise_error(comm, MPI_ERR_TYPE);
     if (null_data(buf, count, **layout)) return raise_error(comm, MPI_ERR_BUFFER);
     Request* started = nullptr;
-    const int error = rank->imrecv(buf, count, *layout, *matched, &started, abi::to_handle(type));
+    const int error = rank->imrecv(buf, count, *layout, *matched, &started);
     *message = abi::message_null();
     return hand_out(*rank, error, started, *comm, request);
   }

@@ -30,7 +30,7 @@ inline int recv(void* buf, Int count, MPI_Datatype type, int source, int tag, MP
     if (const Ours ours = our_receive(buf, count, type, source, tag, comm)) [[likely]] {
       host::Status result;
       const int error = rank->recv(buf, count, *ours.layout, normal_source(source), normal_tag(tag),
-                                   *ours.comm, &result, abi::to_handle(type));
+                                   *ours.comm, &result);
       write_status(status, result);
       return error == host::kSuccess ? MPI_SUCCESS : raise_error(ours.comm, error);
     }
@@ -45,8 +45,8 @@ inline int irecv(void* buf, Int count, MPI_Datatype type, int source, int tag, M
   if (rank != nullptr && request != nullptr) [[likely]] {
     if (const Ours ours = our_receive(buf, count, type, source, tag, comm)) [[likely]] {
       Request* started = nullptr;
-      const int error = rank->irecv(buf, count, *ours.layout, abi::to_handle(type),
-                                    normal_source(source), normal_tag(tag), *ours.comm, &started);
+      const int error = rank->irecv(buf, count, *ours.layout, normal_source(source),
+                                    normal_tag(tag), *ours.comm, &started);
       return hand_out(*rank, error, started, *ours.comm, request);
     }
   }
@@ -63,7 +63,7 @@ int recv_init(void* buf, Int count, MPI_Datatype type, int source, int tag, MPI_
     if (const Ours ours = our_receive(buf, count, type, source, tag, comm)) {
       Request* made = nullptr;
       const int error = rank->recv_init(buf, count, *ours.layout, normal_source(source),
-                                        normal_tag(tag), *ours.comm, &made, abi::to_handle(type));
+                                        normal_tag(tag), *ours.comm, &made);
       return hand_out(*rank, error, made, *ours.comm, request);
     }
   }

@@ -34,8 +34,8 @@ void withdraw(Rank& rank, Request& request) {
 int both_ours(Rank& rank, const Half& out, const Half& in, MPI_Status* status) {
   Comm& comm = *out.ours.comm;
   Request* receiving = nullptr;
-  int error = rank.irecv(in.buf, in.count, *in.ours.layout, abi::to_handle(in.type),
-                         normal_source(in.peer), normal_tag(in.tag), comm, &receiving);
+  int error = rank.irecv(in.buf, in.count, *in.ours.layout, normal_source(in.peer),
+                         normal_tag(in.tag), comm, &receiving);
   if (error != host::kSuccess) return raise_error(&comm, error);
   Request* sending = nullptr;
   if (out.count * (*out.ours.layout)->size <= kSmallBytes) {
@@ -82,8 +82,8 @@ int mixed(Rank& rank, MPI_Comm comm, const Half& out, const Half& in, MPI_Status
   }
   if (error != MPI_SUCCESS) return error;
   Request* mine = nullptr;
-  error = we_receive ? rank.irecv(in.buf, in.count, *in.ours.layout, abi::to_handle(in.type),
-                                  normal_source(in.peer), normal_tag(in.tag), served, &mine)
+  error = we_receive ? rank.irecv(in.buf, in.count, *in.ours.layout, normal_source(in.peer),
+                                  normal_tag(in.tag), served, &mine)
                      : rank.isend(out.buf, out.count, *out.ours.layout, out.peer, out.tag, served,
                                   SendMode::standard, &mine);
   if (error != host::kSuccess) {
