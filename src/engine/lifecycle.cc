@@ -2,7 +2,6 @@
 // MPI_Finalize.
 
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +13,7 @@
 #include "engine/context.h"
 #include "engine/engine.h"
 #include "engine/rank_state.h"
+#include "node/clock.h"
 #include "observe/log.h"
 #include "observe/stats.h"
 
@@ -23,13 +23,6 @@ namespace {
 
 // With more ranks than that the pages that are never used would cost more than their faults.
 constexpr int kPrefaultRanks = 8;
-
-std::uint64_t now_ns() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 +
-         static_cast<std::uint64_t>(now.tv_nsec);
-}
 
 node::WaitPolicy wait_policy(config::WaitMode mode) {
   switch (mode) {
@@ -120,7 +113,7 @@ std::unique_ptr<Rank> Rank::create(const host::HostTable& host, const config::Se
                                    bool threads_multiple) {
   auto state = std::make_unique<RankState>(host, settings, threads_multiple);
   RankState& s = *state;
-  const std::uint64_t start_ns = now_ns();
+  const std::uint64_t start_ns = node::now_ns();
 
   node::Exchange exchange;
   exchange.rank = host.world_rank;
@@ -166,7 +159,7 @@ std::unique_ptr<Rank> Rank::create(const host::HostTable& host, const config::Se
   // Relaxed: informative; joining has synchronised.
   s.header->phase.store(static_cast<std::uint32_t>(node::RankPhase::running),
                         std::memory_order_relaxed);
-  s.started_ns = now_ns();
+  s.started_ns = node::now_ns();
   s.counters.join_ns = s.started_ns - start_ns;
   s.counters.local_ranks_peak = static_cast<std::uint64_t>(s.node->size());
   s.counters.region_bytes_peak = s.node->layout().buffers_offset;
@@ -190,7 +183,7 @@ void report_statistics(RankState& s) {
   char name[256] = "";
   gethostname(name, sizeof(name) - 1);
   facts.host_name = name;
-  facts.elapsed_ns = now_ns() - s.started_ns;
+  facts.elapsed_ns = node::now_ns() - s.started_ns;
   switch (observe::stats_output(s.settings.stats)) {
     case StatsOutput::kNone:
       return;

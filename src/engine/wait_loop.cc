@@ -1,11 +1,10 @@
 // Waiting with progress: what a rank does between two looks at what it waits for.
 
-#include <time.h>
-
 #include <algorithm>
 
 #include "engine/engine.h"
 #include "engine/rank_state.h"
+#include "node/clock.h"
 #include "observe/log.h"
 
 namespace od {
@@ -22,13 +21,6 @@ constexpr std::uint32_t kRoundsPerHostPoll = 512;
 constexpr std::uint64_t kHostPollNs = 100'000;
 // Looks at the queues between two full rounds: about as long as the shortest answer of a near peer.
 constexpr int kTightLooks = 8;
-
-std::uint64_t now_ns() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 +
-         static_cast<std::uint64_t>(now.tv_nsec);
-}
 
 // Ends the job if a process that this rank may be waiting for has died.
 void check_peers(RankState& s, const Request* waiting_for) {
@@ -96,7 +88,7 @@ void Rank::WaitLoop::step() {
     }
     unfinished_sends = s.transport->has_unfinished_sends();
     if (++rounds_ % kRoundsPerLook == 0 && unfinished_sends) {
-      s.transport->relieve_stalled(now_ns());
+      s.transport->relieve_stalled(node::now_ns());
     }
     if (rounds_ % kRoundsPerHostPoll == 0) {
       ++s.counters.host_polls;
@@ -120,7 +112,7 @@ void Rank::WaitLoop::step() {
 
 void Rank::WaitLoop::occasionally() {
   RankState& s = *rank_.state_;
-  const std::uint64_t now = now_ns();
+  const std::uint64_t now = node::now_ns();
   if (started_ns_ == 0) {
     started_ns_ = last_check_ns_ = last_host_poll_ns_ = now;
   }

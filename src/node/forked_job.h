@@ -17,7 +17,6 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -28,6 +27,7 @@
 #include <cstring>
 #include <vector>
 
+#include "node/clock.h"
 #include "node/node.h"
 
 namespace od::node {
@@ -109,11 +109,7 @@ class ForkedJob {
   std::size_t bytes_;
 };
 
-inline double forked_job_seconds() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
+inline double forked_job_seconds() { return 1e-9 * static_cast<double>(node::now_ns()); }
 
 // `function(rank, exchange)` runs in one forked process per rank and returns that rank's exit code.
 template <typename Function>

@@ -5,7 +5,6 @@
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,13 +13,15 @@
 #include <cstdio>
 #include <cstring>
 
+#include "node/clock.h"
+
 namespace od::node {
 namespace {
 
 // Generous for 64 ranks that start on two cores; a rank that needs longer stays with the host MPI.
-constexpr std::int64_t kLeaderLimitNs = 15'000'000'000;
+constexpr std::uint64_t kLeaderLimitNs = 15'000'000'000;
 // Longer than the leader's, so that a member never gives up on a leader that is about to deliver.
-constexpr std::int64_t kMemberLimitNs = 20'000'000'000;
+constexpr std::uint64_t kMemberLimitNs = 20'000'000'000;
 constexpr int kMostBatch = 64;
 // Files a rank may have opened meanwhile, and the sockets themselves.
 constexpr std::uint32_t kSpareDescriptors = 16;
@@ -44,18 +45,12 @@ struct Batch {
   Entry entries[kMostBatch];
 };
 
-std::int64_t now_ns() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<std::int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
-}
-
 // Waits for an event on `sockets` until the deadline; false when it has passed.
-bool poll_until(std::vector<pollfd>& sockets, std::int64_t deadline_ns) {
+bool poll_until(std::vector<pollfd>& sockets, std::uint64_t deadline_ns) {
   for (;;) {
-    const std::int64_t left_ns = deadline_ns - now_ns();
-    if (left_ns <= 0) return false;
-    const int milliseconds = static_cast<int>(left_ns / 1'000'000) + 1;
+    const std::uint64_t now = now_ns();
+    if (now >= deadline_ns) return false;
+    const int milliseconds = static_cast<int>((deadline_ns - now) / 1'000'000) + 1;
     const int events = poll(sockets.data(), sockets.size(), milliseconds);
     if (events > 0) return true;
     if (events < 0 && errno != EINTR) return false;
@@ -294,10 +289,10 @@ class Leader {
   const std::vector<Identity>& group_;
   std::vector<MemberState> members_;
   std::vector<Offer> offers_;
-  const std::int64_t deadline_ns_;
+  const std::uint64_t deadline_ns_;
 };
 
-int connect_to_leader(const Identity& leader, std::int64_t deadline_ns) {
+int connect_to_leader(const Identity& leader, std::uint64_t deadline_ns) {
   const int socket = ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (socket < 0) return -1;
   sockaddr_un address;
@@ -319,7 +314,7 @@ int connect_to_leader(const Identity& leader, std::int64_t deadline_ns) {
 
 void run_member(const Handover& handover, int leader) {
   const std::vector<Identity>& group = *handover.group;
-  const std::int64_t deadline_ns = now_ns() + kMemberLimitNs;
+  const std::uint64_t deadline_ns = now_ns() + kMemberLimitNs;
   const Identity& boss = group[static_cast<std::size_t>(leader)];
   const int socket = connect_to_leader(boss, deadline_ns);
   if (socket < 0) return;

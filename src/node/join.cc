@@ -9,7 +9,6 @@
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,6 +18,7 @@
 #include <optional>
 
 #include "node/agreement.h"
+#include "node/clock.h"
 #include "node/handover.h"
 #include "node/identity.h"
 #include "node/node.h"
@@ -28,7 +28,7 @@ namespace od::node {
 namespace {
 
 // How long a peer whose descriptor came through /proc may take to finish its region.
-constexpr std::int64_t kUnfinishedLimitNs = 2'000'000'000;
+constexpr std::uint64_t kUnfinishedLimitNs = 2'000'000'000;
 // The region of a rank that shares with nobody only serves messages to itself.
 constexpr std::uint64_t kPrivateBuffersBytes = 64 << 20;
 
@@ -56,12 +56,6 @@ class RaisedDescriptorLimit {
 void close_if_open(int* fd) {
   if (*fd >= 0) close(*fd);
   *fd = -1;
-}
-
-std::int64_t now_ns() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<std::int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
 }
 
 int open_pidfd(std::uint32_t pid) {
@@ -266,7 +260,7 @@ class Joiner {
   }
 
   void open_missing_through_proc() {
-    const std::int64_t deadline_ns = now_ns() + kUnfinishedLimitNs;
+    const std::uint64_t deadline_ns = now_ns() + kUnfinishedLimitNs;
     for (std::size_t i = 0; i < peers_.size(); ++i) {
       if (static_cast<int>(i) == me_ || peers_[i].base != nullptr) continue;
       int fd = open_through_proc(group_[static_cast<std::size_t>(me_)], group_[i]);

@@ -12,6 +12,8 @@
 #include <algorithm>
 #include <climits>
 
+#include "node/clock.h"
+
 namespace od::node {
 namespace {
 
@@ -26,13 +28,6 @@ constexpr std::uint32_t kSharedYields = 10;
 constexpr std::uint64_t kRoundNs = 10;
 // Below this the clock is not worth a look: the length of the spin is given in pauses.
 constexpr std::uint64_t kShortSpinNs = 10'000;
-
-std::uint64_t now_ns() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<std::uint64_t>(now.tv_sec) * kSecondNs +
-         static_cast<std::uint64_t>(now.tv_nsec);
-}
 
 long membarrier(int command) { return syscall(SYS_membarrier, command, 0, 0); }
 

@@ -7,22 +7,16 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <random>
 #include <thread>
 #include <vector>
 
+#include "node/clock.h"
+
 namespace od::node {
 namespace {
-
-std::uint64_t clock_ns() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 +
-         static_cast<std::uint64_t>(now.tv_nsec);
-}
 
 struct alignas(kFalseSharingBytes) Mailbox {
   std::atomic<std::uint32_t> armed;
@@ -70,12 +64,12 @@ int ring_process(Mailbox* boxes, int ranks, int rank, std::uint64_t laps, bool e
     Idler idler(plan);
     const auto arrived = [&] { return mine.token.load(std::memory_order_acquire) >= lap; };
     while (!arrived()) {
-      const std::uint64_t start = clock_ns();
+      const std::uint64_t start = now_ns();
       idler.step(mine.armed, mode, false, [&] {
         random_delay(random);
         return arrived();
       });
-      if (clock_ns() - start >= kLostNs) return 1;
+      if (now_ns() - start >= kLostNs) return 1;
     }
     if (rank != 0) {
       random_delay(random);
@@ -141,36 +135,36 @@ TEST(Armed, ASleeperNobodyWakesComesBack) {
   plan.sleep_ns = 4'000'000;
   std::atomic<std::uint32_t> armed{0};
   Idler idler(plan);
-  const std::uint64_t start = clock_ns();
+  const std::uint64_t start = now_ns();
   for (int i = 0; i < 4; ++i) {
     EXPECT_TRUE(idler.step(armed, {}, false, [] { return false; }));
     EXPECT_EQ(armed.load(std::memory_order_relaxed), 0u);
   }
-  EXPECT_GE(clock_ns() - start, 11'000'000u);  // 1 + 2 + 4 + 4 ms
+  EXPECT_GE(now_ns() - start, 11'000'000u);  // 1 + 2 + 4 + 4 ms
 }
 
 TEST(Armed, ALimitAndHostTrafficShortenTheSleep) {
   WaitPlan plan = always_asleep();
   std::atomic<std::uint32_t> armed{0};
   Idler idler(plan);
-  const std::uint64_t start = clock_ns();
+  const std::uint64_t start = now_ns();
   EXPECT_TRUE(idler.step(armed, {}, true, [] { return false; }));
   EXPECT_TRUE(idler.step(
       armed, {}, false, [] { return false; }, 100'000));
-  EXPECT_LT(clock_ns() - start, kLostNs / 2);
+  EXPECT_LT(now_ns() - start, kLostNs / 2);
 }
 
 TEST(Armed, TheSecondLookPreventsTheSleep) {
   std::atomic<std::uint32_t> armed{0};
   const WaitPlan plan = always_asleep();
   Idler idler(plan);
-  const std::uint64_t start = clock_ns();
+  const std::uint64_t start = now_ns();
   EXPECT_FALSE(idler.step(armed, {}, false, [&] {
     EXPECT_EQ(armed.load(std::memory_order_relaxed), 1u);
     return true;
   }));
   EXPECT_EQ(armed.load(std::memory_order_relaxed), 0u);
-  EXPECT_LT(clock_ns() - start, kLostNs / 2);
+  EXPECT_LT(now_ns() - start, kLostNs / 2);
 }
 
 // Steps until the idler arms itself, or for `limit_ns`; returns how long that took.
@@ -178,11 +172,11 @@ std::uint64_t time_until_sleep(const WaitPlan& plan, std::uint64_t limit_ns, int
   std::atomic<std::uint32_t> armed{0};
   Idler idler(plan);
   bool asleep = false;
-  const std::uint64_t start = clock_ns();
-  while (!asleep && clock_ns() - start < limit_ns) {
+  const std::uint64_t start = now_ns();
+  while (!asleep && now_ns() - start < limit_ns) {
     if (idler.step(armed, {}, false, [&] { return asleep = true; })) ++*reports;
   }
-  return clock_ns() - start;
+  return now_ns() - start;
 }
 
 TEST(Plan, OwnCoreSpinsAMillisecondFirst) {

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstring>
 #include <utility>
 
 #include "memory/copy.h"
+#include "node/clock.h"
 #include "observe/log.h"
 #include "p2p/inbox.h"
 #include "p2p/transport.h"
@@ -14,12 +14,6 @@
 namespace od::p2p {
 
 namespace {
-
-std::uint64_t now_ns() {
-  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
-                                        std::chrono::steady_clock::now().time_since_epoch())
-                                        .count());
-}
 
 // Pauses (of about 20 ns) for which a sender waits for room in a box.
 constexpr int kBoxPatience = 64;
@@ -77,7 +71,7 @@ bool Transport::copy_in(Link& link, void* to, const void* from, std::uint64_t by
   // Timing pays only for copies of some microseconds, and those are the ones that matter.
   const bool sample = settings_.copy == CopyMode::kAuto && bytes >= 4096 && distance.wants_sample();
   if (sample) nontemporal = false;
-  const std::uint64_t start = sample ? now_ns() : 0;
+  const std::uint64_t start = sample ? node::now_ns() : 0;
   if (nontemporal) {
     memory::copy_nontemporal(to, from, bytes);
     counters_.nontemporal_bytes += bytes;
@@ -85,7 +79,7 @@ bool Transport::copy_in(Link& link, void* to, const void* from, std::uint64_t by
     std::memcpy(to, from, bytes);
     counters_.ordinary_bytes += bytes;
   }
-  if (sample) distance.sample(bytes, now_ns() - start);
+  if (sample) distance.sample(bytes, node::now_ns() - start);
   return nontemporal;
 }
 
