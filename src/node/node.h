@@ -54,6 +54,12 @@ struct Member {
   int pidfd = -1;                // for liveness where /proc does not show the member, else -1
   long pidfd_shows = 0;          // pid in its fdinfo when it was opened
   std::uint64_t start_time = 0;  // of the process, as /proc shows it; 0: /proc is no help
+  // Reachable memory: the member's reach file in this process, null when it shares nothing or could
+  // not be mapped here. Offsets that it tells have to be checked against reach_bytes.
+  std::byte* reach = nullptr;
+  std::uint64_t reach_bytes = 0;
+  // Whether the member has mapped this process's reach file, so that offsets mean something to it.
+  bool reaches_us = false;
 };
 
 class Node {
