@@ -184,7 +184,10 @@ class Transport {
   // Sending.
   bool open_box(std::uint32_t peer);
   bool usable_box(std::uint32_t peer, std::uint32_t bytes);
-  bool list_envelope(std::uint32_t peer, Envelope& envelope);
+  // Puts a message on the peer's inbox list; what the header does not say is in the envelope
+  // already.
+  void list_envelope(std::uint32_t peer, Envelope& envelope, const MessageHeader& header,
+                     std::uint64_t bytes);
   bool send_cell(std::uint32_t peer, MessageHeader header, const Payload& payload, Cursor* cursor);
   int send_stream(std::uint32_t peer, MessageHeader header, const Payload& payload, Cursor* cursor,
                   std::unique_ptr<char[]> packed, SendMode mode, Request& request);

@@ -84,14 +84,9 @@ int Transport::send_stream(std::uint32_t peer, MessageHeader header, const Paylo
     links_[peer].box.put(header, &descriptor, sizeof(descriptor));
     node::wake_if_armed(*links_[peer].armed, wake_);
   } else {
-    envelope->context = header.context;
-    envelope->tag = header.tag;
-    envelope->source = header.source;
-    envelope->bytes = payload.bytes;
     envelope->cell_bytes = descriptor.cell_bytes;
     envelope->cancellable = static_cast<std::uint8_t>(descriptor.cancellable);
-    envelope->kind = Kind::stream;
-    list_envelope(peer, *envelope);
+    list_envelope(peer, *envelope, header, payload.bytes);
   }
   ++counters_.sends_stream;
   counters_.bytes_stream += payload.bytes;

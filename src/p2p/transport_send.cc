@@ -53,12 +53,18 @@ bool Transport::usable_box(std::uint32_t peer, std::uint32_t bytes) {
   return false;
 }
 
-bool Transport::list_envelope(std::uint32_t peer, Envelope& envelope) {
+void Transport::list_envelope(std::uint32_t peer, Envelope& envelope, const MessageHeader& header,
+                              std::uint64_t bytes) {
+  envelope.context = header.context;
+  envelope.tag = header.tag;
+  envelope.source = header.source;
+  envelope.kind = header.kind;
+  envelope.header_checksum = header.checksum;
+  envelope.bytes = bytes;
   Link& link = links_[peer];
   link.last_listed = &envelope;
   inbox_push(link.header->inbox, envelope, make_link(my_index_, envelopes_.offset_of(envelope)));
   node::wake_if_armed(*link.armed, wake_);
-  return true;
 }
 
 bool Transport::copy_in(Link& link, void* to, const void* from, std::uint64_t bytes) {
@@ -130,14 +136,8 @@ int Transport::send(std::uint32_t peer, const MessageHeader& header_in, const Pa
       if (bytes <= kEnvelopeInlineBytes) {
         collect_lingering(false);
         if (Envelope* envelope = envelopes_.allocate()) {
-          envelope->context = header.context;
-          envelope->tag = header.tag;
-          envelope->source = header.source;
-          envelope->bytes = bytes;
-          envelope->kind = Kind::inline_data;
-          envelope->header_checksum = header.checksum;
           if (bytes > 0) std::memcpy(envelope->payload, data, bytes);
-          list_envelope(peer, *envelope);
+          list_envelope(peer, *envelope, header, bytes);
           listed_.push_back({envelope, peer});
           ++counters_.sends_inline;
           counters_.bytes_inline += bytes;
@@ -189,14 +189,8 @@ bool Transport::send_cell(std::uint32_t peer, MessageHeader header, const Payloa
     link.box.put(header, &cell, sizeof(cell));
     node::wake_if_armed(*link.armed, wake_);
   } else {
-    envelope->context = header.context;
-    envelope->tag = header.tag;
-    envelope->source = header.source;
-    envelope->bytes = payload.bytes;
-    envelope->kind = Kind::cell;
-    envelope->header_checksum = header.checksum;
     envelope->cell = cell;
-    list_envelope(peer, *envelope);
+    list_envelope(peer, *envelope, header, payload.bytes);
     listed_.push_back({envelope, peer});
   }
   ++counters_.sends_cell;
