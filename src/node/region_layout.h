@@ -60,10 +60,8 @@ struct RegionHeader {
   std::uint32_t pid;
   RegionLayout layout;
 
-  // Verification: peer i writes its own nonce's first word XOR the owner's here to prove that both
-  // look at the same memory; read by the owner during joining only.
-  alignas(kFalseSharingBytes) std::atomic<std::uint32_t> phase;  // owner writes: RankPhase
-  std::atomic<std::uint32_t> in_host_call;  // owner writes: 1 while it may block inside the host
+  // How far the owner is (RankPhase), by which peers tell one that has left from one that has died.
+  alignas(kFalseSharingBytes) std::atomic<std::uint32_t> phase;
 
   // Wait word. `armed` is written by the owner just before it sleeps and read by every sender after
   // it has published (see node/wait.h for the pairing); the first sender that sees 1 swaps it to 0
@@ -82,7 +80,6 @@ struct RegionHeader {
   // Distance probe: two lines that a pair of ranks bounces at start (p2p/distance.h).
   alignas(kFalseSharingBytes) std::atomic<std::uint32_t> probe_ping;
   alignas(kFalseSharingBytes) std::atomic<std::uint32_t> probe_pong;
-  alignas(kFalseSharingBytes) std::atomic<std::uint32_t> join_acks;  // peers that have verified us
 };
 
 static_assert(std::is_standard_layout_v<RegionHeader>);
@@ -93,6 +90,8 @@ static_assert(offsetof(RegionHeader, phase) == 128);
 static_assert(offsetof(RegionHeader, armed) == 256);
 static_assert(offsetof(RegionHeader, inbox) == 384);
 static_assert(offsetof(RegionHeader, box_doorbells) == 512);
+static_assert(offsetof(RegionHeader, probe_ping) == 768 &&
+              offsetof(RegionHeader, probe_pong) == 896);
 static_assert(sizeof(RegionHeader) <= kPageBytes);
 
 }  // namespace od::node
