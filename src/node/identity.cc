@@ -17,8 +17,8 @@
 #include <map>
 #include <set>
 
-#include "node/cgroup_quota.h"
 #include "node/region_layout.h"
+#include "topology/cpu_share.h"
 
 namespace od::node {
 namespace {
@@ -181,9 +181,11 @@ Identity identify(std::uint32_t version) {
   me.start_time = process_start_time(me.pid, &ended);
   me.file_limit_bytes = file_limit();
   me.mapping_limit_bytes = mapping_limit();
-  const CgroupQuota quota = cgroup_quota_of_this_process();
+  const topology::CpuQuota quota = topology::read_cpu_quota();
   me.quota_group = quota.group;
-  me.quota_millicores = quota.millicores;
+  // A limit that does not fit is none.
+  me.quota_millicores =
+      quota.milli_cpus > UINT32_MAX ? 0 : static_cast<std::uint32_t>(quota.milli_cpus);
   me.free_descriptors = free_descriptors();
   me.memfd = -1;
   fill_mask(me.cpus);

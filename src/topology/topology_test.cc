@@ -53,7 +53,10 @@ TEST(CpuSet, ListsReadAndWrite) {
 TEST(CpuSet, OwnAffinityIsNotEmpty) { EXPECT_GE(own_affinity().count(), 1); }
 
 TEST(CpuQuota, NoneOnABareMachine) {
-  const FakeRoot root;
+  FakeRoot root;
+  EXPECT_EQ(read_cpu_quota(root.path()).milli_cpus, 0u);
+  root.write("/proc/self/cgroup", "nonsense\n0::/a/b\n");
+  root.write("/proc/self/mountinfo", "30 23 0:26 / /cg rw - cgroup2 cgroup2 rw\n");
   EXPECT_EQ(read_cpu_quota(root.path()).milli_cpus, 0u);
 }
 
@@ -69,6 +72,8 @@ TEST(CpuQuota, Version2TakesTheTightestOnTheWayUp) {
   const CpuQuota quota = read_cpu_quota(root.path());
   EXPECT_EQ(quota.milli_cpus, 1500u);
   EXPECT_NE(quota.group, 0u);
+  root.write("/proc/self/cgroup", "0::/jobs/step/other\n");
+  EXPECT_EQ(read_cpu_quota(root.path()).group, quota.group) << "they share the limit above them";
 }
 
 TEST(CpuQuota, Version1WithPartOfTheTreeMounted) {
