@@ -23,12 +23,6 @@
   X(strict, BoolType, "strict", false, false, true, job,                                           \
     "Ends the job at start when a setting is wrong or unknown. Without it a wrong setting is "     \
     "reported and the next lower source of the value is used.")                                    \
-  X(fork_safe, BoolType, "fork_safe", true, false, true, job,                                      \
-    "Reserved, without effect in this version: protection of forked children once the program's "  \
-    "own buffers are shared. What is shared today is not touched by a forked child.")              \
-  X(thread_promote, BoolType, "thread_promote", true, false, true, job,                            \
-    "Reserved, without effect in this version: whether Overdrive may ask the installed MPI "       \
-    "library for a higher thread level than the program did.")                                     \
   X(verbose, IntType, "verbose", 0, 0, 4, report,                                                  \
     "How much is written to standard error: 0 errors only, 1 also warnings and what fell back "    \
     "to the installed MPI library and why, 2 also what was found and chosen at start, 3 also "     \
