@@ -35,7 +35,7 @@ def _compiler(host: Host, source: Path) -> list[str]:
 
 def _inputs(source: Path) -> list[Path]:
     """Return everything a program is made of."""
-    return [source, *SUPPORT.glob("*.h"), *source.parent.glob("*.h")]
+    return [source, *SUPPORT.glob("*.h"), *source.parent.glob("*.h"), *source.parent.glob("*.inc")]
 
 
 def _run_compiler(command: list[str], env: dict[str, str]) -> None:
