@@ -21,7 +21,9 @@ function(overdrive_generate dir file)
 endfunction()
 
 file(GLOB OVERDRIVE_LOADER_SOURCES CONFIGURE_DEPENDS
-     "${CMAKE_SOURCE_DIR}/src/face/loader/*.cc" "${CMAKE_SOURCE_DIR}/src/face/loader/*.S")
+     "${CMAKE_SOURCE_DIR}/src/face/loader/*.cc" "${CMAKE_SOURCE_DIR}/src/face/loader/*.S"
+     # The reachable heap: served to the program from here, tested as part of the engine.
+     "${CMAKE_SOURCE_DIR}/src/memory/heap/*.cc")
 list(FILTER OVERDRIVE_LOADER_SOURCES EXCLUDE REGEX "_test\\.cc$")
 
 if(NOT OVERDRIVE_LOADER_SOURCES OR NOT EXISTS "${OVERDRIVE_GENERATOR}")
@@ -37,6 +39,9 @@ add_library(overdrive_loader_objects OBJECT
   ${OVERDRIVE_LOADER_SOURCES} "${generated}/loader_entries.inc")
 target_include_directories(overdrive_loader_objects PUBLIC "${generated}")
 target_link_libraries(overdrive_loader_objects PUBLIC overdrive_options)
+# The compiler must not make calloc of malloc and memset, nor anything else of these names.
+set_source_files_properties("${CMAKE_SOURCE_DIR}/src/face/loader/malloc.cc" PROPERTIES
+  COMPILE_OPTIONS "-fno-builtin-malloc;-fno-builtin-calloc;-fno-builtin-realloc;-fno-builtin-free")
 target_compile_options(overdrive_loader_objects PRIVATE
   $<$<COMPILE_LANGUAGE:CXX>:-fno-exceptions -fno-rtti -fno-threadsafe-statics>
   # Interposed functions are called by a sanitizer before its own memory is there.

@@ -1,0 +1,294 @@
+// The malloc family: large blocks come from the reachable heap, all others from the C library.
+//
+// Preloaded, so the whole process is bound to these functions, unless the program itself or an
+// earlier library defines malloc; then nobody calls us. If a library behind us brings another
+// allocator (linked jemalloc, tcmalloc) everything is passed on to it, because its other functions
+// and ours must agree. Calls come from before any constructor, from the dynamic linker and from any
+// thread. The way to the C library is one comparison and one jump.
+#include <errno.h>
+#include <link.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "elf_view.h"
+#include "memory/heap/process_heap.h"
+#include "process.h"
+
+// The C library's own functions under the names that are never interposed.
+extern "C" {
+void* __libc_malloc(size_t bytes);
+void __libc_free(void* block);
+void* __libc_calloc(size_t count, size_t bytes);
+void* __libc_realloc(void* block, size_t bytes);
+void* __libc_memalign(size_t alignment, size_t bytes);
+}
+
+namespace od::loader {
+namespace {
+
+using memory::heap::hot;
+using memory::heap::is_ours;
+
+#define OD_UNLIKELY(condition) __builtin_expect((condition), 0)
+#define OD_OUT_OF_LINE __attribute__((noinline, cold))
+
+// Before anything is known: finds out who allocates behind us.
+void* FirstMalloc(size_t bytes);
+void FirstFree(void* block);
+void* FirstCalloc(size_t count, size_t bytes);
+void* FirstRealloc(void* block, size_t bytes);
+void* FirstMemalign(size_t alignment, size_t bytes);
+size_t FirstUsableSize(void* block);
+
+// Who allocates behind us. Written once, by whoever comes first, which is before there are threads.
+struct Next {
+  void* (*malloc)(size_t) = FirstMalloc;
+  void (*free)(void*) = FirstFree;
+  void* (*calloc)(size_t, size_t) = FirstCalloc;
+  void* (*realloc)(void*, size_t) = FirstRealloc;
+  void* (*memalign)(size_t, size_t) = FirstMemalign;
+  size_t (*usable_size)(void*) = FirstUsableSize;
+};
+Next g_next;
+bool g_foreign;  // another allocator than the C library's serves the program
+
+// Walks the objects of the process in the order in which names are looked up.
+struct Search {
+  bool passed_us = false;
+  bool first_is_ours = false;  // who defines malloc before everybody else
+  bool anybody = false;
+  ElfView behind;  // the first after us that defines malloc
+  bool found = false;
+};
+
+int Visit(dl_phdr_info* info, size_t, void* search_pointer) {
+  auto& search = *static_cast<Search*>(search_pointer);
+  ElfView elf;
+  if (!elf.Open(*info) || !elf.Defines("malloc")) return 0;
+  const bool us = elf.Contains(&g_next);
+  if (!search.anybody) search.first_is_ours = us;
+  search.anybody = true;
+  if (us) {
+    search.passed_us = true;
+    return 0;
+  }
+  if (!search.passed_us) return 0;
+  search.behind = elf;
+  search.found = true;
+  return 1;
+}
+
+template <typename F>
+bool Take(const ElfView& elf, const char* name, F* function) {
+  const ElfW(Sym)* symbol = elf.Find(name);
+  if (symbol == nullptr || symbol->st_value == 0 ||
+      ELF64_ST_TYPE(symbol->st_info) == STT_GNU_IFUNC) {
+    return false;
+  }
+  *function = reinterpret_cast<F>(elf.base() + symbol->st_value);
+  return true;
+}
+
+OD_OUT_OF_LINE void FindNext() {
+  Search search;
+  dl_iterate_phdr(&Visit, &search);
+  Next next;
+  next.malloc = __libc_malloc;
+  next.free = __libc_free;
+  next.calloc = __libc_calloc;
+  next.realloc = __libc_realloc;
+  next.memalign = __libc_memalign;
+  const bool libc =
+      !search.found || strncmp(search.behind.soname(), "libc.so", strlen("libc.so")) == 0;
+  if (!libc) {
+    Next other;
+    if (Take(search.behind, "malloc", &other.malloc) && Take(search.behind, "free", &other.free) &&
+        Take(search.behind, "calloc", &other.calloc) &&
+        Take(search.behind, "realloc", &other.realloc) &&
+        Take(search.behind, "memalign", &other.memalign)) {
+      next = other;
+    }
+  }
+  if (!search.found || !Take(search.behind, "malloc_usable_size", &next.usable_size)) {
+    next.usable_size = [](void*) -> size_t { return 0; };
+  }
+  g_foreign = !libc || !search.first_is_ours;
+  g_next = next;
+}
+
+void* FirstMalloc(size_t bytes) {
+  FindNext();
+  return g_next.malloc(bytes);
+}
+void FirstFree(void* block) {
+  FindNext();
+  g_next.free(block);
+}
+void* FirstCalloc(size_t count, size_t bytes) {
+  FindNext();
+  return g_next.calloc(count, bytes);
+}
+void* FirstRealloc(void* block, size_t bytes) {
+  FindNext();
+  return g_next.realloc(block, bytes);
+}
+void* FirstMemalign(size_t alignment, size_t bytes) {
+  FindNext();
+  return g_next.memalign(alignment, bytes);
+}
+size_t FirstUsableSize(void* block) {
+  FindNext();
+  return g_next.usable_size(block);
+}
+
+// A block of at least hot.min_bytes, which is 0 until that is known; null: not ours.
+OD_OUT_OF_LINE void* Large(size_t bytes, size_t alignment, bool* zero) {
+  if (OD_UNLIKELY(hot.min_bytes == 0)) {
+    if (g_next.malloc == FirstMalloc) FindNext();
+    if (!memory::heap::decide(environ, g_foreign) || bytes < hot.min_bytes) return nullptr;
+  }
+  if (bytes > PTRDIFF_MAX) return nullptr;  // the C library knows what to say
+  return memory::heap::allocate(bytes, alignment, zero);
+}
+
+void* AllocateAligned(size_t alignment, size_t bytes) {
+  if (OD_UNLIKELY(bytes >= hot.min_bytes)) {
+    bool zero;
+    if (void* block = Large(bytes, alignment, &zero)) return block;
+  }
+  return g_next.memalign(alignment, bytes);
+}
+
+// A block of the C library has grown to a large one: from here on it is reachable.
+OD_OUT_OF_LINE void* MoveToHeap(void* block, size_t bytes) {
+  const size_t old_bytes = g_next.usable_size(block);
+  if (old_bytes == 0 || old_bytes >= hot.min_bytes) return nullptr;
+  bool zero;
+  void* moved = Large(bytes, 0, &zero);
+  if (moved == nullptr) return nullptr;
+  memcpy(moved, block, old_bytes < bytes ? old_bytes : bytes);
+  g_next.free(block);
+  return moved;
+}
+
+OD_OUT_OF_LINE void* ReallocOurs(void* block, size_t bytes) {
+  if (bytes == 0) {  // as the C library does
+    memory::heap::release(block);
+    return nullptr;
+  }
+  const size_t old_bytes = memory::heap::usable_bytes(block);
+  // What becomes small goes back to the C library, but not at the first small step.
+  const bool small = bytes < hot.min_bytes && bytes < old_bytes / 2;
+  if (!small && memory::heap::resize(block, bytes)) return block;
+  void* moved = nullptr;
+  bool zero;
+  if (!small && bytes > old_bytes) {
+    moved = Large(memory::heap::with_room_to_grow(bytes), 0, &zero);
+    if (moved == nullptr) moved = Large(bytes, 0, &zero);
+  }
+  if (moved == nullptr) moved = g_next.malloc(bytes);
+  if (moved == nullptr) return nullptr;
+  memcpy(moved, block, old_bytes < bytes ? old_bytes : bytes);
+  memory::heap::release(block);
+  return moved;
+}
+
+bool IsPowerOfTwo(size_t value) { return value != 0 && (value & (value - 1)) == 0; }
+
+}  // namespace
+}  // namespace od::loader
+
+using namespace od::loader;
+
+#define OD_EXPORT extern "C" __attribute__((visibility("default")))
+
+OD_EXPORT void* malloc(size_t bytes) noexcept {
+  if (OD_UNLIKELY(bytes >= hot.min_bytes)) {
+    bool zero;
+    if (void* block = Large(bytes, 0, &zero)) return block;
+  }
+  return g_next.malloc(bytes);
+}
+
+OD_EXPORT void free(void* block) noexcept {
+  if (OD_UNLIKELY(is_ours(block))) {
+    od::memory::heap::release(block);
+    return;
+  }
+  g_next.free(block);
+}
+
+OD_EXPORT void* calloc(size_t count, size_t bytes) noexcept {
+  size_t total;
+  if (OD_UNLIKELY(!__builtin_mul_overflow(count, bytes, &total) && total >= hot.min_bytes)) {
+    bool zero;
+    if (void* block = Large(total, 0, &zero)) return zero ? block : memset(block, 0, total);
+  }
+  return g_next.calloc(count, bytes);
+}
+
+OD_EXPORT void* realloc(void* block, size_t bytes) noexcept {
+  if (OD_UNLIKELY(is_ours(block))) return ReallocOurs(block, bytes);
+  if (OD_UNLIKELY(bytes >= hot.min_bytes)) {
+    if (block == nullptr) return malloc(bytes);
+    if (hot.min_bytes != 0) {
+      if (void* moved = MoveToHeap(block, bytes)) return moved;
+    }
+  }
+  return g_next.realloc(block, bytes);
+}
+
+OD_EXPORT void* reallocarray(void* block, size_t count, size_t bytes) noexcept {
+  size_t total;
+  if (__builtin_mul_overflow(count, bytes, &total)) {
+    errno = ENOMEM;
+    return nullptr;
+  }
+  return realloc(block, total);
+}
+
+OD_EXPORT void* memalign(size_t alignment, size_t bytes) noexcept {
+  return IsPowerOfTwo(alignment) ? AllocateAligned(alignment, bytes)
+                                 : g_next.memalign(alignment, bytes);
+}
+
+OD_EXPORT void* aligned_alloc(size_t alignment, size_t bytes) noexcept {
+  if (!IsPowerOfTwo(alignment)) {
+    errno = EINVAL;
+    return nullptr;
+  }
+  return AllocateAligned(alignment, bytes);
+}
+
+OD_EXPORT int posix_memalign(void** result, size_t alignment, size_t bytes) noexcept {
+  if (!IsPowerOfTwo(alignment) || alignment % sizeof(void*) != 0) return EINVAL;
+  const int saved_errno = errno;
+  void* block = AllocateAligned(alignment, bytes);
+  errno = saved_errno;
+  if (block == nullptr) return ENOMEM;
+  *result = block;
+  return 0;
+}
+
+OD_EXPORT void* valloc(size_t bytes) noexcept {
+  return AllocateAligned(static_cast<size_t>(getpagesize()), bytes);
+}
+
+OD_EXPORT void* pvalloc(size_t bytes) noexcept {
+  const auto page_bytes = static_cast<size_t>(getpagesize());
+  size_t rounded;
+  if (__builtin_add_overflow(bytes, page_bytes - 1, &rounded)) {
+    errno = ENOMEM;
+    return nullptr;
+  }
+  return AllocateAligned(page_bytes, rounded / page_bytes * page_bytes);
+}
+
+OD_EXPORT size_t malloc_usable_size(void* block) noexcept {
+  if (block == nullptr) return 0;
+  return is_ours(block) ? od::memory::heap::usable_bytes(block) : g_next.usable_size(block);
+}

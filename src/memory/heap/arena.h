@@ -1,0 +1,60 @@
+// The reach file of this process and its mapping: a sparse memfd, sized and sealed once.
+//
+// The whole range is mapped at once, inaccessible and left out of core files; the allocator opens
+// it piece by piece. So neither a core file nor mlockall() fills what was never used. The
+// descriptor stays open for peers; programs close descriptors that they do not know, so
+// descriptor() tells whether the number still is the file.
+#ifndef OVERDRIVE_MEMORY_HEAP_ARENA_H_
+#define OVERDRIVE_MEMORY_HEAP_ARENA_H_
+
+#include <stdint.h>
+#include <sys/types.h>
+
+namespace od::memory::heap {
+
+// What large blocks get instead of pages of 4 KiB.
+enum class HugePages : uint8_t {
+  kNone,
+  kByKernel,  // faults in shared memory bring huge pages where it is advised
+  kCollapse,  // ours to make: touch and MADV_COLLAPSE when a block is handed out
+};
+
+inline constexpr uint64_t kHugeBytes = 2 << 20;
+
+class Arena {
+ public:
+  // False with a reason; nothing is left then. `most_bytes` 0: twice the machine's memory, at most
+  // 256 GiB. Limits of the process (ulimit -v, -f) make it smaller or refuse it.
+  bool create(uint64_t most_bytes, HugePages huge, const char** why);
+  void destroy();  // for tests
+
+  char* start() const { return start_; }
+  uint64_t bytes() const { return bytes_; }
+  // -1 when the descriptor was lost.
+  int descriptor() const;
+  // After the shared pages were replaced by private ones (a forked child).
+  void became_private() { private_ = true; }
+  bool is_private() const { return private_; }
+
+  bool open(char* start, uint64_t bytes);
+  bool give_back(char* start, uint64_t bytes);
+
+ private:
+  char* start_;
+  uint64_t bytes_;
+  int fd_;
+  dev_t device_;
+  ino_t inode_;
+  HugePages huge_;
+  bool private_;
+};
+
+// Gives whole huge pages within the range, whose memory is all holes; false when it stays as it is.
+bool collapse(char* start, uint64_t bytes);
+
+// The first line of a small file of the system, or "" when it cannot be read.
+const char* read_line(const char* path, char* buffer, uint64_t buffer_bytes);
+
+}  // namespace od::memory::heap
+
+#endif  // OVERDRIVE_MEMORY_HEAP_ARENA_H_

@@ -1,0 +1,36 @@
+// Makes fork() what it is without shared memory: the child gets copies of everything shared.
+//
+//   parent, before   the allocator's locks are taken: its records must be consistent in the child
+//   child            copies what is in use into private memory and moves that over the shared
+//                    ranges; then closes its end of a pipe
+//   parent, after    waits for the end of the pipe, which also comes when the child has died or
+//                    fork() has failed; gives the locks back
+// The parent's other threads and the peers go on writing meanwhile, so the copy is not taken at one
+// instant; what a program may look at in a child of several threads does not depend on that. The
+// handlers are registered early and therefore run first in the child and last before the fork.
+// system(), popen() and posix_spawn() call no handlers and need none.
+#ifndef OVERDRIVE_MEMORY_HEAP_FORK_SNAPSHOT_H_
+#define OVERDRIVE_MEMORY_HEAP_FORK_SNAPSHOT_H_
+
+#include "memory/heap/arena.h"
+#include "memory/heap/span_allocator.h"
+#include "memory/reach_map.h"
+
+namespace od::memory::heap {
+
+struct SharedMemory {
+  Arena* arena;
+  SpanAllocator* spans;
+  const ReachMap* map;
+  void (*in_child)();  // after everything has become private
+};
+
+// Once per process; the objects stay where they are. False if no handler can be registered.
+bool snapshot_on_fork(const SharedMemory& memory);
+
+// How many forks had something to copy.
+uint64_t fork_count();
+
+}  // namespace od::memory::heap
+
+#endif  // OVERDRIVE_MEMORY_HEAP_FORK_SNAPSHOT_H_

@@ -1,0 +1,266 @@
+// The one heap of the process: see process_heap.h.
+#include "memory/heap/process_heap.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/sysinfo.h>
+#include <unistd.h>
+
+#include "memory/heap/arena.h"
+#include "memory/heap/environment.h"
+#include "memory/heap/fork_snapshot.h"
+#include "memory/heap/mutex.h"
+#include "memory/heap/span_allocator.h"
+
+namespace od::memory::heap {
+
+Hot hot;
+
+namespace {
+
+enum Begun : int { kNotYet = 0, kUsable = 1, kFailed = 2 };
+
+// Process-wide by nature, and all zero before the first use: no constructor runs.
+constinit HeapSettings g_settings;
+Arena g_arena;
+SpanAllocator g_spans;
+ReachMap g_map;
+Mutex g_begin_mutex;
+int g_begun;  // Begun
+HugePages g_huge;
+const char* g_why = "";
+uint64_t g_private_count;
+
+bool open_pages(void*, char* start, uint64_t bytes) { return g_arena.open(start, bytes); }
+bool give_back_pages(void*, char* start, uint64_t bytes) { return g_arena.give_back(start, bytes); }
+
+bool chosen(const char* line, const char* word) {
+  const char* at = strchr(line, '[');
+  return at != nullptr && strncmp(at + 1, word, strlen(word)) == 0 && at[1 + strlen(word)] == ']';
+}
+
+// What the kernel does for plain anonymous memory decides what ours must be to be no slower; see
+// docs/design/reachable-memory.md for the measurements.
+HugePages find_huge_policy(HugeChoice choice) {
+  if (choice == HugeChoice::kOff) return HugePages::kNone;
+  char line[80];
+  read_line("/sys/kernel/mm/transparent_hugepage/shmem_enabled", line, sizeof line);
+  const bool by_kernel = chosen(line, "advise") || chosen(line, "always") ||
+                         chosen(line, "within_size") || chosen(line, "force");
+  read_line("/sys/kernel/mm/transparent_hugepage/enabled", line, sizeof line);
+  const bool anonymous = chosen(line, "always");
+  if (choice == HugeChoice::kEager) return HugePages::kCollapse;
+  if (by_kernel) return anonymous ? HugePages::kByKernel : HugePages::kNone;
+  return anonymous ? HugePages::kCollapse : HugePages::kNone;
+}
+
+// Freed memory that a rank may keep: a small part of what each rank of a full node has.
+uint64_t default_keep_bytes() {
+  struct sysinfo machine;
+  const long processors = sysconf(_SC_NPROCESSORS_ONLN);
+  if (sysinfo(&machine) != 0 || processors < 1) return uint64_t{64} << 20;
+  const uint64_t bytes =
+      machine.totalram * machine.mem_unit / 32 / static_cast<uint64_t>(processors);
+  constexpr uint64_t kLeast = uint64_t{32} << 20;
+  constexpr uint64_t kMost = uint64_t{1} << 30;
+  return bytes < kLeast ? kLeast : bytes > kMost ? kMost : bytes;
+}
+
+void in_child() { hot.min_bytes = SIZE_MAX; }
+
+bool begin() {
+  g_huge = find_huge_policy(g_settings.huge);
+  if (!g_arena.create(g_settings.limit_bytes, g_huge, &g_why)) return false;
+  const uint64_t keep = g_settings.keep_bytes != 0 ? g_settings.keep_bytes : default_keep_bytes();
+  const SpanAllocator::System system = {
+      .open = open_pages, .give_back = give_back_pages, .context = nullptr};
+  if (!g_spans.init(g_arena.start(), g_arena.bytes(), keep, system)) {
+    g_why = "no address space for the heap's records";
+    g_arena.destroy();
+    return false;
+  }
+  g_map.arena_start = reinterpret_cast<uintptr_t>(g_arena.start());
+  g_map.arena_bytes = g_arena.bytes();
+  g_map.file_bytes = g_arena.bytes();
+  if (!snapshot_on_fork(
+          {.arena = &g_arena, .spans = &g_spans, .map = &g_map, .in_child = in_child})) {
+    // A child would write into its parent.
+    g_why = "no handler for forks can be registered";
+    g_map = {};
+    g_spans.destroy();
+    g_arena.destroy();
+    return false;
+  }
+  hot.start = g_map.arena_start;
+  // Release pairs with the acquire in is_ours().
+  __atomic_store_n(&hot.bytes, g_map.arena_bytes, __ATOMIC_RELEASE);
+  return true;
+}
+
+// Makes the arena once.
+bool usable() {
+  // Acquire pairs with the release below.
+  int begun = __atomic_load_n(&g_begun, __ATOMIC_ACQUIRE);
+  if (__builtin_expect(begun == kNotYet, 0)) {
+    const int saved_errno = errno;
+    Locked locked(g_begin_mutex);
+    begun = g_begun;
+    if (begun == kNotYet) {
+      begun = begin() ? kUsable : kFailed;
+      if (begun == kFailed) __atomic_store_n(&hot.min_bytes, SIZE_MAX, __ATOMIC_RELAXED);
+      __atomic_store_n(&g_begun, begun, __ATOMIC_RELEASE);
+    }
+    errno = saved_errno;
+  }
+  return begun == kUsable;
+}
+
+// Memory that can be had without pushing anybody out, in bytes; 0 when unknown.
+uint64_t available_bytes() {
+  struct sysinfo machine;
+  if (sysinfo(&machine) != 0) return 0;
+  // Without the page cache, which would have to be written back first.
+  return (machine.freeram + machine.bufferram) * machine.mem_unit;
+}
+
+// Whether a fresh block may get all its memory at once, though the program may never touch it.
+bool may_commit(uint64_t bytes) {
+  const long processors = sysconf(_SC_NPROCESSORS_ONLN);
+  return processors > 0 && bytes <= available_bytes() / 4 / static_cast<uint64_t>(processors);
+}
+
+}  // namespace
+
+bool decide(const char* const* environment, bool foreign) {
+  if (environment == nullptr) return false;
+  g_settings = read_heap_settings(environment);
+  size_t min_bytes = SIZE_MAX;
+  if (g_settings.off) {
+    g_why = "switched off";
+  } else if (foreign) {
+    g_why = "the program brings its own malloc";
+  } else if (g_settings.disabled) {
+    g_why = "only static data is to be shared";
+  } else if (!looks_like_rank(environment)) {
+    g_why = "no launcher has started this process as a rank";
+    g_settings.off = true;
+  } else {
+    min_bytes = g_settings.min_bytes;
+  }
+  __atomic_store_n(&hot.min_bytes, min_bytes, __ATOMIC_RELAXED);
+  return true;
+}
+
+void* allocate(size_t bytes, size_t alignment, bool* zero) {
+  if (!usable() || g_arena.is_private()) return nullptr;
+  const bool large = bytes >= kHugeBytes;
+  if (large && g_huge != HugePages::kNone && alignment < kHugeBytes) alignment = kHugeBytes;
+  void* block = g_spans.allocate(bytes, alignment, zero);
+  if (block == nullptr) {
+    __atomic_add_fetch(&g_private_count, 1, __ATOMIC_RELAXED);  // statistics
+    return nullptr;
+  }
+  if (large && g_huge == HugePages::kCollapse && *zero) {
+    if (may_commit(bytes)) {
+      const int saved_errno = errno;
+      collapse(static_cast<char*>(block), bytes);
+      errno = saved_errno;
+    } else {
+      // The C library's memory gets huge pages as it is touched; ours would not.
+      g_spans.free(block);
+      __atomic_add_fetch(&g_private_count, 1, __ATOMIC_RELAXED);
+      return nullptr;
+    }
+  }
+  return block;
+}
+
+void release(void* block) { g_spans.free(block); }
+size_t usable_bytes(const void* block) { return g_spans.usable_bytes(block); }
+bool resize(void* block, size_t bytes) { return g_spans.resize(block, bytes); }
+
+size_t with_room_to_grow(size_t bytes) {
+  // Address space only: the pages are not there before they are touched. What grows once will grow
+  // again, and the C library would move such a block without copying it.
+  constexpr size_t kLeast = size_t{8} << 20;
+  if (bytes < kLeast || g_huge == HugePages::kCollapse || bytes > g_arena.bytes() / 16)
+    return bytes;
+  return 2 * bytes;
+}
+
+bool advise_huge(void* start, size_t bytes) {
+  if (g_huge != HugePages::kNone || !may_commit(bytes)) return false;
+  return collapse(static_cast<char*>(start), bytes);
+}
+
+namespace {
+
+const ReachMap* service_prepare() {
+  if (g_settings.off || !usable()) return nullptr;
+  return g_arena.is_private() ? nullptr : &g_map;
+}
+
+int service_descriptor() {
+  // Acquire pairs with the release in usable().
+  return __atomic_load_n(&g_begun, __ATOMIC_ACQUIRE) == kUsable && !g_arena.is_private()
+             ? g_arena.descriptor()
+             : -1;
+}
+
+void* service_reserve(uint64_t bytes) {
+  bool zero = false;
+  if (service_descriptor() < 0) return nullptr;
+  void* block = g_spans.allocate(bytes, kHugeBytes, &zero);
+  if (block == nullptr || zero) return block;
+  if (g_arena.give_back(static_cast<char*>(block), bytes)) return block;
+  g_spans.free(block);
+  return nullptr;
+}
+
+void service_give_back(void* reserved) { g_spans.free(reserved); }
+
+bool service_add_segment(void* start, uint64_t bytes, void* reserved) {
+  if (g_map.segment_count == ReachMap::kMostSegments) return false;
+  const auto address = reinterpret_cast<uintptr_t>(start);
+  uint32_t at = g_map.segment_count;
+  for (; at > 0 && g_map.segments[at - 1].start > address; --at) {
+    g_map.segments[at] = g_map.segments[at - 1];
+  }
+  g_map.segments[at] = {address, bytes, reinterpret_cast<uintptr_t>(reserved) - g_map.arena_start};
+  ++g_map.segment_count;
+  // The same pages twice would be twice in a core file.
+  madvise(reserved, bytes, MADV_DONTDUMP);
+  return true;
+}
+
+void service_usage(ReachUsage* usage) {
+  *usage = {};
+  if (__atomic_load_n(&g_begun, __ATOMIC_ACQUIRE) != kUsable) return;
+  const SpanAllocator::Usage spans = g_spans.usage();
+  usage->used_bytes = spans.used_bytes;
+  usage->kept_bytes = spans.cached_bytes + spans.dirty_free_bytes;
+  usage->top_bytes = spans.top_bytes;
+  usage->private_count = __atomic_load_n(&g_private_count, __ATOMIC_RELAXED);
+  usage->fork_count = fork_count();
+}
+
+const char* service_why() { return g_why; }
+
+constexpr ReachService kService = {.version = kReachServiceVersion,
+                                   .size_bytes = sizeof(ReachService),
+                                   .prepare = service_prepare,
+                                   .descriptor = service_descriptor,
+                                   .reserve = service_reserve,
+                                   .give_back = service_give_back,
+                                   .add_segment = service_add_segment,
+                                   .usage = service_usage,
+                                   .why = service_why};
+
+}  // namespace
+
+const ReachService* reach_service() { return &kService; }
+
+}  // namespace od::memory::heap

@@ -1,0 +1,52 @@
+// The reachable heap of this process: when it begins, and what it decides for each large block.
+//
+// Part of the preloaded library. The entry points (src/face/loader/malloc.cc) send blocks of at
+// least hot.min_bytes here and everything else to the C library. Nothing exists before the first
+// such block in a process that a launcher has started as a rank: other processes never pay.
+// The face of the MPI library, a library of its own, gets hold of all this as a ReachService.
+#ifndef OVERDRIVE_MEMORY_HEAP_PROCESS_HEAP_H_
+#define OVERDRIVE_MEMORY_HEAP_PROCESS_HEAP_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "memory/reach_service.h"
+
+namespace od::memory::heap {
+
+// What the entry points read on every call. Zero until the process is ready.
+struct Hot {
+  size_t min_bytes;  // blocks from this size on are ours; 0: not decided, SIZE_MAX: never
+  uintptr_t start;   // of the arena; written before `bytes`
+  uint64_t bytes;    // release; read first, with acquire
+};
+extern Hot hot;
+
+// Whether `block` lies in the arena.
+inline bool is_ours(const void* block) {
+  // Acquire pairs with the release store that makes the arena known.
+  const uint64_t bytes = __atomic_load_n(&hot.bytes, __ATOMIC_ACQUIRE);
+  return reinterpret_cast<uintptr_t>(block) - hot.start < bytes;
+}
+
+// Reads the environment and sets hot.min_bytes; to be repeated as long as it returns false, which
+// is before the C library knows the environment. `foreign`: another allocator serves the program.
+bool decide(const char* const* environment, bool foreign);
+
+// Null when the block should come from the C library after all. `*zero`: it is all zero.
+void* allocate(size_t bytes, size_t alignment, bool* zero);
+void release(void* block);
+size_t usable_bytes(const void* block);
+bool resize(void* block, size_t bytes);
+// Where a block that grows by moving should have room to grow on.
+size_t with_room_to_grow(size_t bytes);
+
+// The program asks for huge pages in its own block (madvise); false when that is up to the kernel.
+bool advise_huge(void* start, size_t bytes);
+
+// What the face gets.
+const ReachService* reach_service();
+
+}  // namespace od::memory::heap
+
+#endif  // OVERDRIVE_MEMORY_HEAP_PROCESS_HEAP_H_

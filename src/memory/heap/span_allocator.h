@@ -1,0 +1,128 @@
+// Allocates spans of whole pages from one large range of addresses: the heap of reachable memory.
+//
+// Everything the allocator knows is kept outside the range, one record per page, so that nobody who
+// writes into a block, local or a peer, can harm it. Two layers:
+//   shards   stacks of freed spans by size class, chosen by thread; they hold spans as they are
+//   center   free spans, joined with free neighbours, in lists by size class; the rest of the range
+//            above `top` has never been used
+// A span is in use, in a shard (kCached), in the center (kFree, with kFreeEnd on its last page), or
+// being given back to the system (kBusy). What is kept for reuse is limited by keep_bytes; beyond
+// that the memory of free spans is given back. A span whose pages are known to be holes is `zero`.
+// Locks: a shard's and the center's are never held together, except by lock_all().
+// Depends on the C library alone: it is part of the preloaded library and serves malloc.
+#ifndef OVERDRIVE_MEMORY_HEAP_SPAN_ALLOCATOR_H_
+#define OVERDRIVE_MEMORY_HEAP_SPAN_ALLOCATOR_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "memory/heap/mutex.h"
+#include "memory/heap/size_classes.h"
+
+namespace od::memory::heap {
+
+class SpanAllocator {
+ public:
+  // How the range's memory is managed; called without locks of a shard.
+  struct System {
+    // Makes [start, start + bytes) usable for the first time; false: the range ends here.
+    bool (*open)(void* context, char* start, uint64_t bytes) = nullptr;
+    // Gives memory back; afterwards it reads as zero. False: it is kept.
+    bool (*give_back)(void* context, char* start, uint64_t bytes) = nullptr;
+    void* context = nullptr;
+  };
+  struct Usage {
+    uint64_t used_bytes;
+    uint64_t cached_bytes;      // in shards
+    uint64_t dirty_free_bytes;  // in the center and not given back
+    uint64_t top_bytes;         // of the range that have ever been used
+  };
+
+  // `base` on a page; false when there is no memory for the records. The object is usable as
+  // zero-initialised static memory: it has no constructor to run.
+  bool init(char* base, uint64_t bytes, uint64_t keep_bytes, const System& system);
+  void destroy();  // for tests
+
+  // Whole pages, aligned to `alignment` (a power of two; at least a page is given anyway). Null
+  // when the range is exhausted. `*zero`: the memory is known to be all zero.
+  void* allocate(size_t bytes, size_t alignment, bool* zero);
+  // Ends the process with a message when `block` is not one of ours in use.
+  void free(void* block);
+  size_t usable_bytes(const void* block) const;
+  // Changes the size of a block where it lies; false when that is not possible.
+  bool resize(void* block, size_t bytes);
+
+  void lock_all();
+  void unlock_all();
+  void reset_locks();  // in a forked child
+  Usage usage();
+  // Calls `visit(context, start, bytes)` for every block in use, in ascending order. With all locks
+  // held.
+  void for_each_used(void (*visit)(void* context, char* start, uint64_t bytes),
+                     void* context) const;
+  uint64_t top_bytes() const { return uint64_t{top_} * kPageBytes; }
+
+ private:
+  enum State : uint8_t { kNone, kUsed, kCached, kFree, kFreeEnd, kBusy };
+  // Of the first page of a span; of a free span's last page only `pages` and `state`.
+  struct Page {
+    uint32_t pages;
+    uint32_t next;
+    uint32_t previous;
+    uint32_t dirty_pages;  // of a free span: how many have memory, as far as that is known
+    // Neighbours look whether it is kFree or kFreeEnd, which only the center's holder sets and
+    // clears; everything else changes without that lock, hence relaxed atomic.
+    uint8_t state;
+    bool zero;
+    State get() const { return static_cast<State>(__atomic_load_n(&state, __ATOMIC_RELAXED)); }
+    void set(State value) { __atomic_store_n(&state, value, __ATOMIC_RELAXED); }
+  };
+  static constexpr unsigned kShards = 16;
+  // Spans above this class (64 MiB) are rare and go to the center at once.
+  static constexpr unsigned kCachedClasses = class_below(16384) + 1;
+  // The least that is opened at once: what is open and never used would still fill a core file.
+  static constexpr uint32_t kOpenPages = 1024;
+
+  struct alignas(128) Shard {
+    Mutex mutex;
+    uint64_t bytes;
+    uint32_t first[kCachedClasses];
+  };
+
+  Shard& shard();
+  uint32_t index_of(const void* block) const;
+  void* address_of(uint32_t page) const { return base_ + uint64_t{page} * kPageBytes; }
+  [[noreturn]] static void fail(const char* what);
+
+  uint32_t take_from_center(uint32_t pages, uint32_t align_pages);
+  uint32_t take_from_lists(uint32_t pages, uint32_t align_pages);
+  uint32_t take_from_top(uint32_t pages, uint32_t align_pages);
+  void mark_used(uint32_t page, uint32_t pages, bool zero);
+  void insert(uint32_t page, uint32_t pages, uint32_t dirty_pages, bool zero);
+  void insert_joined(uint32_t page, uint32_t pages, uint32_t dirty_pages, bool zero);
+  void remove(uint32_t page);
+  uint32_t free_span_ending_before(uint32_t page) const;
+  void give_to_center(uint32_t page);
+  void flush_shards();
+
+  char* base_;
+  uint32_t page_count_;
+  uint32_t top_;   // first page never used
+  uint32_t open_;  // first page not opened
+  uint64_t keep_bytes_;
+  System system_;
+  Page* pages_;
+  uint64_t record_bytes_;
+  uint64_t cached_bytes_;  // in all shards; atomic
+  uint64_t used_bytes_;    // atomic
+
+  Mutex center_;
+  uint64_t dirty_free_bytes_;
+  uint64_t nonempty_[(kClassCount + 63) / 64];
+  uint32_t lists_[kClassCount];
+  Shard shards_[kShards];
+};
+
+}  // namespace od::memory::heap
+
+#endif  // OVERDRIVE_MEMORY_HEAP_SPAN_ALLOCATOR_H_
