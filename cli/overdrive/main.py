@@ -22,7 +22,7 @@ Commands:
 Options (before the command):
   --set NAME=VALUE   set a setting; `overdrive info` lists them
   --stats[=PATH]     print statistics at the end, or write them to PATH (one file per rank)
-  --verbose N        0 errors, 1 fall-backs, 2 information, 3 debug, 4 trace
+  --verbose N        0 errors, 1 fall-backs, 2 information, 3 communicators
   --verify           compare a checksum of every local message
   --disable          start the job without taking anything over
   --strict           end the job when a setting is wrong
@@ -32,7 +32,7 @@ Options (before the command):
 
 Examples:
   overdrive mpirun -n 4 ./app
-  overdrive --stats --set eager_max=128K mpiexec -n 4 ./app
+  overdrive --stats --set eager_max=4K mpiexec -n 4 ./app
   srun -n 4 overdrive run ./app
 
 Without this command: LD_PRELOAD=/path/to/liboverdrive.so mpirun -n 4 ./app

@@ -37,9 +37,9 @@ HEAD = """\
 
 Every setting can be given in four ways; the first one that is there counts:
 
-1. on the command line: `overdrive --set eager_max=128K mpirun …`
-2. in the environment: `OVERDRIVE_EAGER_MAX=128K`
-3. in the file `overdrive.toml` of the directory where the job starts: `eager_max = "128K"`
+1. on the command line: `overdrive --set eager_max=4K mpirun …`
+2. in the environment: `OVERDRIVE_EAGER_MAX=4K`
+3. in the file `overdrive.toml` of the directory where the job starts: `eager_max = "4K"`
 4. in the user's file `$XDG_CONFIG_HOME/overdrive/config.toml` (usually
    `~/.config/overdrive/config.toml`), in the same notation
 

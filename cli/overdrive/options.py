@@ -36,7 +36,7 @@ def _assignment(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     name = name.strip().lower().replace("-", "_")
     if not equals or not re.fullmatch(r"[a-z][a-z0-9_]*", name):
-        raise CommandError(f"--set needs name=value, such as --set eager_max=64K; got '{text}'")
+        raise CommandError(f"--set needs name=value, such as --set eager_max=4K; got '{text}'")
     if not value:
         raise CommandError(f"--set {name}= has no value; leave the option out to use the default")
     return name, value

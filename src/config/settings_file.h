@@ -1,7 +1,7 @@
 // Reads a settings file (TOML) into a flat list of names, texts and line numbers.
 //
 // A setting may stand at top level or inside a table that has the name of its group:
-//   eager_max = "64K"
+//   eager_max = "4K"
 //   [wait]
 //   spin = "1ms"
 #ifndef OVERDRIVE_CONFIG_SETTINGS_FILE_H_

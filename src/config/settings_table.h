@@ -23,10 +23,10 @@
   X(strict, BoolType, "strict", false, false, true, job,                                           \
     "Ends the job at start when a setting is wrong or unknown. Without it a wrong setting is "     \
     "reported and the next lower source of the value is used.")                                    \
-  X(verbose, IntType, "verbose", 0, 0, 4, report,                                                  \
+  X(verbose, IntType, "verbose", 0, 0, 3, report,                                                  \
     "How much is written to standard error: 0 errors only, 1 also warnings and what fell back "    \
-    "to the installed MPI library and why, 2 also what was found and chosen at start, 3 also "     \
-    "decisions of each communicator, 4 also every message.")                                       \
+    "to the installed MPI library and why, 2 also with how many ranks each rank shares memory "    \
+    "and how far apart the cores are, 3 also each communicator that is served.")                   \
   X(stats, StringType, "stats", "0", 0, 4096, report,                                              \
     "Statistics at `MPI_Finalize`: `0` none, `1` one table on standard error with the sum, "       \
     "smallest and largest value over all ranks, anything else is the path of a JSON file that "    \
@@ -52,15 +52,18 @@
     "While a rank with pending receives sits in a blocking call of the installed MPI library, a "  \
     "helper thread looks after them. It starts when first needed and sleeps otherwise.")           \
   X(host_poll_interval, IntType, "host_poll_interval", 32, 1, 1 << 20, wait,                       \
-    "A waiting rank lets the installed MPI library make progress once in this many rounds.")       \
+    "A rank that waits for messages of local ranks and of the installed MPI library at once "      \
+    "asks the latter in one of this many rounds. While it waits for local messages alone, the "    \
+    "library makes progress in one of 512 rounds, and after a sleep, at most every 0.1 ms.")       \
   X(unmatched_wait_ns, DurationType, "unmatched_wait", 50 * kMicrosecond, 0, 10 * kSecond, p2p,    \
     "How long a sender waits for its receiver before it copies the message into its own memory "   \
     "and returns. Small values free senders sooner and use more memory.")                          \
   X(buffer_limit_bytes, SizeType, "buffer_limit", kGiB, 0, kTiB, p2p,                              \
     "Most memory per rank that such copies may take. At the limit senders wait for their "         \
     "receivers.")                                                                                  \
-  X(inline_max_bytes, SizeType, "inline_max", 512, 0, 64 * kKiB, p2p,                         \
-    "Largest message that travels inside the fast box of a pair of ranks.")                        \
+  X(inline_max_bytes, SizeType, "inline_max", 512, 0, 64 * kKiB, p2p,                              \
+    "Largest message that travels inside the fast box of a pair of ranks. Values above about a "   \
+    "fifth of `fastbox_bytes` count as that much.")                                                \
   X(fastbox_bytes, SizeType, "fastbox_bytes", 8 * kKiB, 1 * kKiB, kMiB, p2p,                       \
     "Memory of one fast box. A fast box belongs to one sender and one receiver and holds small "   \
     "messages.")                                                                                   \
@@ -68,25 +71,28 @@
     "Most local ranks to which a rank keeps a fast box. The others are reached through the "       \
     "shared queue.")                                                                               \
   X(eager_max_bytes, SizeType, "eager_max", 16 * kKiB, 0, kGiB, p2p,                               \
-    "Largest message whose data a sender puts into cells before it knows that the receiver has "   \
-    "arrived.")                                                                                    \
+    "Largest message whose data a sender puts into a cell before it knows that the receiver has "  \
+    "arrived. Such a message fills one cell at most: values above `cell_bytes` count as "          \
+    "`cell_bytes`.")                                                                               \
   X(pool_bytes, SizeType, "pool_bytes", 2 * kMiB, 64 * kKiB, kGiB, copy,                           \
     "Memory of the pool of cells through which a rank sends. The pool rotates: about twice the "   \
     "second-level cache is best, so that a cell that is written again has left the receiver's "    \
     "cache.")                                                                                      \
   X(cell_bytes, SizeType, "cell_bytes", 16 * kKiB, 1 * kKiB, 4 * kMiB, copy,                       \
     "Size of one cell; must be a power of two and at most a quarter of `pool_bytes`.")             \
-  X(piece_bytes, SizeType, "piece_bytes", 16 * kKiB, 256, 4 * kMiB, copy,                           \
-    "How much of a large message is copied into a cell before the receiver is told: small pieces "  \
+  X(piece_bytes, SizeType, "piece_bytes", 16 * kKiB, 256, 4 * kMiB, copy,                          \
+    "How much of a large message is copied into a cell before the receiver is told: small pieces " \
     "overlap the two copies better, large ones exchange fewer cache lines.")                       \
   X(copy, CopyChoice, "copy", CopyMode::kAuto, CopyMode::kAuto, CopyMode::kNontemporal, copy,      \
     "Which store instructions fill cells. `auto` decides by the measured distance of the two "     \
-    "cores: ordinary stores if they share a cache, non-temporal stores otherwise.")                \
+    "cores (`far_threshold`): ordinary stores near, non-temporal stores far. `nontemporal` uses "  \
+    "them everywhere. Both leave pieces below `nontemporal_min` to ordinary stores.")              \
   X(far_threshold_ns, DurationType, "far_threshold", 100 * kNanosecond, 1 * kNanosecond,           \
     100 * kMicrosecond, copy,                                                                      \
     "Time one cache line takes from core to core from which a pair of ranks counts as far.")       \
   X(nontemporal_min_bytes, SizeType, "nontemporal_min", 1 * kKiB, 0, kTiB, copy,                   \
-    "Smallest message for which `copy = \"auto\"` uses non-temporal stores.")                      \
+    "Smallest piece that is copied with non-temporal stores. It is compared with each piece of "   \
+    "a message (see `piece_bytes`), not with the whole message.")                                  \
   X(test_remote, PairsType, "test_remote", {}, 0, 4096, test,                                      \
     "For tests: treats these pairs of ranks of `MPI_COMM_WORLD` as if they were on different "     \
     "nodes. `0-1,2-3` lists pairs, `all` means every pair.")

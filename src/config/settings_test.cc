@@ -134,7 +134,7 @@ TEST_F(SettingsTest, BadValueKeepsLowerSourceAndSaysSo) {
   EXPECT_EQ(result.issues[0].message,
             "OVERDRIVE_SPIN: '30' cannot be the value of spin: it needs a unit: ns, us, ms or s, "
             "such as 50us or 30s; using 2ms (project file)");
-  EXPECT_NE(result.issues[1].message.find("out of range: 0 to 4"), std::string::npos);
+  EXPECT_NE(result.issues[1].message.find("out of range: 0 to 3"), std::string::npos);
   EXPECT_NE(result.issues[2].message.find("auto, spin, yield, sleep"), std::string::npos);
   EXPECT_EQ(result.settings.spin_ns, 2 * kMillisecond);
   EXPECT_EQ(result.settings.verbose, 0);

@@ -70,9 +70,8 @@ inline constexpr std::uint64_t kForeverNs = std::numeric_limits<std::uint64_t>::
 inline constexpr std::uint32_t kUnlimited = std::numeric_limits<std::uint32_t>::max();
 
 // Waiting parameters of this process, decided once from the node's load.
-//   spinning   one pause per round; every `pauses_per_check` rounds a look at the clock (and a
-//   yield,
-//              if yield_while_spinning) until `spin_ns` have passed since the first look
+//   spinning   one pause per round; every `pauses_per_check` rounds a look at the clock (with
+//              yield_while_spinning also a yield) until `spin_ns` have passed since the first look
 //   yielding   one sched_yield per round, `yields` times
 //   sleeping   futex
 struct WaitPlan {

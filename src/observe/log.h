@@ -14,8 +14,7 @@ enum class Level : int {
   kError = 0,    // something is wrong that the user must know
   kWarning = 1,  // also: what fell back to the host and why
   kInfo = 2,     // what was found and chosen at start
-  kDebug = 3,    // decisions of each communicator
-  kTrace = 4,    // every message
+  kDebug = 3,    // each communicator that is served
 };
 
 namespace internal {
