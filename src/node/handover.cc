@@ -26,13 +26,21 @@ constexpr int kMostBatch = 64;
 // Files a rank may have opened meanwhile, and the sockets themselves.
 constexpr std::uint32_t kSpareDescriptors = 16;
 
-enum class Kind : std::uint16_t { memory, process };
+enum class Kind : std::uint16_t { memory, process, reach };
+constexpr std::uint32_t kKinds = 3;
+
+// What one member hands out, by kind; -1: nothing.
+struct Descriptors {
+  int fds[kKinds] = {-1, -1, -1};
+};
 
 struct Hello {
   std::uint64_t leader_nonce[2];
   std::uint64_t nonce[2];
   std::int32_t position;
-  std::uint32_t descriptors;  // how many come along: memfd first, then pidfd
+  std::uint32_t descriptors;  // how many come along
+  Kind kinds[kKinds];         // which ones, in this order
+  std::uint16_t unused;
 };
 
 struct Entry {
@@ -144,6 +152,24 @@ void close_all(std::vector<int>* fds) {
   fds->clear();
 }
 
+// Without its memory a member's other descriptors are of no use.
+Descriptors own_descriptors(const Handover& handover) {
+  if (handover.memfd < 0) return {};
+  return {{handover.memfd, handover.pidfd, handover.reach}};
+}
+
+void deliver(const Handover& handover, int position, Kind kind, int fd) {
+  if (kind == Kind::memory) {
+    handover.deliver_memory(position, fd);
+  } else if (kind == Kind::process) {
+    handover.deliver_process(position, fd);
+  } else if (kind == Kind::reach && handover.deliver_reach) {
+    handover.deliver_reach(position, fd);
+  } else {
+    close(fd);
+  }
+}
+
 // The leader's side: what it has of every member, and how far each has been served.
 class Leader {
  public:
@@ -156,21 +182,22 @@ class Leader {
   void run() {
     collect();
     close(handover_.listener);
-    offer(handover_.me, handover_.memfd, handover_.pidfd);
+    offer(handover_.me, own_descriptors(handover_));
     distribute();
     for (std::size_t i = 0; i < members_.size(); ++i) {
       if (members_[i].socket >= 0) close(members_[i].socket);
       if (static_cast<int>(i) == handover_.me) continue;
-      if (members_[i].memfd >= 0) handover_.deliver_memory(static_cast<int>(i), members_[i].memfd);
-      if (members_[i].pidfd >= 0) handover_.deliver_process(static_cast<int>(i), members_[i].pidfd);
+      for (std::uint32_t kind = 0; kind < kKinds; ++kind) {
+        const int fd = members_[i].own.fds[kind];
+        if (fd >= 0) deliver(handover_, static_cast<int>(i), static_cast<Kind>(kind), fd);
+      }
     }
   }
 
  private:
   struct MemberState {
     int socket = -1;
-    int memfd = -1;
-    int pidfd = -1;
+    Descriptors own;
     std::size_t next = 0;  // in what is offered
     bool served = false;
   };
@@ -219,7 +246,7 @@ class Leader {
         bytes == sizeof hello && same_user(socket) && hello.leader_nonce[0] == me.nonce[0] &&
         hello.leader_nonce[1] == me.nonce[1] && hello.position >= 0 &&
         static_cast<std::size_t>(hello.position) < group_.size() &&
-        hello.position != handover_.me && fds.size() <= 2 && fds.size() == hello.descriptors;
+        hello.position != handover_.me && fds.size() <= kKinds && fds.size() == hello.descriptors;
     const auto position = static_cast<std::size_t>(valid ? hello.position : 0);
     if (!valid || members_[position].socket >= 0 || hello.nonce[0] != group_[position].nonce[0] ||
         hello.nonce[1] != group_[position].nonce[1]) {
@@ -228,16 +255,24 @@ class Leader {
       return false;
     }
     members_[position].socket = socket;
-    if (!fds.empty()) members_[position].memfd = fds[0];
-    if (fds.size() > 1) members_[position].pidfd = fds[1];
-    offer(hello.position, members_[position].memfd, members_[position].pidfd);
+    Descriptors& own = members_[position].own;
+    for (std::size_t i = 0; i < fds.size(); ++i) {
+      const auto kind = static_cast<std::uint32_t>(hello.kinds[i]);
+      if (kind >= kKinds || own.fds[kind] >= 0) {
+        close(fds[i]);
+      } else {
+        own.fds[kind] = fds[i];
+      }
+    }
+    offer(hello.position, own);
     return true;
   }
 
-  void offer(int position, int memfd, int pidfd) {
+  void offer(int position, const Descriptors& own) {
     const auto index = static_cast<std::uint16_t>(position);
-    if (memfd >= 0) offers_.push_back({{index, Kind::memory}, memfd});
-    if (pidfd >= 0) offers_.push_back({{index, Kind::process}, pidfd});
+    for (std::uint32_t kind = 0; kind < kKinds; ++kind) {
+      if (own.fds[kind] >= 0) offers_.push_back({{index, static_cast<Kind>(kind)}, own.fds[kind]});
+    }
   }
 
   void distribute() {
@@ -322,11 +357,15 @@ void run_member(const Handover& handover, int leader) {
   Hello hello = {.leader_nonce = {boss.nonce[0], boss.nonce[1]},
                  .nonce = {me.nonce[0], me.nonce[1]},
                  .position = handover.me,
-                 .descriptors = 0};
-  int fds[2];
-  if (handover.memfd >= 0) {
-    fds[hello.descriptors++] = handover.memfd;
-    if (handover.pidfd >= 0) fds[hello.descriptors++] = handover.pidfd;
+                 .descriptors = 0,
+                 .kinds = {},
+                 .unused = 0};
+  int fds[kKinds];
+  const Descriptors own = own_descriptors(handover);
+  for (std::uint32_t kind = 0; kind < kKinds; ++kind) {
+    if (own.fds[kind] < 0) continue;
+    hello.kinds[hello.descriptors] = static_cast<Kind>(kind);
+    fds[hello.descriptors++] = own.fds[kind];
   }
   int sent = 0;
   while ((sent = send_packet(socket, &hello, sizeof hello, fds, hello.descriptors)) == 0 &&
@@ -349,10 +388,8 @@ void run_member(const Handover& handover, int leader) {
       const Entry entry = batch.entries[i];
       if (i >= batch.count || entry.position >= group.size()) {
         close(received[i]);
-      } else if (entry.kind == Kind::memory) {
-        handover.deliver_memory(entry.position, received[i]);
       } else {
-        handover.deliver_process(entry.position, received[i]);
+        deliver(handover, entry.position, entry.kind, received[i]);
       }
     }
   }
@@ -376,8 +413,8 @@ int open_listener(std::uint64_t socket_name) {
 
 int handover_leader(const std::vector<Identity>& group) {
   for (std::size_t i = 0; i < group.size(); ++i) {
-    // A socket, a memfd and a pidfd of everybody.
-    const std::size_t needed = 3 * group.size() + kSpareDescriptors;
+    // A socket, a memfd, a pidfd and a reach file of everybody.
+    const std::size_t needed = 4 * group.size() + kSpareDescriptors;
     if ((group[i].flags & kIdentityListens) != 0 && group[i].free_descriptors >= needed) {
       return static_cast<int>(i);
     }
@@ -396,10 +433,10 @@ void run_handover(const Handover& handover) {
   if (leader >= 0 && (me.flags & kIdentityListens) != 0) run_member(handover, leader);
 }
 
-int open_through_proc(const Identity& me, const Identity& peer) {
-  if (me.pid_namespace == 0 || me.pid_namespace != peer.pid_namespace || peer.memfd < 0) return -1;
+int open_through_proc(const Identity& me, const Identity& peer, int fd) {
+  if (me.pid_namespace == 0 || me.pid_namespace != peer.pid_namespace || fd < 0) return -1;
   char path[64];
-  std::snprintf(path, sizeof path, "/proc/%u/fd/%d", peer.pid, peer.memfd);
+  std::snprintf(path, sizeof path, "/proc/%u/fd/%d", peer.pid, fd);
   return open(path, O_RDWR | O_CLOEXEC);
 }
 

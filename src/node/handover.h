@@ -26,9 +26,11 @@ struct Handover {
   int listener = -1;                             // its open_listener(); closed by run_handover()
   int memfd = -1;                                // what it hands out; -1: nothing
   int pidfd = -1;                                // its own pidfd, or -1
+  int reach = -1;                                // its reach file, or -1
   // Called once per descriptor that arrives; the callee owns it.
   std::function<void(int position, int memfd)> deliver_memory;
   std::function<void(int position, int pidfd)> deliver_process;
+  std::function<void(int position, int reach)> deliver_reach;
 };
 
 // Position of the leader, or -1 when nobody can be; equal on all ranks.
@@ -36,8 +38,9 @@ int handover_leader(const std::vector<Identity>& group);
 
 void run_handover(const Handover& handover);
 
-// Opens a peer's memfd through /proc; -1 when pid namespaces differ or the kernel refuses.
-int open_through_proc(const Identity& me, const Identity& peer);
+// Opens a peer's descriptor number `fd`, its memfd or its reach file, through /proc; -1 when pid
+// namespaces differ or the kernel refuses.
+int open_through_proc(const Identity& me, const Identity& peer, int fd);
 
 }  // namespace od::node
 

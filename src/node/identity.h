@@ -29,15 +29,18 @@ struct Identity {
   std::uint64_t file_limit_bytes;  // largest memfd that may be made
   std::uint64_t mapping_limit_bytes;  // for all regions together
   std::uint64_t quota_group;          // cgroup that limits processor time
+  std::uint64_t reach_bytes;          // size of the reach file; 0: there is none
   std::uint32_t quota_millicores;     // 0: no limit
   std::uint32_t free_descriptors;     // files that may still be opened
   std::uint32_t pid;
   std::int32_t memfd;
   std::uint32_t uid;
   std::uint32_t flags;
+  std::int32_t reach_fd;  // number of the reach file's descriptor in the member
+  std::uint32_t unused;
   std::uint64_t cpus[kMaskWords];
 };
-static_assert(sizeof(Identity) == (13 + kMaskWords) * 8);
+static_assert(sizeof(Identity) == (15 + kMaskWords) * 8);
 
 // The identity of this process, except memfd and flags.
 Identity identify(std::uint32_t version);

@@ -19,6 +19,7 @@
 
 #include "node/agreement.h"
 #include "node/clock.h"
+#include "node/descriptor_limit.h"
 #include "node/handover.h"
 #include "node/identity.h"
 #include "node/node.h"
@@ -31,27 +32,6 @@ namespace {
 constexpr std::uint64_t kUnfinishedLimitNs = 2'000'000'000;
 // The region of a rank that shares with nobody only serves messages to itself.
 constexpr std::uint64_t kPrivateBuffersBytes = 64 << 20;
-
-// Many descriptors pass through during the hand-over: uses what the hard limit allows meanwhile.
-class RaisedDescriptorLimit {
- public:
-  RaisedDescriptorLimit() {
-    if (getrlimit(RLIMIT_NOFILE, &saved_) != 0 || saved_.rlim_cur >= saved_.rlim_max) return;
-    const rlimit raised = {saved_.rlim_max, saved_.rlim_max};
-    raised_ = setrlimit(RLIMIT_NOFILE, &raised) == 0;
-  }
-  // What the program has.
-  rlim_t usual() const { return saved_.rlim_cur; }
-  ~RaisedDescriptorLimit() {
-    if (raised_) setrlimit(RLIMIT_NOFILE, &saved_);
-  }
-  RaisedDescriptorLimit(const RaisedDescriptorLimit&) = delete;
-  RaisedDescriptorLimit& operator=(const RaisedDescriptorLimit&) = delete;
-
- private:
-  rlimit saved_ = {};
-  bool raised_ = false;
-};
 
 void close_if_open(int* fd) {
   if (*fd >= 0) close(*fd);
@@ -100,6 +80,7 @@ class Joiner {
     close_if_open(&listener_);
     for (std::size_t i = 0; i < peers_.size(); ++i) {
       unmap_region(peers_[i].base, layout_);
+      unmap_reach(peers_[i]);
       close_if_open(&peers_[i].pidfd);
     }
     unmap_region(my_base_, layout_);
@@ -121,6 +102,8 @@ class Joiner {
     if (group_.size() > 1 && make_own_region()) {
       hand_over();
       open_missing_through_proc();
+      open_missing_reach_through_proc();
+      acknowledge_reach();
     } else if (group_.size() > 1) {
       // The others must not wait for what does not come, nor find it through /proc.
       close_if_open(&memfd_);
@@ -133,8 +116,14 @@ class Joiner {
  private:
   struct Peer {
     std::byte* base = nullptr;
+    std::byte* reach = nullptr;
+    std::uint64_t reach_bytes = 0;
     int pidfd = -1;
   };
+
+  static void unmap_reach(Peer& peer) {
+    unmap_reach_file(std::exchange(peer.reach, nullptr), peer.reach_bytes);
+  }
 
   void because(const std::string& reason) {
     if (!node_->why_.empty()) node_->why_ += "; ";
@@ -166,6 +155,12 @@ class Joiner {
     }
     me = identify(options_.version);
     me.memfd = memfd_;
+    me.reach_fd = -1;
+    if (memfd_ >= 0 && options_.reach.fd >= 0) {
+      write_reach_header(options_.reach, me.nonce);
+      me.reach_fd = options_.reach.fd;
+      me.reach_bytes = options_.reach.bytes;
+    }
     if (memfd_ >= 0) {
       me.flags |= kIdentityShares;
       listener_ = open_listener(me.socket_name);
@@ -232,6 +227,8 @@ class Joiner {
                         ? open_pidfd(group_[static_cast<std::size_t>(me_)].pid)
                         : -1;
     handover.pidfd = own_pidfd;
+    handover.reach = group_[static_cast<std::size_t>(me_)].reach_fd;
+    reach_limit_ = reach_mapping_limit();
     handover.deliver_memory = [this](int position, int fd) {
       map_peer(position, fd);
       close(fd);
@@ -243,6 +240,10 @@ class Joiner {
       } else {
         peer.pidfd = fd;
       }
+    };
+    handover.deliver_reach = [this](int position, int fd) {
+      map_reach(position, fd);
+      close(fd);
     };
     run_handover(handover);
     close_if_open(&own_pidfd);
@@ -259,11 +260,58 @@ class Joiner {
     return map_peer_region(fd, layout_, owner_of(index), &peers_[index].base, &map_why_);
   }
 
+  // A file that cannot be mapped only means that its owner's buffers are reached in other ways.
+  void map_reach(int position, int fd) {
+    const auto index = static_cast<std::size_t>(position);
+    Peer& peer = peers_[index];
+    const Identity& identity = group_[index];
+    if (position == me_ || peer.reach != nullptr || identity.reach_bytes == 0) return;
+    if (identity.reach_bytes > reach_limit_) {
+      node_->reach_why_ = "the limit on address space (ulimit -v) is too low";
+      return;
+    }
+    std::byte* const mapped =
+        map_reach_file(fd, identity.reach_bytes, identity.nonce, &node_->reach_why_);
+    if (mapped == nullptr) return;
+    peer.reach = mapped;
+    peer.reach_bytes = identity.reach_bytes;
+    reach_limit_ -= identity.reach_bytes;
+  }
+
+  void open_missing_reach_through_proc() {
+    for (std::size_t i = 0; i < peers_.size(); ++i) {
+      const Identity& identity = group_[i];
+      if (static_cast<int>(i) == me_ || peers_[i].reach != nullptr || identity.reach_bytes == 0 ||
+          identity.reach_bytes > reach_limit_) {
+        continue;
+      }
+      int fd =
+          open_through_proc(group_[static_cast<std::size_t>(me_)], identity, identity.reach_fd);
+      if (fd < 0) {
+        node_->reach_why_ = "a reach file could not be handed over";
+        continue;
+      }
+      map_reach(static_cast<int>(i), fd);
+      close_if_open(&fd);
+    }
+  }
+
+  // Tells the owners whose reach files are mapped here; they read it after the next exchange.
+  void acknowledge_reach() {
+    const auto me = static_cast<std::size_t>(me_);
+    for (const Peer& peer : peers_) {
+      if (peer.base == nullptr || peer.reach == nullptr) continue;
+      // Relaxed: the exchange orders it.
+      reinterpret_cast<RegionHeader*>(peer.base)->reached_by[me / 64].fetch_or(
+          std::uint64_t{1} << (me % 64), std::memory_order_relaxed);
+    }
+  }
+
   void open_missing_through_proc() {
     const std::uint64_t deadline_ns = now_ns() + kUnfinishedLimitNs;
     for (std::size_t i = 0; i < peers_.size(); ++i) {
       if (static_cast<int>(i) == me_ || peers_[i].base != nullptr) continue;
-      int fd = open_through_proc(group_[static_cast<std::size_t>(me_)], group_[i]);
+      int fd = open_through_proc(group_[static_cast<std::size_t>(me_)], group_[i], group_[i].memfd);
       if (fd < 0) {
         if (map_why_.empty()) map_why_ = "its memory could not be handed over";
         continue;
@@ -320,6 +368,7 @@ class Joiner {
     node_->index_of_world_rank_.assign(all_.size(), -1);
     const Identity& me = group_[static_cast<std::size_t>(me_)];
     bool expedited = !node_->oversubscribed_;
+    read_acknowledgements();
     for (std::size_t i = 0; i < group_.size(); ++i) {
       if (!stays_[i]) continue;
       const Identity& identity = group_[i];
@@ -329,8 +378,13 @@ class Joiner {
       if (static_cast<int>(i) == me_) {
         node_->my_index_ = node_->size();
         member.base = std::exchange(my_base_, nullptr);
+        member.reach = identity.reach_bytes > 0 ? options_.reach.start : nullptr;
+        member.reach_bytes = identity.reach_bytes;
       } else {
         member.base = std::exchange(peers_[i].base, nullptr);
+        member.reach = std::exchange(peers_[i].reach, nullptr);
+        member.reach_bytes = member.reach != nullptr ? peers_[i].reach_bytes : 0;
+        member.reaches_us = (reached_by_[i / 64] >> (i % 64) & 1) != 0;
         watch(me, identity, &peers_[i].pidfd, &member);
       }
       member.header = reinterpret_cast<RegionHeader*>(member.base);
@@ -344,6 +398,14 @@ class Joiner {
     own_header().phase.store(static_cast<std::uint32_t>(RankPhase::running),
                              std::memory_order_release);  // pairs with Node::dead
     return std::move(node_);
+  }
+
+  void read_acknowledgements() {
+    const auto* header = reinterpret_cast<const RegionHeader*>(my_base_);
+    // Relaxed: the exchange has ordered it.
+    for (std::size_t word = 0; word < std::size(reached_by_); ++word) {
+      reached_by_[word] = header->reached_by[word].load(std::memory_order_relaxed);
+    }
   }
 
   // Chooses how the liveness of a member is seen: through /proc when it shows the process under the
@@ -367,6 +429,7 @@ class Joiner {
     unmap_region(std::exchange(my_base_, nullptr), layout_);
     for (Peer& peer : peers_) {
       unmap_region(std::exchange(peer.base, nullptr), layout_);
+      unmap_reach(peer);
     }
     RegionRequest request = options_.region;
     request.buffers_bytes = std::min(request.buffers_bytes, kPrivateBuffersBytes);
@@ -405,14 +468,16 @@ class Joiner {
   const Exchange& exchange_;
   const JoinOptions& options_;
   std::unique_ptr<Node> node_;
-  std::vector<Identity> all_;    // by world rank
-  std::vector<int> ranks_;       // world ranks of the candidates, ascending
-  std::vector<Identity> group_;  // the candidates, by position
-  std::vector<Peer> peers_;      // by position
-  std::vector<bool> stays_;      // by position
-  RegionLayout layout_;          // of the candidates' regions
-  std::string map_why_;          // why the last peer could not be mapped
-  int me_ = 0;                   // own position
+  std::vector<Identity> all_;                           // by world rank
+  std::vector<int> ranks_;                              // world ranks of the candidates, ascending
+  std::vector<Identity> group_;                         // the candidates, by position
+  std::vector<Peer> peers_;                             // by position
+  std::vector<bool> stays_;                             // by position
+  RegionLayout layout_;                                 // of the candidates' regions
+  std::string map_why_;                                 // why the last peer could not be mapped
+  std::uint64_t reach_limit_ = 0;                       // address space left for reach files
+  std::uint64_t reached_by_[kMaxLocalRanks / 64] = {};  // by position
+  int me_ = 0;                                          // own position
   int memfd_ = -1;
   int listener_ = -1;
   rlim_t usual_descriptors_ = 0;

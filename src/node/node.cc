@@ -41,6 +41,9 @@ bool pidfd_ended(const Member& member) {
 Node::~Node() {
   for (const Member& member : members_) {
     unmap_region(member.base, layout_);
+    if (&member != &members_[static_cast<std::size_t>(my_index_)]) {
+      unmap_reach_file(member.reach, member.reach_bytes);
+    }
     if (member.pidfd >= 0 && still_pidfd_of(member)) close(member.pidfd);
   }
 }

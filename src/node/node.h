@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "node/reach_file.h"
 #include "node/region_layout.h"
 #include "node/wait.h"
 
@@ -42,6 +43,7 @@ struct RegionRequest {
 struct JoinOptions {
   RegionRequest region;
   std::string test_remote;  // pairs of world ranks that are treated as not local, or "all"
+  ReachFile reach;          // what peers may map of this process beside its region
   bool disabled = false;    // take part in the exchanges but share nothing
   std::uint32_t version = kRegionVersion;  // ranks of different versions never share
 };
@@ -90,6 +92,8 @@ class Node {
   }
   const RegionLayout& layout() const { return layout_; }
   const std::string& why() const { return why_; }
+  // Why the reach file of some member is not mapped here; empty when all that exist are.
+  const std::string& reach_why() const { return reach_why_; }
 
   // Whether the member's process has ended (checked through pidfd or /proc, 10 to 20 us; cheap
   // enough for every 100 ms, not for every poll). A member that has left in order (phase `left`) is
@@ -117,6 +121,7 @@ class Node {
   bool oversubscribed_ = false;
   WakeMode wake_mode_;
   std::string why_;
+  std::string reach_why_;
 };
 
 }  // namespace od::node

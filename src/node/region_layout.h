@@ -80,6 +80,10 @@ struct RegionHeader {
   // Distance probe: two lines that a pair of ranks bounces at start (p2p/distance.h).
   alignas(kFalseSharingBytes) std::atomic<std::uint32_t> probe_ping;
   alignas(kFalseSharingBytes) std::atomic<std::uint32_t> probe_pong;
+
+  // Bit i set by the peer at position i of the join when it has mapped the owner's reach file; read
+  // by the owner after the exchange that ends the join.
+  alignas(kFalseSharingBytes) std::atomic<std::uint64_t> reached_by[kMaxLocalRanks / 64];
 };
 
 static_assert(std::is_standard_layout_v<RegionHeader>);

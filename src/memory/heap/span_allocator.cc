@@ -35,8 +35,11 @@ bool SpanAllocator::init(char* base, uint64_t bytes, uint64_t keep_bytes, const 
   keep_bytes_ = keep_bytes;
   system_ = system;
   top_ = 1;
-  open_ = 0;
-  return true;
+  // The header on page 0 is written before anything is allocated.
+  open_ = page_count_ < kOpenPages ? page_count_ : kOpenPages;
+  if (system_.open(system_.context, base_, uint64_t{open_} * kPageBytes)) return true;
+  destroy();
+  return false;
 }
 
 void SpanAllocator::destroy() { munmap(pages_, record_bytes_); }
