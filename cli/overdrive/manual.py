@@ -15,6 +15,7 @@ GROUP_TITLES = {
     "report": "Reports",
     "wait": "Waiting",
     "p2p": "Messages",
+    "reach": "Reachable memory",
     "copy": "Copying",
     "test": "For tests",
 }

@@ -6,7 +6,7 @@
 //   name     what users write: `name = value` in a file, OVERDRIVE_NAME (upper case) in the
 //            environment, `--set name=value` on the command line
 //   default, min, max   built-in value and the accepted range (lengths for strings and lists)
-//   group    section of the manual; one of job, report, wait, p2p, copy, test
+//   group    section of the manual; one of job, report, wait, p2p, copy, reach, test
 //   doc      Markdown, whole sentences; first sentence says what it is
 // Add a row and the structure, the parser, `overdrive info` and the manual all know it
 // (afterwards run `overdrive manual --write docs/manual/settings.md`).
@@ -93,6 +93,29 @@
   X(nontemporal_min_bytes, SizeType, "nontemporal_min", 1 * kKiB, 0, kTiB, copy,                   \
     "Smallest piece that is copied with non-temporal stores. It is compared with each piece of "   \
     "a message (see `piece_bytes`), not with the whole message.")                                  \
+  X(reach, ReachChoice, "reach", ReachMode::kAll, ReachMode::kOff, ReachMode::kAll, reach,         \
+    "Which of the program's own memory the ranks of a node may read and write directly. `heap`: "  \
+    "large blocks of `malloc`; `static`: the program's static data, that is `.data`, `.bss` and "  \
+    "Fortran `COMMON`; `all`: both. The heap begins before settings files are read: for it, set "  \
+    "this and the other settings of this group in the environment or with `--set`.")               \
+  X(reach_min_bytes, SizeType, "reach_min", 32 * kKiB, 4 * kKiB, kTiB, reach,                      \
+    "Smallest block that `malloc` takes from reachable memory. Smaller ones come from the C "      \
+    "library.")                                                                                    \
+  X(reach_limit_bytes, SizeType, "reach_limit", 0, 0, 256 * kGiB, reach,                           \
+    "Most reachable memory of one rank, in address space; what is beyond it comes from the C "     \
+    "library. 0: twice the memory of the machine, at most 256 GiB.")                               \
+  X(reach_keep_bytes, SizeType, "reach_keep", 0, 0, kTiB, reach,                                   \
+    "How much freed reachable memory a rank may keep for reuse, once in its caches and once in "   \
+    "its free lists; the rest goes back to the system. 0: a 32nd of the machine's memory divided " \
+    "by its processors, between 32 MiB and 1 GiB.")                                                \
+  X(reach_huge, ReachHugeChoice, "reach_huge", ReachHuge::kAuto, ReachHuge::kAuto,                 \
+    ReachHuge::kEager, reach,                                                                      \
+    "Huge pages for blocks of at least 2 MiB. `auto`: where the kernel gives them to ordinary "    \
+    "memory without being asked, so that the program computes as fast as without Overdrive. "      \
+    "`eager`: always, at once when a block is allocated. `off`: never.")                           \
+  X(reach_libraries, StringType, "reach_libraries", "", 0, 4096, reach,                            \
+    "Libraries whose static data is made reachable as well: beginnings of their file names, "      \
+    "separated by commas. The C library, the MPI library and Overdrive itself never are.")         \
   X(test_remote, PairsType, "test_remote", {}, 0, 4096, test,                                      \
     "For tests: treats these pairs of ranks of `MPI_COMM_WORLD` as if they were on different "     \
     "nodes. `0-1,2-3` lists pairs, `all` means every pair.")

@@ -267,4 +267,14 @@ std::string choice_words<CopyChoice>() {
   return join_words<CopyMode>();
 }
 
+template <>
+std::string choice_words<ReachChoice>() {
+  return join_words<ReachMode>();
+}
+
+template <>
+std::string choice_words<ReachHugeChoice>() {
+  return join_words<ReachHuge>();
+}
+
 }  // namespace od::config

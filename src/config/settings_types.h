@@ -36,6 +36,12 @@ enum class WaitMode : int { kAuto, kSpin, kYield, kSleep };
 // Which stores carry payload into memory that another core reads next.
 enum class CopyMode : int { kAuto, kOrdinary, kNontemporal };
 
+// Which of the program's own memory local ranks may read and write directly.
+enum class ReachMode : int { kOff, kHeap, kStatic, kAll };
+
+// Huge pages for large blocks of reachable memory.
+enum class ReachHuge : int { kAuto, kOff, kEager };
+
 // The words of an enumeration, in the order of its values.
 template <class Enum>
 struct ChoiceWords;
@@ -48,6 +54,16 @@ struct ChoiceWords<WaitMode> {
 template <>
 struct ChoiceWords<CopyMode> {
   static constexpr const char* kWords[] = {"auto", "ordinary", "nontemporal"};
+};
+
+template <>
+struct ChoiceWords<ReachMode> {
+  static constexpr const char* kWords[] = {"off", "heap", "static", "all"};
+};
+
+template <>
+struct ChoiceWords<ReachHuge> {
+  static constexpr const char* kWords[] = {"auto", "off", "eager"};
 };
 
 // Unordered pairs of world ranks, or every pair.
@@ -157,6 +173,8 @@ struct ChoiceType {
 
 using WaitChoice = ChoiceType<WaitMode>;
 using CopyChoice = ChoiceType<CopyMode>;
+using ReachChoice = ChoiceType<ReachMode>;
+using ReachHugeChoice = ChoiceType<ReachHuge>;
 
 // The words a setting of this type accepts, separated by '|'; empty for types without words.
 template <class Type>
@@ -167,6 +185,10 @@ template <>
 std::string choice_words<WaitChoice>();
 template <>
 std::string choice_words<CopyChoice>();
+template <>
+std::string choice_words<ReachChoice>();
+template <>
+std::string choice_words<ReachHugeChoice>();
 
 }  // namespace od::config
 

@@ -13,6 +13,7 @@
 #include "engine/context.h"
 #include "engine/engine.h"
 #include "engine/rank_state.h"
+#include "memory/reach.h"
 #include "node/clock.h"
 #include "observe/log.h"
 #include "observe/stats.h"
@@ -92,6 +93,24 @@ bool yielding_helps(const RankState& s) {
   return true;
 }
 
+// What of this rank's memory its peers reach, for the log and the statistics.
+void note_reach(RankState& s) {
+  const memory::ReachReport& report = memory::reach_report();
+  for (int i = 0; i < s.node->size(); ++i) {
+    const node::Member& member = s.node->member(i);
+    if (i != s.node->my_index() && member.reach != nullptr) ++s.counters.reach_peers_peak;
+  }
+  s.counters.reach_static_bytes_peak = report.static_bytes;
+  if (!s.sharing) return;
+  const auto say = [](const char* what, const std::string& why) {
+    if (!why.empty())
+      log(Level::kInfo, "%s cannot be reached by local ranks: %s", what, why.c_str());
+  };
+  say("large blocks of malloc", report.heap_why);
+  say("static data", report.static_why);
+  say("the memory of some local ranks", s.node->reach_why());
+}
+
 void measure_distance(RankState& s) {
   // Neighbours of equal parity probe each other: one probe per rank, all pairs at once. Every link
   // starts with the result; streams correct it per link (p2p/distance.h).
@@ -125,6 +144,8 @@ std::unique_ptr<Rank> Rank::create(const host::HostTable& host, const config::Se
   options.region.pool_bytes = settings.pool_bytes;
   options.region.buffers_bytes = settings.buffer_limit_bytes;
   options.test_remote = pairs_text(settings);
+  const memory::ReachOwn reach = memory::reach_own();
+  options.reach = {.fd = reach.fd, .start = reach.start, .bytes = reach.bytes};
   options.disabled = settings.disable;
   s.node = node::Node::join(exchange, options);
 
@@ -163,6 +184,7 @@ std::unique_ptr<Rank> Rank::create(const host::HostTable& host, const config::Se
   s.counters.join_ns = s.started_ns - start_ns;
   s.counters.local_ranks_peak = static_cast<std::uint64_t>(s.node->size());
   s.counters.region_bytes_peak = s.node->layout().buffers_offset;
+  note_reach(s);
   s.counters.fallback_no_region = s.sharing || host.world_size == 1 ? 0 : 1;
   log(Level::kInfo, "rank %d shares memory with %d of %d ranks, %s", host.world_rank,
       s.node->size(), host.world_size,
@@ -173,6 +195,10 @@ std::unique_ptr<Rank> Rank::create(const host::HostTable& host, const config::Se
 namespace {
 
 void report_statistics(RankState& s) {
+  const memory::ReachUsage reach = memory::reach_usage();
+  s.counters.reach_heap_bytes_peak = reach.top_bytes;
+  s.counters.reach_private_blocks = reach.private_count;
+  s.counters.reach_forks = reach.fork_count;
   using observe::StatsOutput;
   observe::JobFacts facts;
   facts.rank = s.host.world_rank;

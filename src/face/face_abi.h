@@ -25,7 +25,7 @@ extern "C" {
 #endif
 
 // Raised whenever the meaning or the layout of anything below changes.
-#define OD_FACE_ABI_VERSION 1u
+#define OD_FACE_ABI_VERSION 2u
 
 // The binary interface of the host MPI library.
 enum od_abi {
@@ -57,6 +57,9 @@ struct od_loader_info {
   // looked up in the host library and its dependencies only; null if there is none. A face must use
   // this and not dlsym, which the loader interposes.
   void* (*host_symbol)(const char* name);
+
+  // The loader's heap (an od::memory::ReachService, src/memory/reach_service.h), or null.
+  const void* reach;
 };
 
 // Result of od_face_bind: 0 = bound, anything else = refused (the loader then uses the host alone).

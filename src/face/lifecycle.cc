@@ -6,6 +6,7 @@
 #include "face/host_binding.h"
 #include "face/state.h"
 #include "face/status.h"
+#include "memory/reach.h"
 #include "node/wait.h"
 #include "observe/log.h"
 
@@ -90,6 +91,18 @@ void begin() {
   state.rank.store(rank, std::memory_order_relaxed);
 }
 
+// Before the host's MPI_Init, which starts threads: with one thread registering costs nothing, and
+// static data can change its place.
+void prepare_process() {
+  node::register_expedited_barrier();
+  const config::Settings& settings = state.loaded.settings;
+  const bool all = settings.reach == config::ReachMode::kAll;
+  memory::begin_reach(static_cast<const memory::ReachService*>(state.loader->reach),
+                      all || settings.reach == config::ReachMode::kHeap,
+                      all || settings.reach == config::ReachMode::kStatic,
+                      settings.reach_libraries);
+}
+
 }  // namespace
 }  // namespace od::face
 
@@ -97,8 +110,7 @@ using namespace od::face;
 
 int od_MPI_Init(int* argc, char*** argv) {
   int error;
-  // Before the host starts threads: with one thread the registration costs nothing.
-  od::node::register_expedited_barrier();
+  prepare_process();
   {
     HostCallScope scope(HostCallKind::kProcess);
     error = OD_HOST(Init)(argc, argv);
@@ -109,7 +121,7 @@ int od_MPI_Init(int* argc, char*** argv) {
 
 int od_MPI_Init_thread(int* argc, char*** argv, int required, int* provided) {
   int error;
-  od::node::register_expedited_barrier();
+  prepare_process();
   {
     HostCallScope scope(HostCallKind::kProcess);
     error = OD_HOST(Init_thread)(argc, argv, required, provided);

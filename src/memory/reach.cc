@@ -1,10 +1,21 @@
 // The reach map in use, and the search in the static segments.
 #include "memory/reach.h"
 
+#include "memory/static_data.h"
+
 namespace od::memory {
 namespace {
 
 constexpr ReachMap kNothing = {};
+
+// Process-wide by nature. The service has been checked.
+const ReachService* service_in_use = nullptr;
+
+ReachReport& report() {
+  // Never destroyed: MPI_Finalize may be called by a destructor.
+  static ReachReport* const the_report = new ReachReport;
+  return *the_report;
+}
 
 }  // namespace
 
@@ -23,6 +34,50 @@ std::uint64_t static_offset(const ReachMap& map, std::uintptr_t start, std::uint
 }
 
 }  // namespace internal
+
+void begin_reach(const ReachService* service, bool heap, bool static_data,
+                 std::string_view libraries) {
+  ReachReport& result = report();
+  if (!heap && !static_data) {
+    result.heap_why = result.static_why = "switched off";
+    return;
+  }
+  if (service == nullptr || service->version != kReachServiceVersion ||
+      service->size_bytes != sizeof(ReachService)) {
+    result.heap_why = result.static_why = "the preloaded library does not offer it";
+    return;
+  }
+  const ReachMap* map = service->prepare();
+  if (map == nullptr) {
+    result.heap_why = result.static_why = service->why();
+    return;
+  }
+  service_in_use = service;
+  result.heap_why = service->why();
+  if (!static_data) {
+    result.static_why = "switched off";
+  } else {
+    const StaticResult shared = share_static_data(*service, libraries);
+    result.static_bytes = shared.bytes;
+    result.static_why = shared.why;
+  }
+  use_reach_map(map);
+}
+
+const ReachReport& reach_report() { return report(); }
+
+ReachOwn reach_own() {
+  if (service_in_use == nullptr) return {};
+  const ReachMap& map = *internal::reach_map;
+  return {service_in_use->descriptor(), reinterpret_cast<std::byte*>(map.arena_start),
+          map.file_bytes};
+}
+
+ReachUsage reach_usage() {
+  ReachUsage usage = {};
+  if (service_in_use != nullptr) service_in_use->usage(&usage);
+  return usage;
+}
 
 void use_reach_map(const ReachMap* map) { internal::reach_map = map != nullptr ? map : &kNothing; }
 

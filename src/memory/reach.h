@@ -6,13 +6,41 @@
 #ifndef OVERDRIVE_MEMORY_REACH_H_
 #define OVERDRIVE_MEMORY_REACH_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <string>
+#include <string_view>
 
 #include "memory/reach_map.h"
+#include "memory/reach_service.h"
 
 namespace od::memory {
 
 inline constexpr std::uint64_t kUnreachable = ~std::uint64_t{0};
+
+// The reach file as peers get it; fd -1: there is none.
+struct ReachOwn {
+  int fd = -1;
+  std::byte* start = nullptr;
+  std::uint64_t bytes = 0;
+};
+
+// What became reachable when the process started, and why other things did not.
+struct ReachReport {
+  std::string heap_why;    // empty: large blocks are reachable
+  std::string static_why;  // empty: static data is
+  std::uint64_t static_bytes = 0;
+};
+
+// Makes this process's memory reachable: in MPI_Init, before the installed MPI's own. `service` is
+// the loader's; null, or one of another version: nothing is shared. Never fails.
+void begin_reach(const ReachService* service, bool heap, bool static_data,
+                 std::string_view libraries);
+
+const ReachReport& reach_report();
+ReachOwn reach_own();
+// Zero when there is no reach file.
+ReachUsage reach_usage();
 
 namespace internal {
 // Process-wide by nature, like the address space it describes. Never null.

@@ -28,8 +28,15 @@ struct ReachService {
   // A range of the reach file, zero, mapped in the arena, for static data; null when it is full.
   void* (*reserve)(uint64_t bytes);
   void (*give_back)(void* reserved);
-  // Tells that [start, start + bytes) now is what `reserved` maps; false when the table is full.
-  bool (*add_segment)(void* start, uint64_t bytes, void* reserved);
+  uint64_t (*offset)(const void* in_arena);
+  // Tells that [start, start + bytes) is going to be what `alias`, in a reserved range, maps; false
+  // when the table is full.
+  bool (*add_segment)(void* start, uint64_t bytes, void* alias);
+  void (*drop_segment)(void* start);
+  // What a shared range of this size needs to be as fast as private memory: 0 nothing, 1 collapse()
+  // after it was mapped, -1 better leave it private.
+  int (*huge_plan)(uint64_t bytes);
+  void (*collapse)(void* start, uint64_t bytes);
   void (*usage)(ReachUsage* usage);
   // Why the heap is not reachable; "" if it is, or nothing was asked of it yet.
   const char* (*why)();

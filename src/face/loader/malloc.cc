@@ -53,7 +53,7 @@ struct Next {
   void* (*memalign)(size_t, size_t) = FirstMemalign;
   size_t (*usable_size)(void*) = FirstUsableSize;
 };
-Next g_next;
+constinit Next g_next;
 bool g_foreign;  // another allocator than the C library's serves the program
 
 // Walks the objects of the process in the order in which names are looked up.

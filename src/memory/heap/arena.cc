@@ -166,7 +166,8 @@ bool collapse(char* start, uint64_t bytes) {
   // A range that is all hole cannot be collapsed. Once the kernel has refused, do not ask for every
   // part of a large block again.
   for (uintptr_t at = first; at < end; at += kHugeBytes) {
-    *reinterpret_cast<volatile char*>(at) = 0;
+    // Touched without changing it: the program's data may be there.
+    __atomic_fetch_or(reinterpret_cast<char*>(at), 0, __ATOMIC_RELAXED);
     if (madvise(reinterpret_cast<void*>(at), kHugeBytes, MADV_COLLAPSE) != 0) return false;
   }
   return true;

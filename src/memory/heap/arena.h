@@ -40,16 +40,17 @@ class Arena {
   bool give_back(char* start, uint64_t bytes);
 
  private:
-  char* start_;
-  uint64_t bytes_;
-  int fd_;
-  dev_t device_;
-  ino_t inode_;
-  HugePages huge_;
-  bool private_;
+  char* start_ = nullptr;
+  uint64_t bytes_ = 0;
+  int fd_ = -1;
+  dev_t device_ = 0;
+  ino_t inode_ = 0;
+  HugePages huge_ = HugePages::kNone;
+  bool private_ = false;
 };
 
-// Gives whole huge pages within the range, whose memory is all holes; false when it stays as it is.
+// Gives the range huge pages where whole ones fit; false when the kernel refuses. What was not
+// there gets memory, contents stay.
 bool collapse(char* start, uint64_t bytes);
 
 // The first line of a small file of the system, or "" when it cannot be read.

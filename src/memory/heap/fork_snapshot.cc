@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/sysinfo.h>
 #include <time.h>
 #include <unistd.h>
@@ -22,7 +23,7 @@ struct Progress {
 };
 
 // Process-wide by nature, like fork; guarded by the allocator's locks from prepare() on.
-SharedMemory g_memory;
+constinit SharedMemory g_memory = {};
 Progress* g_progress;
 int g_pipe[2] = {-1, -1};
 uint64_t g_count;
@@ -31,6 +32,16 @@ constexpr int kPollMilliseconds = 50;
 // Without a pipe a child that never begins cannot be told from a fork that failed.
 constexpr int kMostSleepsBeforeBegin = 5000;
 constexpr timespec kSleep = {0, 200'000};
+
+// The system calls themselves: communication libraries put functions of their own in the place of
+// the C library's, and theirs need not know every argument (UCX's mremap ignores the new address).
+void* map_raw(void* at, uint64_t bytes, int access, int flags, int fd, off_t offset) {
+  return reinterpret_cast<void*>(syscall(SYS_mmap, at, bytes, access, flags, fd, offset));
+}
+bool move_raw(void* from, uint64_t bytes, void* to) {
+  return syscall(SYS_mremap, from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, to) ==
+         reinterpret_cast<long>(to);
+}
 
 [[noreturn]] void fail() {
   static constexpr char kText[] =
@@ -122,16 +133,17 @@ void walk_range(Walk& walk, char* start, uint64_t bytes) {
                   });
 }
 
-bool is_static(const char* start) {
+// Whether a block is what static data maps: that is copied where the program sees it.
+bool is_static(const char* start, uint64_t bytes) {
   const auto offset = static_cast<uint64_t>(start - g_memory.arena->start());
   for (uint32_t i = 0; i < g_memory.map->segment_count; ++i) {
-    if (g_memory.map->segments[i].offset == offset) return true;
+    if (g_memory.map->segments[i].offset - offset < bytes) return true;
   }
   return false;
 }
 
 void visit_block(void* walk, char* start, uint64_t bytes) {
-  if (!is_static(start)) walk_range(*static_cast<Walk*>(walk), start, bytes);
+  if (!is_static(start, bytes)) walk_range(*static_cast<Walk*>(walk), start, bytes);
 }
 
 // Puts private copies in the place of `bytes` at `at`, whose contents are those of the arena at
@@ -141,11 +153,11 @@ void make_private(int fd, char* at, char* start, uint64_t bytes, bool weak) {
   if (bytes == 0) return;
   constexpr int kAccess = PROT_READ | PROT_WRITE;
   constexpr int kAnonymous = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-  void* copy = weak ? MAP_FAILED : mmap(nullptr, bytes, kAccess, kAnonymous, -1, 0);
+  void* copy = weak ? MAP_FAILED : map_raw(nullptr, bytes, kAccess, kAnonymous, -1, 0);
   if (copy == MAP_FAILED) {
     const auto offset = static_cast<off_t>(start - g_memory.arena->start());
-    if (fd < 0 || mmap(at, bytes, kAccess, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, fd, offset) ==
-                      MAP_FAILED) {
+    if (fd < 0 || map_raw(at, bytes, kAccess, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, fd,
+                          offset) == MAP_FAILED) {
       fail();
     }
     return;
@@ -156,7 +168,7 @@ void make_private(int fd, char* at, char* start, uint64_t bytes, bool weak) {
   } else {
     walk_range(walk, start, bytes);
   }
-  if (mremap(copy, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, at) == MAP_FAILED) fail();
+  if (!move_raw(copy, bytes, at)) fail();
 }
 
 // More than this part of the free memory is not copied.
@@ -174,6 +186,10 @@ void in_child() {
   const int fd = arena.descriptor();
   Walk count = {.fd = fd, .copy = nullptr, .start = arena.start(), .bytes = 0};
   g_memory.spans->for_each_used(visit_block, &count);
+  for (uint32_t i = 0; i < g_memory.map->segment_count; ++i) {
+    const ReachSegment& segment = g_memory.map->segments[i];
+    walk_range(count, arena.start() + segment.offset, segment.bytes);
+  }
   const bool weak = fd >= 0 && too_much(count.bytes);
   for (uint32_t i = 0; i < g_memory.map->segment_count; ++i) {
     const ReachSegment& segment = g_memory.map->segments[i];
@@ -183,8 +199,8 @@ void in_child() {
   const uint64_t top = g_memory.spans->top_bytes();
   make_private(fd, arena.start(), arena.start(), top, weak);
   // Nobody allocates there any more.
-  mmap(arena.start() + top, arena.bytes() - top, PROT_NONE,
-       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  map_raw(arena.start() + top, arena.bytes() - top, PROT_NONE,
+          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
   arena.became_private();
   g_memory.spans->reset_locks();
   g_memory.in_child();

@@ -17,18 +17,18 @@
 
 namespace od::memory::heap {
 
-Hot hot;
+constinit Hot hot = {};
 
 namespace {
 
 enum Begun : int { kNotYet = 0, kUsable = 1, kFailed = 2 };
 
-// Process-wide by nature, and all zero before the first use: no constructor runs.
+// Process-wide by nature. No constructor may run: it would come after the first use.
 constinit HeapSettings g_settings;
-Arena g_arena;
-SpanAllocator g_spans;
-ReachMap g_map;
-Mutex g_begin_mutex;
+constinit Arena g_arena;
+constinit SpanAllocator g_spans;
+constinit ReachMap g_map = {};
+constinit Mutex g_begin_mutex;
 int g_begun;  // Begun
 HugePages g_huge;
 const char* g_why = "";
@@ -222,19 +222,41 @@ void* service_reserve(uint64_t bytes) {
 
 void service_give_back(void* reserved) { g_spans.free(reserved); }
 
-bool service_add_segment(void* start, uint64_t bytes, void* reserved) {
+uint64_t service_offset(const void* in_arena) {
+  return reinterpret_cast<uintptr_t>(in_arena) - g_map.arena_start;
+}
+
+bool service_add_segment(void* start, uint64_t bytes, void* alias) {
   if (g_map.segment_count == ReachMap::kMostSegments) return false;
   const auto address = reinterpret_cast<uintptr_t>(start);
   uint32_t at = g_map.segment_count;
   for (; at > 0 && g_map.segments[at - 1].start > address; --at) {
     g_map.segments[at] = g_map.segments[at - 1];
   }
-  g_map.segments[at] = {address, bytes, reinterpret_cast<uintptr_t>(reserved) - g_map.arena_start};
+  g_map.segments[at] = {address, bytes, service_offset(alias)};
   ++g_map.segment_count;
   // The same pages twice would be twice in a core file.
-  madvise(reserved, bytes, MADV_DONTDUMP);
+  madvise(alias, bytes, MADV_DONTDUMP);
   return true;
 }
+
+void service_drop_segment(void* start) {
+  uint32_t at = 0;
+  while (at < g_map.segment_count &&
+         g_map.segments[at].start != reinterpret_cast<uintptr_t>(start)) {
+    ++at;
+  }
+  if (at == g_map.segment_count) return;
+  --g_map.segment_count;
+  for (; at < g_map.segment_count; ++at) g_map.segments[at] = g_map.segments[at + 1];
+}
+
+int service_huge_plan(uint64_t bytes) {
+  if (g_huge != HugePages::kCollapse) return 0;
+  return may_commit(bytes) ? 1 : -1;
+}
+
+void service_collapse(void* start, uint64_t bytes) { collapse(static_cast<char*>(start), bytes); }
 
 void service_usage(ReachUsage* usage) {
   *usage = {};
@@ -255,7 +277,11 @@ constexpr ReachService kService = {.version = kReachServiceVersion,
                                    .descriptor = service_descriptor,
                                    .reserve = service_reserve,
                                    .give_back = service_give_back,
+                                   .offset = service_offset,
                                    .add_segment = service_add_segment,
+                                   .drop_segment = service_drop_segment,
+                                   .huge_plan = service_huge_plan,
+                                   .collapse = service_collapse,
                                    .usage = service_usage,
                                    .why = service_why};
 

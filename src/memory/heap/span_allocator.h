@@ -85,8 +85,8 @@ class SpanAllocator {
 
   struct alignas(128) Shard {
     Mutex mutex;
-    uint64_t bytes;
-    uint32_t first[kCachedClasses];
+    uint64_t bytes = 0;
+    uint32_t first[kCachedClasses] = {};
   };
 
   Shard& shard();
@@ -105,22 +105,22 @@ class SpanAllocator {
   void give_to_center(uint32_t page);
   void flush_shards();
 
-  char* base_;
-  uint32_t page_count_;
-  uint32_t top_;   // first page never used
-  uint32_t open_;  // first page not opened
-  uint64_t keep_bytes_;
+  char* base_ = nullptr;
+  uint32_t page_count_ = 0;
+  uint32_t top_ = 0;   // first page never used
+  uint32_t open_ = 0;  // first page not opened
+  uint64_t keep_bytes_ = 0;
   System system_;
-  Page* pages_;
-  uint64_t record_bytes_;
-  uint64_t cached_bytes_;  // in all shards; atomic
-  uint64_t used_bytes_;    // atomic
+  Page* pages_ = nullptr;
+  uint64_t record_bytes_ = 0;
+  uint64_t cached_bytes_ = 0;  // in all shards; atomic
+  uint64_t used_bytes_ = 0;    // atomic
 
   Mutex center_;
-  uint64_t dirty_free_bytes_;
-  uint64_t nonempty_[(kClassCount + 63) / 64];
-  uint32_t lists_[kClassCount];
-  Shard shards_[kShards];
+  uint64_t dirty_free_bytes_ = 0;
+  uint64_t nonempty_[(kClassCount + 63) / 64] = {};
+  uint32_t lists_[kClassCount] = {};
+  Shard shards_[kShards] = {};
 };
 
 }  // namespace od::memory::heap
