@@ -100,7 +100,7 @@ void note_reach(RankState& s) {
     const node::Member& member = s.node->member(i);
     if (i != s.node->my_index() && member.reach != nullptr) ++s.counters.reach_peers_peak;
   }
-  s.counters.reach_static_bytes_peak = report.static_bytes;
+  s.counters.reach_static_peak = report.static_bytes;
   if (!s.sharing) return;
   const auto say = [](const char* what, const std::string& why) {
     if (!why.empty())
@@ -196,7 +196,7 @@ namespace {
 
 void report_statistics(RankState& s) {
   const memory::ReachUsage reach = memory::reach_usage();
-  s.counters.reach_heap_bytes_peak = reach.top_bytes;
+  s.counters.reach_heap_peak = reach.top_bytes;
   s.counters.reach_private_blocks = reach.private_count;
   s.counters.reach_forks = reach.fork_count;
   using observe::StatsOutput;

@@ -67,8 +67,8 @@
   X(local_ranks_peak, kPeak, setup, "ranks that share memory on one node")                         \
   X(region_bytes_peak, kPeak, setup, "memory shared by one rank, without buffered messages")       \
   X(reach_peers_peak, kPeak, setup, "local ranks whose buffers a rank reaches directly")           \
-  X(reach_heap_bytes_peak, kPeak, setup, "most address space of reachable memory in use")             \
-  X(reach_static_bytes_peak, kPeak, setup, "static data that peers can reach")                     \
+  X(reach_heap_peak, kPeak, setup, "most address space of reachable memory in use, in bytes")      \
+  X(reach_static_peak, kPeak, setup, "static data that peers can reach, in bytes")                 \
   X(reach_private_blocks, kSum, setup, "large blocks of malloc that peers cannot reach")           \
   X(reach_forks, kSum, setup, "forked children that got copies of reachable memory")               \
   X(join_ns, kSum, setup, "time spent in MPI_Init, in nanoseconds")                                \
