@@ -70,6 +70,26 @@ def _finish(figure: plt.Figure, folder: Path, name: str, caption: str) -> None:
     print(f"{name}\t{caption}")
 
 
+def _with_and_without(
+    axes: Axes, results: Results, regime: str, hosts: list[str], points: list[Point]
+) -> None:
+    """Draw the medians of each host, alone and with Overdrive, over the size."""
+    sizes = [p.size_bytes for p in points]
+    for host in hosts:
+        for variant, dashes in ((PLAIN, "--"), (OVERDRIVE, "-")):
+            suffix = " + Overdrive" if variant == OVERDRIVE else ""
+            _line(
+                axes,
+                sizes,
+                _medians(results, regime, host, variant, points),
+                color=COLOURS[host],
+                linestyle=dashes,
+                linewidth=1.2,
+                label=HOST_TITLES[host] + suffix,
+            )
+    axes.set_yscale("log")
+
+
 def latency_ratio(results: Results, folder: Path, hosts: list[str]) -> None:
     """Draw the speed relative to the host, by shape and regime."""
     figure, grid = plt.subplots(2, 3, figsize=(13, 8), sharey=True)
@@ -107,19 +127,7 @@ def latency(results: Results, folder: Path, hosts: list[str]) -> None:
                 test="latency", shape=shape, mode="blocking", kind="heap", ranks=2
             )
             sizes = [p.size_bytes for p in points]
-            for host in hosts:
-                for variant, dashes in ((PLAIN, "--"), (OVERDRIVE, "-")):
-                    suffix = " + Overdrive" if variant == OVERDRIVE else ""
-                    _line(
-                        axes,
-                        sizes,
-                        _medians(results, regime, host, variant, points),
-                        color=COLOURS[host],
-                        linestyle=dashes,
-                        linewidth=1.2,
-                        label=HOST_TITLES[host] + suffix,
-                    )
-            axes.set_yscale("log")
+            _with_and_without(axes, results, regime, hosts, points)
             _style(axes, sizes, f"{SHAPE_TITLES[shape]}, {regime}", "half round trip, µs")
     _finish(figure, folder, "latency.png", "One-way latency of two ranks")
 
@@ -133,19 +141,7 @@ def streams(results: Results, folder: Path, hosts: list[str]) -> None:
             axes = grid[row][column]
             points = results.points(test=test, ranks=2)
             sizes = [p.size_bytes for p in points]
-            for host in hosts:
-                for variant, dashes in ((PLAIN, "--"), (OVERDRIVE, "-")):
-                    suffix = " + Overdrive" if variant == OVERDRIVE else ""
-                    _line(
-                        axes,
-                        sizes,
-                        _medians(results, regime, host, variant, points),
-                        color=COLOURS[host],
-                        linestyle=dashes,
-                        linewidth=1.2,
-                        label=HOST_TITLES[host] + suffix,
-                    )
-            axes.set_yscale("log")
+            _with_and_without(axes, results, regime, hosts, points)
             label = "messages per second" if test == "rate" else "MB/s"
             _style(axes, sizes, f"{title}, {regime}", label)
     _finish(figure, folder, "bandwidth.png", "Bandwidth and message rate, 64 messages in flight")

@@ -11,10 +11,9 @@ import argparse
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
-from packages import SetupError, ensure, log
+from packages import SetupError, ensure, log, run_with_retries
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -62,27 +61,10 @@ def pip_install(directory: Path, arguments: list[str], env: dict[str, str] | Non
     """Run pip install in the environment, with retries."""
     command = [str(python_of(directory)), "-m", "pip", "install", "-q", "--retries", "5"]
     command += ["--disable-pip-version-check", *arguments]
-    output = ""
-    for attempt in range(1, PIP_ATTEMPTS + 1):
-        result = subprocess.run(
-            command,
-            env={**os.environ, **(env or {})},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-        )
-        if result.returncode == 0:
-            return
-        output = result.stdout
-        if "No matching distribution" in output:
-            break
-        if attempt < PIP_ATTEMPTS:
-            log(f"pip install failed (try {attempt} of {PIP_ATTEMPTS}), trying again")
-            time.sleep(5 * attempt)
-    tail = "\n".join(output.strip().splitlines()[-8:])
-    raise SetupError(f"pip install {' '.join(arguments)} failed:\n{tail}")
+    environment = {**os.environ, **(env or {})}
+    run_with_retries(
+        command, environment, "pip install", PIP_ATTEMPTS, hopeless="No matching distribution"
+    )
 
 
 def ensure_environment(

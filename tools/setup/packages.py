@@ -79,17 +79,18 @@ def _privileged(command: list[str]) -> list[str]:
     )
 
 
-def _run_apt(arguments: list[str]) -> None:
-    """Run apt-get with retries; raise SetupError with its last lines when it keeps failing."""
-    command = _privileged(
-        ["apt-get", "-q", "-o", f"DPkg::Lock::Timeout={LOCK_TIMEOUT_SECONDS}", *arguments]
-    )
-    environment = dict(os.environ, DEBIAN_FRONTEND="noninteractive")
+def run_with_retries(
+    command: list[str], env: dict[str, str], name: str, attempts: int, hopeless: str | None = None
+) -> None:
+    """Run what may fail in passing; raise SetupError with its last lines when it keeps failing.
+
+    An output that contains `hopeless` is not worth another try.
+    """
     output = ""
-    for attempt in range(1, APT_ATTEMPTS + 1):
+    for attempt in range(1, attempts + 1):
         result = subprocess.run(
             command,
-            env=environment,
+            env=env,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -99,11 +100,22 @@ def _run_apt(arguments: list[str]) -> None:
         if result.returncode == 0:
             return
         output = result.stdout
-        if attempt < APT_ATTEMPTS:
-            log(f"apt-get {arguments[0]} failed (try {attempt} of {APT_ATTEMPTS}), trying again")
+        if hopeless is not None and hopeless in output:
+            break
+        if attempt < attempts:
+            log(f"{name} failed (try {attempt} of {attempts}), trying again")
             time.sleep(5 * attempt)
     tail = "\n".join(output.strip().splitlines()[-8:])
     raise SetupError(f"`{' '.join(command)}` failed:\n{tail}")
+
+
+def _run_apt(arguments: list[str]) -> None:
+    """Run apt-get with retries; raise SetupError with its last lines when it keeps failing."""
+    command = _privileged(
+        ["apt-get", "-q", "-o", f"DPkg::Lock::Timeout={LOCK_TIMEOUT_SECONDS}", *arguments]
+    )
+    environment = dict(os.environ, DEBIAN_FRONTEND="noninteractive")
+    run_with_retries(command, environment, f"apt-get {arguments[0]}", APT_ATTEMPTS)
 
 
 def ensure(packages: list[str]) -> list[str]:
