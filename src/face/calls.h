@@ -100,6 +100,22 @@ inline void note_host_receive(const Rank* rank, MPI_Comm comm, int source) {
   state.fallbacks.count(Fallbacks::Direction::receive, found, local);
 }
 
+// The host's non-blocking send of a mode.
+template <SendMode kMode, typename Int>
+int host_isend(const void* buf, Int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm,
+               MPI_Request* request) {
+  HostCallScope scope(HostCallKind::kLocal);
+  if constexpr (kMode == SendMode::buffered) {
+    return OD_HOST_SIZED(Ibsend)(buf, count, type, dest, tag, comm, request);
+  } else if constexpr (kMode == SendMode::synchronous) {
+    return OD_HOST_SIZED(Issend)(buf, count, type, dest, tag, comm, request);
+  } else if constexpr (kMode == SendMode::ready) {
+    return OD_HOST_SIZED(Irsend)(buf, count, type, dest, tag, comm, request);
+  } else {
+    return OD_HOST_SIZED(Isend)(buf, count, type, dest, tag, comm, request);
+  }
+}
+
 // Complete, with everything the completing thread wrote visible.
 inline bool is_complete(const Request& request) { return request.complete; }
 

@@ -126,6 +126,18 @@ int test_some(Rank& rank, int count, MPI_Request* requests, int* outcount, int* 
   return collector.result(outcount);
 }
 
+// Whether the call is for us, or the host gets it as it is. With `*host_count` of its requests.
+bool served_here(Rank* rank, int count, MPI_Request* requests, const int* outcount,
+                 const int* indices, int* host_count) {
+  if (rank == nullptr || count <= 0 || requests == nullptr || outcount == nullptr ||
+      indices == nullptr) {
+    return false;
+  }
+  const Census census = take_census(count, requests);
+  *host_count = census.host;
+  return census.ours != 0 || (census.host != 0 && !host_alone(*rank));
+}
+
 }  // namespace
 }  // namespace od::face
 
@@ -134,13 +146,10 @@ using namespace od::face;
 int od_MPI_Waitsome(int incount, MPI_Request* array_of_requests, int* outcount,
                     int* array_of_indices, MPI_Status* array_of_statuses) {
   od::Rank* rank = any_rank();
-  if (rank != nullptr && incount > 0 && array_of_requests != nullptr && outcount != nullptr &&
-      array_of_indices != nullptr) {
-    const Census census = take_census(incount, array_of_requests);
-    if (census.ours != 0 || (census.host != 0 && !host_alone(*rank))) {
-      return wait_some(*rank, incount, array_of_requests, outcount, array_of_indices,
-                       array_of_statuses, census.host);
-    }
+  int host_count = 0;
+  if (served_here(rank, incount, array_of_requests, outcount, array_of_indices, &host_count)) {
+    return wait_some(*rank, incount, array_of_requests, outcount, array_of_indices,
+                     array_of_statuses, host_count);
   }
   HostCallScope scope(HostCallKind::kBlocking);
   return OD_HOST(Waitsome)(incount, array_of_requests, outcount, array_of_indices,
@@ -150,13 +159,10 @@ int od_MPI_Waitsome(int incount, MPI_Request* array_of_requests, int* outcount,
 int od_MPI_Testsome(int incount, MPI_Request* array_of_requests, int* outcount,
                     int* array_of_indices, MPI_Status* array_of_statuses) {
   od::Rank* rank = any_rank();
-  if (rank != nullptr && incount > 0 && array_of_requests != nullptr && outcount != nullptr &&
-      array_of_indices != nullptr) {
-    const Census census = take_census(incount, array_of_requests);
-    if (census.ours != 0 || (census.host != 0 && !host_alone(*rank))) {
-      return test_some(*rank, incount, array_of_requests, outcount, array_of_indices,
-                       array_of_statuses, census.host);
-    }
+  int host_count = 0;
+  if (served_here(rank, incount, array_of_requests, outcount, array_of_indices, &host_count)) {
+    return test_some(*rank, incount, array_of_requests, outcount, array_of_indices,
+                     array_of_statuses, host_count);
   }
   HostCallScope scope(HostCallKind::kLocal);
   return OD_HOST(Testsome)(incount, array_of_requests, outcount, array_of_indices,

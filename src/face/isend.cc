@@ -5,21 +5,6 @@ namespace od::face {
 namespace {
 
 template <SendMode kMode, typename Int>
-int host_isend(const void* buf, Int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm,
-               MPI_Request* request) {
-  HostCallScope scope(HostCallKind::kLocal);
-  if constexpr (kMode == SendMode::buffered) {
-    return OD_HOST_SIZED(Ibsend)(buf, count, type, dest, tag, comm, request);
-  } else if constexpr (kMode == SendMode::synchronous) {
-    return OD_HOST_SIZED(Issend)(buf, count, type, dest, tag, comm, request);
-  } else if constexpr (kMode == SendMode::ready) {
-    return OD_HOST_SIZED(Irsend)(buf, count, type, dest, tag, comm, request);
-  } else {
-    return OD_HOST_SIZED(Isend)(buf, count, type, dest, tag, comm, request);
-  }
-}
-
-template <SendMode kMode, typename Int>
 int host_send_init(const void* buf, Int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm,
                    MPI_Request* request) {
   HostCallScope scope(HostCallKind::kLocal);

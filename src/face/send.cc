@@ -22,29 +22,13 @@ int host_send(const void* buf, Int count, MPI_Datatype type, int dest, int tag, 
 }
 
 template <SendMode kMode, typename Int>
-int host_isend(const void* buf, Int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm,
-               MPI_Request* request) {
-  if constexpr (kMode == SendMode::synchronous) {
-    return OD_HOST_SIZED(Issend)(buf, count, type, dest, tag, comm, request);
-  } else if constexpr (kMode == SendMode::ready) {
-    return OD_HOST_SIZED(Irsend)(buf, count, type, dest, tag, comm, request);
-  } else {
-    return OD_HOST_SIZED(Isend)(buf, count, type, dest, tag, comm, request);
-  }
-}
-
-template <SendMode kMode, typename Int>
 [[gnu::noinline]] int send_through_host(Rank* rank, const char* where, const void* buf, Int count,
                                         MPI_Datatype type, int dest, int tag, MPI_Comm comm) {
   note_host_send(rank, comm, dest);
   // A buffered send does not block.
   if (kMode != SendMode::buffered && rank != nullptr && rank->has_pending_work()) {
     MPI_Request request = abi::request_null();
-    int error;
-    {
-      HostCallScope scope(HostCallKind::kLocal);
-      error = host_isend<kMode>(buf, count, type, dest, tag, comm, &request);
-    }
+    const int error = host_isend<kMode>(buf, count, type, dest, tag, comm, &request);
     return error == MPI_SUCCESS ? wait_for_host(*rank, &request, MPI_STATUS_IGNORE, where) : error;
   }
   HostCallScope scope(kMode == SendMode::buffered ? HostCallKind::kLocal : HostCallKind::kBlocking);
