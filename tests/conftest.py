@@ -29,7 +29,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-HOST_SUITES = ("p2p", "hostile", "fortran", "python", "real")
+HOST_SUITES = ("p2p", "hostile", "memory", "fortran", "python", "real")
 """Folders whose tests run MPI jobs on every host; without a choice only their quick part runs."""
 
 

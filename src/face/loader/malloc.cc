@@ -145,11 +145,16 @@ size_t FirstUsableSize(void* block) {
   return g_next.usable_size(block);
 }
 
+void Decide() {
+  if (g_next.malloc == FirstMalloc) FindNext();
+  memory::heap::decide(environ, g_foreign);
+}
+
 // A block of at least hot.min_bytes, which is 0 until that is known; null: not ours.
 OD_OUT_OF_LINE void* Large(size_t bytes, size_t alignment, bool* zero) {
   if (OD_UNLIKELY(hot.min_bytes == 0)) {
-    if (g_next.malloc == FirstMalloc) FindNext();
-    if (!memory::heap::decide(environ, g_foreign) || bytes < hot.min_bytes) return nullptr;
+    Decide();
+    if (bytes < hot.min_bytes || hot.min_bytes == 0) return nullptr;
   }
   if (bytes > PTRDIFF_MAX) return nullptr;  // the C library knows what to say
   return memory::heap::allocate(bytes, alignment, zero);
@@ -200,6 +205,13 @@ OD_OUT_OF_LINE void* ReallocOurs(void* block, size_t bytes) {
 bool IsPowerOfTwo(size_t value) { return value != 0 && (value & (value - 1)) == 0; }
 
 }  // namespace
+
+const void* HeapService() {
+  // Where another allocator is first, nobody has asked us for anything yet.
+  if (hot.min_bytes == 0) Decide();
+  return memory::heap::reach_service();
+}
+
 }  // namespace od::loader
 
 using namespace od::loader;

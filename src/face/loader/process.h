@@ -38,6 +38,9 @@ bool IsOurs(const void* address);
 int Verbosity();
 bool Disabled();
 
+// The od::memory::ReachService of this process, for the face.
+const void* HeapService();
+
 // One line on standard error, "overdrive: " and the parts (null ends the list), without allocation.
 void Say(const char* const* parts);
 

@@ -15,7 +15,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "memory/heap/process_heap.h"
 #include "process.h"
 
 namespace od::loader {
@@ -166,7 +165,7 @@ void Resolve(unsigned index) {
   g_info.loader_path = LoaderPath(g_loader_path, sizeof(g_loader_path));
   g_info.face_path = "";
   g_info.host_symbol = &HostSymbol;
-  g_info.reach = memory::heap::reach_service();
+  g_info.reach = HeapService();
   if (!Disabled()) BindFace(host, g_filled);
 
   for (unsigned i = 0; i < OD_ENTRY_COUNT; ++i) {

@@ -91,4 +91,10 @@ bool looks_like_rank(const char* const* environment) {
   return false;
 }
 
+bool under_valgrind(const char* const* environment) {
+  // Valgrind's own preloaded libraries are named vgpreload_*.
+  const char* libraries = find_variable(environment, "LD_PRELOAD");
+  return libraries != nullptr && strstr(libraries, "/vgpreload_") != nullptr;
+}
+
 }  // namespace od::memory::heap

@@ -140,6 +140,9 @@ bool decide(const char* const* environment, bool foreign) {
   size_t min_bytes = SIZE_MAX;
   if (g_settings.off) {
     g_why = "switched off";
+  } else if (under_valgrind(environment)) {
+    g_why = "the process runs under valgrind";
+    g_settings.off = true;
   } else if (foreign) {
     g_why = "the program brings its own malloc";
   } else if (g_settings.disabled) {

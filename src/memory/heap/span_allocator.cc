@@ -30,6 +30,8 @@ bool SpanAllocator::init(char* base, uint64_t bytes, uint64_t keep_bytes, const 
   void* records = mmap(nullptr, record_bytes_, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (records == MAP_FAILED) return false;
+  // Debuggers write what was never touched as zeros.
+  madvise(records, record_bytes_, MADV_DONTDUMP);
   pages_ = static_cast<Page*>(records);
   base_ = base;
   keep_bytes_ = keep_bytes;

@@ -1,0 +1,181 @@
+"""Reachable memory in whole programs: what lies in the reach file, forks, limits, tools."""
+
+from __future__ import annotations
+
+import re
+import resource
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hosts import Host
+from support import expect, jobs
+
+HERE = Path(__file__).parent
+Build = Callable[..., str]
+
+FORK_LIMIT_MS = 100.0
+"""A fork with 1 MiB shared takes about 2 ms; the limit stands for "usable" on a busy machine."""
+
+
+def shell(text: str, program: list[str]) -> list[str]:
+    """Return the program behind a shell command such as a ulimit."""
+    return ["sh", "-c", f'{text}; exec "$@"', "sh", *program]
+
+
+def want(heap: bool, static: bool) -> list[str]:
+    """Return the options that say what the program must find reachable."""
+    return [f"--heap={'yes' if heap else 'no'}", f"--static={'yes' if static else 'no'}"]
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("reach", ["all", "heap", "static", "off"])
+def test_program(reach: str, host: Host, compiled: Build, needs_overdrive: None) -> None:
+    """A C program: the malloc family and static data lie where the setting says."""
+    heap, static = reach in ("all", "heap"), reach in ("all", "static")
+    command = [compiled(HERE / "reachable.c"), *want(heap, static)]
+    result = jobs.run(host, 2, command, settings={"reach": reach})
+    expect.passed(result)
+    expect.took_our_path(result, 4)
+    for counters in (rank["counters"] for rank in result.stats.values()):
+        assert (counters["reach_peers_peak"] == 1) == (reach != "off"), result.report()
+        assert (counters["reach_static_peak"] > 0) == static, result.report()
+
+
+@pytest.mark.quick
+def test_switched_off(host: Host, compiled: Build, needs_overdrive: None) -> None:
+    """OVERDRIVE_DISABLE leaves malloc and static data alone as well."""
+    command = [compiled(HERE / "reachable.c"), *want(False, False)]
+    expect.passed(jobs.run(host, 2, command, settings={"disable": "1"}))
+
+
+@pytest.mark.quick
+def test_fortran(host: Host, compiled: Build, needs_overdrive: None) -> None:
+    """COMMON blocks, module data and allocatables."""
+    program = compiled(HERE / "arrays.f90", (str(HERE / "where.c"),))
+    result = jobs.run(host, 2, [program])
+    assert result.returncode == 0 and "PASS arrays" in result.stdout, result.report()
+
+
+@pytest.mark.quick
+@pytest.mark.everywhere
+def test_numpy(host: Host, needs_overdrive: None) -> None:
+    """Arrays of numpy, os.fork, multiprocessing, subprocess."""
+    if host.python is None:
+        pytest.skip(f"{host.name}: no Python interpreter with mpi4py")
+    result = jobs.run(host, 2, [host.python, str(HERE / "arrays.py")])
+    expect.passed(result)
+    expect.took_our_path(result, 2)
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(("forks", "size"), [(1000, 1 << 20), (10, 64 << 20)])
+def test_forks(forks: int, size: int, host: Host, compiled: Build, needs_overdrive: None) -> None:
+    """A program that forks a thousand times with shared memory stays usable."""
+    command = [compiled(HERE / "forks.c"), f"--forks={forks}", f"--bytes={size}"]
+    result = jobs.run(host, 2, command)
+    expect.passed(result)
+    assert result.counter("reach_forks") == 2 * (forks + 20), result.report()
+    for found in re.findall(r"one fork takes ([\d.]+) ms", result.stdout):
+        assert float(found) < FORK_LIMIT_MS * max(1, size >> 20), result.report()
+
+
+LIMITS = {
+    # Address space for a small arena and for the region.
+    "enough address space": ("ulimit -v 8000000", True),
+    "little address space": ("ulimit -v 450000", False),
+    "small files": ("ulimit -f 20000", False),
+    "large files": ("ulimit -f 400000", True),
+    "few descriptors": ("ulimit -n 40", True),
+}
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("name", LIMITS)
+def test_limits(name: str, host: Host, compiled: Build, needs_overdrive: None) -> None:
+    """Limits of the process make the reach file smaller or refuse it; the program never notices."""
+    limit, reachable = LIMITS[name]
+    program = [compiled(HERE / "reachable.c"), *want(reachable, reachable)]
+    if not reachable:
+        program.append("--threads=0")  # the C library takes much address space for each
+    result = jobs.run(host, 2, shell(limit, program))
+    if result.returncode != 0:
+        alone = jobs.run(host, 2, shell(limit, [program[0], *want(False, False), "--threads=0"]), overdrive=False)
+        if alone.returncode != 0:
+            pytest.skip(f"{host.name} alone does not start with `{limit}`")
+    expect.passed(result)
+
+
+def test_unequal_limits(host: Host, compiled: Build, needs_overdrive: None) -> None:
+    """One rank cannot map what the other shares."""
+    program = compiled(HERE / "reachable.c")
+    commands = [
+        shell("ulimit -v 1500000", [program, *want(True, True)]),
+        [program, *want(True, True)],
+    ]
+    result = jobs.run(host, 2, [program], per_rank=commands)
+    expect.passed(result)
+    peers = [result.stats[rank]["counters"]["reach_peers_peak"] for rank in (0, 1)]
+    assert peers == [0, 1], result.report()
+
+
+@pytest.mark.quick
+def test_foreign_malloc(host: Host, compiled: Build, needs_overdrive: None) -> None:
+    """With another allocator blocks are its own, and the log says why."""
+    found = sorted(Path("/usr/lib").glob("*/libjemalloc.so.2"))
+    if not found:
+        pytest.skip("libjemalloc.so.2 is not installed")
+    command = [compiled(HERE / "reachable.c"), *want(False, True)]
+    for preload in (([str(found[0])], []), ([], [str(found[0])])):
+        result = jobs.run(host, 2, command, preload=preload, settings={"verbose": "2"})
+        expect.passed(result)
+        assert "the program brings its own malloc" in result.stderr, result.report()
+
+
+CORE_LIMIT_BYTES = 400 << 20
+"""The program's memory and that of the host MPI, but no holes and nothing of the neighbour."""
+
+
+def test_core_dump(host: Host, compiled: Build, needs_overdrive: None, tmp_path: Path) -> None:
+    """A core that the kernel writes holds neither the unused arena nor the neighbour's memory."""
+    pattern = Path("/proc/sys/kernel/core_pattern").read_text().strip()
+    if pattern.startswith("|") or "/" in pattern:
+        pytest.skip(f"the kernel hands cores to somebody else: {pattern}")
+    program = ["sh", "-c", f'cd "{tmp_path}"; ulimit -c unlimited; exec "$@"', "sh"]
+    program.append(compiled(HERE / "crash.c"))
+    tmp_path.chmod(0o777)
+    hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
+    if hard != resource.RLIM_INFINITY:
+        pytest.skip("core files are limited here")
+    result = jobs.run(host, 2, program, limit=90)
+    assert result.returncode != 0, result.report()
+    cores = list(tmp_path.glob("core*"))
+    assert cores, result.report()
+    sizes = [core.stat().st_blocks * 512 for core in cores]
+    assert max(sizes) < CORE_LIMIT_BYTES, f"{[size >> 20 for size in sizes]} MiB"
+    assert max(sizes) > 8 << 20, "the program's own data must be in it"
+
+
+@pytest.mark.parametrize("tool", ["valgrind", "gdb"])
+def test_tools(tool: str, host: Host, compiled: Build, needs_overdrive: None) -> None:
+    """Programs still run under a debugger and under valgrind."""
+    if shutil.which(tool) is None:
+        pytest.skip(f"{tool} is not installed")
+    program = [compiled(HERE / "forks.c"), "--forks=3", "--shared=0"]
+    if tool == "gdb":
+        command = ["gdb", "-batch", "-ex", "run", "-ex", "bt", "--args", *program]
+    else:
+        command = ["valgrind", "--error-exitcode=0", "-q", *program]
+    result = jobs.run(host, 2, command, limit=240)
+    if "PASS forks" not in result.stdout:
+        alone = jobs.run(host, 2, command, overdrive=False, limit=240)
+        if "PASS forks" not in alone.stdout:
+            pytest.skip(f"{host.name} alone does not run under {tool}")
+    assert "PASS forks" in result.stdout, result.report()
+
+
+def test_huge_pages(host: Host, compiled: Build, needs_overdrive: None) -> None:
+    """Huge pages at once change nothing but speed."""
+    command = [compiled(HERE / "reachable.c"), *want(True, True)]
+    expect.passed(jobs.run(host, 2, command, settings={"reach_huge": "eager"}))
