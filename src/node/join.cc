@@ -32,6 +32,8 @@ namespace {
 constexpr std::uint64_t kUnfinishedLimitNs = 2'000'000'000;
 // The region of a rank that shares with nobody only serves messages to itself.
 constexpr std::uint64_t kPrivateBuffersBytes = 64 << 20;
+constexpr std::uint64_t kLeastPrivatePoolBytes = 256 << 10;
+constexpr std::uint64_t kLeastPrivateEnvelopes = 256;
 
 void close_if_open(int* fd) {
   if (*fd >= 0) close(*fd);
@@ -450,6 +452,14 @@ class Joiner {
                                  .version = options_.version,
                                  .nonce = {all_[rank].nonce[0], all_[rank].nonce[1]}};
       member.base = make_private_region(*layout, owner);
+      if (member.base == nullptr) {
+        // A few hundred KiB, with which messages to itself still work.
+        request.buffers_bytes = 0;
+        request.pool_bytes = kLeastPrivatePoolBytes;
+        request.envelope_count = kLeastPrivateEnvelopes;
+        layout = plan_region(request, 1, kNoLimit, kNoLimit);
+        if (layout) member.base = make_private_region(*layout, owner);
+      }
     }
     if (member.base == nullptr) because("no memory for a region of its own");
     node_->layout_ = member.base != nullptr ? *layout : RegionLayout{};

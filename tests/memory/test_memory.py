@@ -84,7 +84,7 @@ def test_forks(forks: int, size: int, host: Host, compiled: Build, needs_overdri
 LIMITS = {
     # Address space for a small arena and for the region.
     "enough address space": ("ulimit -v 8000000", True),
-    "little address space": ("ulimit -v 450000", False),
+    "little address space": ("ulimit -v 510000", False),
     "small files": ("ulimit -f 20000", False),
     "large files": ("ulimit -f 400000", True),
     "few descriptors": ("ulimit -n 40", True),
