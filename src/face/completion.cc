@@ -10,7 +10,7 @@ int stale_request() { return raise_error(host::Handle{0}, MPI_ERR_REQUEST); }
 [[gnu::noinline]] int wait_host_request(MPI_Request* request, MPI_Status* status) {
   Rank* rank = serving();
   const MPI_Request before = request != nullptr ? *request : abi::request_null();
-  const std::uint64_t idup = rank != nullptr ? state.idups.find(before) : 0;
+  const std::uint64_t idup = rank != nullptr ? state.idups.claim(before) : 0;
   int error;
   if (rank != nullptr && before != abi::request_null() && rank->has_pending_work()) {
     error = wait_for_host(*rank, request, status, "MPI_Wait");
@@ -18,8 +18,12 @@ int stale_request() { return raise_error(host::Handle{0}, MPI_ERR_REQUEST); }
     HostCallScope scope(HostCallKind::kBlocking);
     error = OD_HOST(Wait)(request, status);
   }
-  if (error == MPI_SUCCESS && idup != 0 && *request != before) {
-    state.idups.completed(*rank, idup);
+  if (idup != 0) {
+    if (error == MPI_SUCCESS && *request != before) {
+      state.idups.completed(*rank, idup);
+    } else {
+      state.idups.release(idup);
+    }
   }
   return error;
 }
@@ -28,14 +32,18 @@ int stale_request() { return raise_error(host::Handle{0}, MPI_ERR_REQUEST); }
   Rank* rank = serving();
   if (rank != nullptr && rank->has_pending_work()) rank->progress();
   const MPI_Request before = request != nullptr ? *request : abi::request_null();
-  const std::uint64_t idup = rank != nullptr ? state.idups.find(before) : 0;
+  const std::uint64_t idup = rank != nullptr ? state.idups.claim(before) : 0;
   int error;
   {
     HostCallScope scope(HostCallKind::kLocal);
     error = OD_HOST(Test)(request, flag, status);
   }
-  if (error == MPI_SUCCESS && idup != 0 && *request != before) {
-    state.idups.completed(*rank, idup);
+  if (idup != 0) {
+    if (error == MPI_SUCCESS && *request != before) {
+      state.idups.completed(*rank, idup);
+    } else {
+      state.idups.release(idup);
+    }
   }
   return error;
 }

@@ -94,7 +94,7 @@ class HostPart {
     for (int i = 0; i < count; ++i) {
       if (is_ours(requests[i]) || requests[i] == abi::request_null()) continue;
       now_[size_] = before_[size_] = requests[i];
-      idups_[size_] = state.idups.find(requests[i]);
+      idups_[size_] = state.idups.claim(requests[i]);
       position_[size_++] = i;
     }
   }
@@ -110,8 +110,14 @@ class HostPart {
       if (now_[i] == before_[i]) continue;
       requests[position_[i]] = now_[i];
       state.idups.completed(rank, idups_[i]);
+      idups_[i] = 0;
     }
   }
+  ~HostPart() {
+    for (int i = 0; i < size_; ++i) state.idups.release(idups_[i]);
+  }
+  HostPart(const HostPart&) = delete;
+  HostPart& operator=(const HostPart&) = delete;
 
  private:
   int size_ = 0;

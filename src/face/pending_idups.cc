@@ -15,17 +15,27 @@ bool is_known(MPI_Comm comm) { return comm != abi::comm_null() && abi::to_handle
 void PendingIdups::add(MPI_Request request, MPI_Comm* location, Comm& parent,
                        std::uint64_t sequence) {
   std::lock_guard<std::mutex> lock(mutex_);
-  entries_.push_back({++last_id_, request, *location, location, &parent, sequence, false});
+  entries_.push_back({++last_id_, request, *location, location, &parent, sequence, false, false});
   count_.store(static_cast<int>(entries_.size()), std::memory_order_relaxed);
 }
 
-std::uint64_t PendingIdups::find(MPI_Request request) {
+std::uint64_t PendingIdups::claim(MPI_Request request) {
   if (!any()) return 0;
   std::lock_guard<std::mutex> lock(mutex_);
-  for (const Entry& entry : entries_) {
-    if (entry.request == request) return entry.id;
+  for (Entry& entry : entries_) {
+    if (entry.request != request || entry.claimed) continue;
+    entry.claimed = true;
+    return entry.id;
   }
   return 0;
+}
+
+void PendingIdups::release(std::uint64_t id) {
+  if (id == 0) return;
+  std::lock_guard<std::mutex> lock(mutex_);
+  for (Entry& entry : entries_) {
+    if (entry.id == id) entry.claimed = false;
+  }
 }
 
 void PendingIdups::completed(Rank& rank, std::uint64_t id) {

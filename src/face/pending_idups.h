@@ -30,11 +30,14 @@ class PendingIdups {
   // `location` is where the program wants the handle; hosts may fill it at the call or at
   // completion.
   void add(MPI_Request request, MPI_Comm* location, Comm& parent, std::uint64_t sequence);
-  // Which entry a request belongs to, 0 for none. To be asked before the host may complete the
-  // request: afterwards the host may use its value again, for another thread's request.
-  std::uint64_t find(MPI_Request request);
+  // The entry of a request that the caller is about to complete, 0 for none. From here on the entry
+  // is the caller's until completed() or release(): once the host has completed a request it may
+  // give the same value to a request of another thread, which must not find this entry.
+  std::uint64_t claim(MPI_Request request);
   // The request of this entry has completed: registers its communicator. 0 is ignored.
   void completed(Rank& rank, std::uint64_t id);
+  // The request of this entry is still pending. 0 is ignored.
+  void release(std::uint64_t id);
   // The program frees `parent`; true if that has to wait for an idup, which then does it.
   bool defer_free(Comm& parent);
 
@@ -47,6 +50,7 @@ class PendingIdups {
     Comm* parent;
     std::uint64_t sequence;
     bool free_parent;
+    bool claimed;
   };
   std::atomic<int> count_{0};
   std::mutex mutex_;

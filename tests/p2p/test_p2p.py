@@ -64,6 +64,7 @@ CASES = {
     "intercomm": Case("intercomm.c", ranks=3, least=50),
     "comms": Case("comms.c", arguments=["--thousands=800"], least=1000),
     "threads": Case("threads.c", arguments=["--rounds=100"], least=1000),
+    "idup_threads": Case("idup_threads.c", arguments=["--rounds=30"], least=100),
     "datatypes": Case(
         "datatypes.c",
         arguments=["--types=60"],
