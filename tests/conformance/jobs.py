@@ -23,7 +23,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 DEFAULT_LIBRARY = ROOT / "build" / "release" / "lib" / "liboverdrive.so"
 
-OWN_PATH = ["sends_inline", "sends_cell", "sends_stream", "sends_buffered"]
+OWN_PATH = ["sends_inline", "sends_cell", "sends_stream", "sends_direct", "sends_cooperative"]
 """Counters of messages between different ranks that took Overdrive's path."""
 SELF_PATH = ["sends_self"]
 HOST_PATH = ["sends_host"]

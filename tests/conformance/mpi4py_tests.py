@@ -7,11 +7,16 @@ end. Differences are confirmed by running only them again.
 
 from __future__ import annotations
 
+import html
 import json
+import os
+import re
 import shutil
 import subprocess
 import tarfile
 import time
+import urllib.parse
+import urllib.request
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -45,6 +50,8 @@ LIMIT_SECONDS = 1200.0
 STALL_SECONDS = 90.0
 """No part of a test takes nearly as long; a job without any progress for this time hangs."""
 RESTARTS = 10
+DOWNLOAD_TRIES = 4
+"""A package index answers with passing errors now and then."""
 
 GOOD = {"ok", "skip", "expected failure"}
 
@@ -88,6 +95,35 @@ class PythonResults:
     order: str = WITHOUT_FIRST
 
 
+def _download(python: str, name: str, archive: Path) -> str:
+    """Get an archive from the package index that pip uses; return what went wrong.
+
+    `pip download` would build the whole package only to learn what it depends on.
+    """
+    query = subprocess.run(
+        [python, "-m", "pip", "config", "get", "global.index-url"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    index = os.environ.get("PIP_INDEX_URL") or query.stdout.strip() or "https://pypi.org/simple"
+    page_address = f"{index.rstrip('/')}/mpi4py/"
+    try:
+        request = urllib.request.Request(page_address, headers={"Accept": "text/html"})
+        with urllib.request.urlopen(request, timeout=60) as page:
+            links = re.findall(r'href="([^"]+)"', page.read().decode())
+            base = page.geturl()
+        link = next((link for link in links if link.split("#")[0].endswith("/" + name)), "")
+        if not link:
+            return f"{page_address} does not name {name}"
+        address = urllib.parse.urljoin(base, html.unescape(link)).split("#")[0]
+        with urllib.request.urlopen(address, timeout=60) as source:
+            archive.write_bytes(source.read())
+    except (OSError, ValueError) as problem:
+        return str(problem)
+    return ""
+
+
 def fetch(python: str, work: Path) -> Path:
     """Return the folder of the tests of the mpi4py that this interpreter has."""
     query = subprocess.run(
@@ -103,12 +139,15 @@ def fetch(python: str, work: Path) -> Path:
     if (tests / "main.py").is_file():
         return tests
     work.mkdir(parents=True, exist_ok=True)
-    options = ["--no-binary", ":all:", "--no-deps", "-q", "-d", str(work)]
-    command = [python, "-m", "pip", "download", *options, f"mpi4py=={version}"]
-    download = subprocess.run(command, capture_output=True, text=True, check=False)
     archive = work / f"mpi4py-{version}.tar.gz"
-    if not archive.is_file():
-        raise SuiteError(f"the source of mpi4py {version} is not there: {download.stderr[-300:]}")
+    problem = "?"
+    for attempt in range(DOWNLOAD_TRIES):
+        problem = _download(python, f"mpi4py-{version}.tar.gz", archive)
+        if not problem:
+            break
+        time.sleep(attempt)
+    if problem:
+        raise SuiteError(f"the source of mpi4py {version} is not there: {problem}")
     with tarfile.open(archive) as tar:
         unpack(tar, work, tar.getmembers())
     return tests
