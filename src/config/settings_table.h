@@ -116,6 +116,46 @@
   X(reach_libraries, StringType, "reach_libraries", "", 0, 4096, reach,                            \
     "Libraries whose static data is made reachable as well: beginnings of their file names, "      \
     "separated by commas. The C library, the MPI library and Overdrive itself never are.")         \
+  X(copy_path, PathChoice, "copy_path", CopyPath::kAuto, CopyPath::kAuto, CopyPath::kKernel, copy, \
+    "Which way large messages take. `cells`: copied in and out through shared cells; `pull`: the "  \
+    "receiver reads the sender's buffer; `push`: the sender writes the receiver's buffer once the " \
+    "receive is posted; `cooperative`: both copy at the same time; `kernel`: the receiver reads "   \
+    "through the operating system. A message that the chosen way cannot serve takes cells. "       \
+    "`auto` chooses for each message by its size, the distance of the two cores and whether the "  \
+    "sender has rewritten its buffer since it last sent it.")                                      \
+  X(pull_wait_ns, DurationType, "pull_wait", 5 * kMicrosecond, 0, 10 * kSecond, copy,               \
+    "How long a sender whose buffer the receiver may read itself waits for the receiver before "   \
+    "it copies the message aside and returns.")                                                    \
+  X(near_pull_min_bytes, SizeType, "near_pull_min", 2 * kKiB, 0, kTiB, copy,                       \
+    "Smallest message that the receiver reads from the sender's buffer when the sender has "       \
+    "not rewritten it, between cores that share a cache.")                                         \
+  X(near_pull_rewritten_min_bytes, SizeType, "near_pull_rewritten_min", 128 * kKiB, 0, kTiB, copy,   \
+    "The same for a buffer that the sender has rewritten since it last sent it, or sends "         \
+    "for the first time.")                                                                         \
+  X(near_cooperative_min_bytes, SizeType, "near_cooperative_min", 128 * kKiB, 0, kTiB, copy,         \
+    "Smallest message, of those that the receiver reads itself, at which the sender helps "        \
+    "copying, between cores that share a cache.")                                                  \
+  X(near_push_min_bytes, SizeType, "near_push_min", kTiB, 0, kTiB, copy,                           \
+    "Smallest message that the sender writes straight into the receiver's buffer, between "        \
+    "cores that share a cache.")                                                                   \
+  X(near_kernel_min_bytes, SizeType, "near_kernel_min", kTiB, 0, kTiB, copy,                       \
+    "Smallest message that is read through the operating system when the sender's buffer is "      \
+    "not shared, between cores that share a cache.")                                               \
+  X(far_pull_min_bytes, SizeType, "far_pull_min", 2 * kKiB, 0, kTiB, copy,                         \
+    "Smallest message that the receiver reads from the sender's buffer when the sender has "       \
+    "not rewritten it, between cores that do not share a cache.")                                  \
+  X(far_pull_rewritten_min_bytes, SizeType, "far_pull_rewritten_min", kTiB, 0, kTiB, copy,         \
+    "The same for a buffer that the sender has rewritten since it last sent it, or sends "         \
+    "for the first time.")                                                                         \
+  X(far_cooperative_min_bytes, SizeType, "far_cooperative_min", 512 * kKiB, 0, kTiB, copy,               \
+    "Smallest message, of those that the receiver reads itself, at which the sender helps "        \
+    "copying, between cores that do not share a cache.")                                           \
+  X(far_push_min_bytes, SizeType, "far_push_min", 512 * kKiB, 0, kTiB, copy,                             \
+    "Smallest message that the sender writes straight into the receiver's buffer, between "        \
+    "cores that do not share a cache.")                                                            \
+  X(far_kernel_min_bytes, SizeType, "far_kernel_min", kTiB, 0, kTiB, copy,                         \
+    "Smallest message that is read through the operating system when the sender's buffer is "      \
+    "not shared, between cores that do not share a cache.")                                        \
   X(test_remote, PairsType, "test_remote", {}, 0, 4096, test,                                      \
     "For tests: treats these pairs of ranks of `MPI_COMM_WORLD` as if they were on different "     \
     "nodes. `0-1,2-3` lists pairs, `all` means every pair.")

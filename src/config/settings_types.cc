@@ -277,4 +277,9 @@ std::string choice_words<ReachHugeChoice>() {
   return join_words<ReachHuge>();
 }
 
+template <>
+std::string choice_words<PathChoice>() {
+  return join_words<CopyPath>();
+}
+
 }  // namespace od::config

@@ -42,6 +42,9 @@ enum class ReachMode : int { kOff, kHeap, kStatic, kAll };
 // Huge pages for large blocks of reachable memory.
 enum class ReachHuge : int { kAuto, kOff, kEager };
 
+// Which way large messages take (p2p/copy_plan.h).
+enum class CopyPath : int { kAuto, kCells, kPull, kPush, kCooperative, kKernel };
+
 // The words of an enumeration, in the order of its values.
 template <class Enum>
 struct ChoiceWords;
@@ -64,6 +67,12 @@ struct ChoiceWords<ReachMode> {
 template <>
 struct ChoiceWords<ReachHuge> {
   static constexpr const char* kWords[] = {"auto", "off", "eager"};
+};
+
+template <>
+struct ChoiceWords<CopyPath> {
+  static constexpr const char* kWords[] = {"auto", "cells",       "pull",
+                                           "push", "cooperative", "kernel"};
 };
 
 // Unordered pairs of world ranks, or every pair.
@@ -175,6 +184,7 @@ using WaitChoice = ChoiceType<WaitMode>;
 using CopyChoice = ChoiceType<CopyMode>;
 using ReachChoice = ChoiceType<ReachMode>;
 using ReachHugeChoice = ChoiceType<ReachHuge>;
+using PathChoice = ChoiceType<CopyPath>;
 
 // The words a setting of this type accepts, separated by '|'; empty for types without words.
 template <class Type>
@@ -189,6 +199,8 @@ template <>
 std::string choice_words<ReachChoice>();
 template <>
 std::string choice_words<ReachHugeChoice>();
+template <>
+std::string choice_words<PathChoice>();
 
 }  // namespace od::config
 

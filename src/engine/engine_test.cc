@@ -13,40 +13,13 @@
 
 #include "engine/rank_state.h"
 #include "engine/test_rank.h"
+#include "engine/test_traffic.h"
 
 namespace od {
 namespace {
 
 using node::Exchange;
 using node::run_forked_job;
-
-// In a child: a failed expectation ends it with the line number, which the parent shows.
-#define REQUIRE(condition)                                                                         \
-  do {                                                                                             \
-    if (!(condition)) {                                                                            \
-      std::fprintf(stderr, "%s:%d: rank %d: %s\n", __FILE__, __LINE__, exchange.rank, #condition); \
-      std::_Exit(1);                                                                               \
-    }                                                                                              \
-  } while (false)
-
-void expect_success(const std::vector<int>& codes) {
-  for (std::size_t rank = 0; rank < codes.size(); ++rank) {
-    EXPECT_EQ(codes[rank], 0) << "rank " << rank;
-  }
-}
-
-unsigned char pattern(std::uint64_t seed, std::uint64_t i) {
-  return static_cast<unsigned char>((seed * 131 + i * 7 + (i >> 8)) & 0xff);
-}
-void fill(std::vector<unsigned char>& data, std::uint64_t seed) {
-  for (std::size_t i = 0; i < data.size(); ++i) data[i] = pattern(seed, i);
-}
-bool check(const std::vector<unsigned char>& data, std::uint64_t seed, std::size_t bytes) {
-  for (std::size_t i = 0; i < bytes; ++i) {
-    if (data[i] != pattern(seed, i)) return false;
-  }
-  return true;
-}
 
 const std::int64_t kSizes[] = {0,     1,     7,     8,      39,     40,     41,      96,
                                97,    512,   1023,  1024,   1025,   4096,   8191,    16384,
@@ -78,89 +51,6 @@ TEST(Engine, PingPongOfEverySize) {
     rank->finalize();
     return 0;
   }));
-}
-
-// Every rank sends a random mix to every other, receives are posted in another order.
-void random_traffic(int ranks, std::uint32_t seed, const config::Settings& settings, int messages) {
-  expect_success(run_forked_job(
-      ranks,
-      [&](int me, const Exchange& exchange) {
-        auto rank = make_test_rank(exchange, settings);
-        REQUIRE(rank);
-        const p2p::LayoutRef bytes = byte_layout();
-        std::mt19937 random(seed);  // the same plan on every rank
-        struct Message {
-          int from, to, tag;
-          std::int64_t size;
-          SendMode mode;
-        };
-        std::vector<Message> plan;
-        for (int i = 0; i < messages; ++i) {
-          Message m{};
-          m.from = static_cast<int>(random() % static_cast<unsigned>(ranks));
-          m.to = static_cast<int>(random() % static_cast<unsigned>(ranks));
-          m.tag = static_cast<int>(random() % 4);
-          const auto kind = random() % 10;
-          m.size = kind < 4   ? random() % 64
-                   : kind < 7 ? random() % 4096
-                   : kind < 9 ? random() % 100000
-                              : random() % 600000;
-          const auto mode = random() % 8;
-          m.mode = mode == 0   ? SendMode::synchronous
-                   : mode == 1 ? SendMode::buffered
-                               : SendMode::standard;
-          plan.push_back(m);
-        }
-        std::vector<std::vector<unsigned char>> out(plan.size()), in(plan.size());
-        std::vector<Request*> sends, receives;
-        std::vector<std::size_t> received;
-        // Sends first for one half, receives first for the other half of the ranks.
-        const auto post_sends = [&] {
-          for (std::size_t i = 0; i < plan.size(); ++i) {
-            if (plan[i].from != me) continue;
-            out[i].resize(static_cast<std::size_t>(plan[i].size));
-            fill(out[i], i);
-            Request* request = nullptr;
-            REQUIRE(rank->isend(out[i].data(), plan[i].size, bytes, plan[i].to, plan[i].tag,
-                                *rank->world(), plan[i].mode, &request) == 0);
-            sends.push_back(request);
-          }
-        };
-        const auto post_receives = [&] {
-          for (std::size_t i = 0; i < plan.size(); ++i) {
-            if (plan[i].to != me) continue;
-            in[i].resize(static_cast<std::size_t>(plan[i].size));
-            Request* request = nullptr;
-            REQUIRE(rank->irecv(in[i].data(), plan[i].size, bytes, plan[i].from, plan[i].tag,
-                                *rank->world(), &request) == 0);
-            receives.push_back(request);
-            received.push_back(i);
-          }
-        };
-        if (me % 2 == 0) {
-          post_sends();
-          post_receives();
-        } else {
-          post_receives();
-          post_sends();
-        }
-        for (std::size_t i = 0; i < receives.size(); ++i) {
-          rank->wait(*receives[i]);
-          const Message& m = plan[received[i]];
-          REQUIRE(receives[i]->status.error == 0);
-          REQUIRE(receives[i]->status.bytes == m.size);
-          REQUIRE(check(in[received[i]], received[i], static_cast<std::size_t>(m.size)));
-          rank->release(*receives[i]);
-        }
-        for (Request* request : sends) {
-          rank->wait(*request);
-          rank->release(*request);
-        }
-        REQUIRE(rank->state().matching.unexpected_count() == 0);
-        rank->finalize();
-        return 0;
-      },
-      60));
 }
 
 TEST(Engine, RandomTrafficTwoRanks) { random_traffic(2, 1, {}, 1500); }

@@ -20,19 +20,28 @@
   X(sends_inline, kSum, messages, "messages sent inside a fast box")                               \
   X(sends_cell, kSum, messages, "messages sent through cells of the pool, in one go")              \
   X(sends_stream, kSum, messages, "messages sent through rotating cells, piece by piece")          \
-  X(sends_buffered, kSum, messages, "messages sent from own memory after waiting for the receiver")\
+  X(sends_buffered, kSum, messages, "of these, sent from own memory after waiting for the receiver")\
+  X(sends_push, kSum, messages, "of the streams, written into the receive buffer in the end")      \
+  X(sends_direct, kSum, messages, "messages the receiver read from the sender's buffer")           \
+  X(sends_cooperative, kSum, messages, "messages that both sides copied at the same time")         \
   X(sends_self, kSum, messages, "messages a rank sent to itself")                                  \
   X(sends_host, kSum, messages, "sends passed to the installed MPI library")                       \
   X(receives_inline, kSum, messages, "messages received from a fast box")                          \
   X(receives_cell, kSum, messages, "messages received from cells of the pool, in one go")          \
   X(receives_stream, kSum, messages, "messages received piece by piece")                           \
   X(receives_buffered, kSum, messages, "messages received from memory of a sender that went on")   \
+  X(receives_pull, kSum, messages, "messages read from the sender's shared buffer")                \
+  X(receives_kernel, kSum, messages, "messages read through the operating system")                 \
+  X(receives_cooperative, kSum, messages, "messages that both sides copied at the same time")      \
+  X(receives_push, kSum, messages, "messages the sender wrote into the receive buffer")            \
   X(receives_self, kSum, messages, "messages a rank received from itself")                         \
   X(receives_host, kSum, messages, "receives passed to the installed MPI library")                 \
   X(bytes_inline, kSum, bytes, "bytes sent inside fast boxes")                                     \
   X(bytes_cell, kSum, bytes, "bytes sent through cells, in one go")                                \
   X(bytes_stream, kSum, bytes, "bytes sent through rotating cells, piece by piece")                \
   X(bytes_buffered, kSum, bytes, "bytes sent from own memory after waiting for the receiver")      \
+  X(bytes_direct, kSum, bytes, "bytes receivers read from senders' buffers, alone or with help")   \
+  X(bytes_push, kSum, bytes, "bytes sent straight into receivers' buffers")                        \
   X(bytes_self, kSum, bytes, "bytes ranks sent to themselves")                                     \
   X(bytes_received, kSum, bytes, "bytes received from local ranks")                                \
   X(matched_posted, kSum, matching, "messages that found their receive posted")                    \
@@ -50,6 +59,8 @@
   X(pool_full_waits, kSum, buffering, "times a sender waited for a free cell")                     \
   X(box_full, kSum, buffering, "times a fast box was full and the queue was used")                 \
   X(box_refused, kSum, buffering, "peers without a fast box because fastbox_peers was reached")    \
+  X(offers_withdrawn, kSum, buffering, "messages buffered because the receiver did not read them soon")\
+  X(offers_declined, kSum, buffering, "messages sent through cells because the receiver could not read")\
   X(ordinary_bytes, kSum, copying, "bytes copied with ordinary stores")                            \
   X(nontemporal_bytes, kSum, copying, "bytes copied with non-temporal stores")                     \
   X(layouts_direct, kSum, copying, "messages with a derived datatype copied without packing")      \

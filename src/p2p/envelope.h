@@ -14,14 +14,27 @@
 //
 // Life of the state in one generation:
 //   unmatched -> pinned              a probe has shown it: it can no longer be cancelled
-//   unmatched | pinned -> matched    a receive has taken it
+//   unmatched | pinned -> matched    a receive has taken it; the payload comes through cells
+//   unmatched | pinned -> direct     a receive has taken it and reads the sender's buffer itself
+//                                    (only if the descriptor says where that buffer lies)
+//   direct -> matched                it could not: the payload has to come through cells after all
 //   unmatched -> cancelled           MPI_Cancel won; the receiver drops it
+//   unmatched | pinned -> withdrawn | withdrawn_pinned
+//                                    the sender no longer wants its buffer to be read and sends the
+//                                    payload through cells or own memory; from here on as above,
+//                                    without `direct`
 //   any -> done                      the receiver will not touch it again
-// Only the sender of a cancellable message (a non-blocking one) may write the word, by one
-// compare-and-swap to `cancelled`; the receiver of such a message leaves `unmatched` by
-// compare-and-swap as well, otherwise by a plain store. The sender reuses an envelope only after
-// `done`, and a pool cell of a stream only after `drained` has passed it, so it may return to its
-// program whenever `filled` equals `bytes`.
+// Where the sender may write the word as well (`contended`: messages that can be cancelled or
+// withdrawn), both sides change it by compare-and-swap as long as nobody has matched; otherwise the
+// receiver uses plain stores. Once matched the word is the receiver's. The sender reuses an
+// envelope only after `done`, and a pool cell of a stream only after `drained` has passed it, so it
+// may return to its program whenever `filled` equals `bytes`, or at `done`.
+//
+// When the receiver has published `target` (before it stores `matched` or `direct`), the sender may
+// write into the receive buffer:
+//   matched  everything that is not in cells yet (push), counted in `filled` like the rest
+//   direct   the pieces that it claims (cooperative copy): both sides take pieces of kClaimBytes
+//            by incrementing `claimed`, and `filled` counts the bytes that the sender has written
 #ifndef OVERDRIVE_P2P_ENVELOPE_H_
 #define OVERDRIVE_P2P_ENVELOPE_H_
 
@@ -33,7 +46,22 @@
 
 namespace od::p2p {
 
-enum class EnvelopeState : std::uint32_t { unmatched = 0, pinned, matched, cancelled, done };
+enum class EnvelopeState : std::uint32_t {
+  unmatched = 0,
+  pinned,
+  matched,
+  cancelled,
+  done,
+  direct,
+  withdrawn,
+  withdrawn_pinned
+};
+
+// Whether no receive has taken the message yet.
+inline bool is_waiting(EnvelopeState state) {
+  return state == EnvelopeState::unmatched || state == EnvelopeState::pinned ||
+         state == EnvelopeState::withdrawn || state == EnvelopeState::withdrawn_pinned;
+}
 
 // Cells that one stream may have in flight: with 16 KiB cells 256 KiB, which covers the time that a
 // receiver needs to react on every machine measured, while 8 streams share a pool of 2 MiB.
@@ -50,10 +78,14 @@ struct alignas(64) Envelope {
   std::uint32_t cell_bytes;  // stream: payload bytes per cell
   std::uint32_t generation;
   Kind kind;  // inline_data, cell or stream
-  std::uint8_t cancellable;
-  std::uint8_t unused[2];
+  std::uint8_t contended;
+  std::uint8_t route;  // stream: Route
+  std::uint8_t unused;
   std::uint32_t header_checksum;  // inline_data, cell: of the payload
-  CellDescriptor cell;            // kind cell
+  union {
+    CellDescriptor cell;           // kind cell
+    std::uint64_t source_address;  // kind stream: see StreamDescriptor
+  };
 
   // Line 1: written by the sender as it goes.
   alignas(64) std::atomic<std::uint64_t> filled;  // payload bytes available; release
@@ -67,6 +99,9 @@ struct alignas(64) Envelope {
   alignas(64) std::atomic<std::uint64_t> state;  // generation << 8 | EnvelopeState
   std::atomic<std::uint64_t> drained;            // generation << 44 | payload bytes read
   std::atomic<std::uint32_t> taken;              // generation, once off the inbox list
+  std::uint32_t target_generation;               // generation that `target` speaks about
+  std::uint64_t target;                // offset of the receive buffer in the receiver's shared file
+  std::atomic<std::uint64_t> claimed;  // generation << 32 | pieces taken by either side
 
   alignas(64) unsigned char payload[kEnvelopeInlineBytes];
 };
@@ -80,10 +115,20 @@ struct StreamDescriptor {
   std::uint64_t bytes;
   std::uint32_t generation;
   std::uint32_t cell_bytes;
-  std::uint32_t cancellable;
-  std::uint32_t reserved;
+  std::uint8_t contended;  // 1: the sender may change the state as well
+  std::uint8_t route;      // Route: what the sender offers
+  std::uint8_t unused[6];
+  // pull, cooperative: where the sender's buffer lies in its shared file; kernel: its address.
+  std::uint64_t source_address;
 };
-static_assert(sizeof(StreamDescriptor) <= kHeadPayloadBytes);
+static_assert(sizeof(StreamDescriptor) == kHeadPayloadBytes);
+
+// Value of `buffer_offset`: from `buffer_from` on the sender writes into the receive buffer.
+inline constexpr std::uint64_t kPushed = ~std::uint64_t{0};
+
+// Pieces of a cooperative copy: small enough that both sides end at about the same time, large
+// enough that taking one is cheap.
+inline constexpr std::uint64_t kClaimBytes = 64u << 10;
 
 // Messages are shorter than 2^44 bytes; 20 bits of the generation are enough to tell the current
 // use from the one before.
@@ -96,6 +141,11 @@ inline std::uint64_t tag_state(std::uint32_t generation, EnvelopeState state) {
 inline EnvelopeState untag_state(std::uint64_t word, std::uint32_t generation) {
   return (word >> 8) == generation ? static_cast<EnvelopeState>(word & 0xff)
                                    : EnvelopeState::unmatched;
+}
+// The state of an envelope in its current use, as its sender sees it.
+inline EnvelopeState state_of(const Envelope& envelope) {
+  // Acquire: pairs with the receiver's release or compare-and-swap of `state`.
+  return untag_state(envelope.state.load(std::memory_order_acquire), envelope.generation);
 }
 inline std::uint64_t tag_drained(std::uint32_t generation, std::uint64_t bytes) {
   return (static_cast<std::uint64_t>(generation) << kDrainedBits) | bytes;

@@ -40,6 +40,7 @@ Transport::Transport(node::Node& node, node::WakeMode wake, const config::Settin
       eager_max_(settings.eager_max_bytes),
       piece_bytes_(settings.piece_bytes),
       verify_(settings.verify),
+      plan_(settings),
       heap_(layout_.buffers_offset, layout_.buffers_bytes, kKeepBufferBytes,
             [this](std::uint64_t offset, std::uint64_t bytes) { node_.punch(offset, bytes); }),
       pool_(region_, layout_.pool_offset, layout_.pool_bytes,
@@ -62,6 +63,9 @@ Transport::Transport(node::Node& node, node::WakeMode wake, const config::Settin
     link.header = member.header;
     link.armed = &member.header->armed;
     link.base = member.base;
+    link.reach = member.reach;
+    link.reach_bytes = member.reach_bytes;
+    link.reaches_us = member.reaches_us;
     link.releases =
         reinterpret_cast<std::atomic<std::uint8_t>*>(member.base + layout_.releases_offset);
     boxes_[i] =
@@ -117,7 +121,11 @@ bool Transport::anything_ready() const {
       return true;
   }
   for (const auto& stream : incoming_) {
-    if (stream->envelope->filled.load(std::memory_order_acquire) > stream->drained) return true;
+    const std::uint64_t filled = stream->envelope->filled.load(std::memory_order_acquire);
+    if (stream->cooperative ? filled + stream->drained == stream->bytes
+                            : filled > stream->drained) {
+      return true;
+    }
   }
   for (const auto& stream : outgoing_) {
     const Envelope& envelope = *stream->envelope;
@@ -127,10 +135,8 @@ bool Transport::anything_ready() const {
     }
     const EnvelopeState state =
         untag_state(envelope.state.load(std::memory_order_acquire), envelope.generation);
-    if (stream->filled == stream->bytes && state != EnvelopeState::unmatched &&
-        state != EnvelopeState::pinned) {
-      return true;
-    }
+    if (stream->filled == stream->bytes && !is_waiting(state)) return true;
+    if (stream->offered && !is_waiting(state) && state != EnvelopeState::direct) return true;
   }
   return false;
 }

@@ -2,6 +2,7 @@
 //
 // The sending half (transport_send.cc) chooses the path of a message and keeps streams going; the
 // receiving half (transport_receive.cc) takes what has arrived, matches it and copies payload out.
+// Copies between the two programs' own buffers are in transport_direct.cc.
 // Order between one pair of ranks: messages go through the fast box until it is full; from then on
 // through the inbox list, until the receiver has taken the last listed one. The receiver empties a
 // sender's box before it looks at that sender's listed messages. So a box never holds a message
@@ -24,15 +25,18 @@
 #include "node/node.h"
 #include "node/wait.h"
 #include "observe/counters.h"
+#include "p2p/arrival.h"
 #include "p2p/backoff.h"
 #include "p2p/buffer_heap.h"
 #include "p2p/cell_pool.h"
+#include "p2p/copy_plan.h"
 #include "p2p/distance.h"
 #include "p2p/envelope.h"
 #include "p2p/envelope_pool.h"
 #include "p2p/fast_box.h"
 #include "p2p/layout.h"
 #include "p2p/matching.h"
+#include "p2p/send_history.h"
 
 namespace od::p2p {
 
@@ -52,6 +56,8 @@ struct OutgoingStream {
   std::uint32_t peer = 0;
   bool synchronous = false;
   bool buffered = false;  // Bsend: may not wait for the receiver at all
+  bool offered = false;   // the receiver may read the program's buffer: nothing is in cells
+  Route route = Route::cells;
   const char* contiguous = nullptr;
   Cursor cursor;
   LayoutRef layout;
@@ -63,6 +69,7 @@ struct OutgoingStream {
   std::uint64_t buffer_offset = BufferHeap::kNone;
   std::uint64_t checksum = 0;
   std::uint64_t drained_seen = 0;
+  std::uint64_t offered_ns = 0;  // when the offer was made; 0 once its answer has been seen
   std::uint64_t moved_ns = 0;  // when the receiver was last seen to move; 0: not yet looked
 };
 
@@ -76,6 +83,8 @@ struct IncomingStream {
   std::uint64_t bytes = 0;
   std::uint64_t drained = 0;
   std::uint64_t limit = 0;  // bytes that fit the receive; the rest is drained unread
+  bool cooperative =
+      false;  // `drained` counts what this side has copied, `filled` the other's part
   char* contiguous = nullptr;
   Cursor cursor;
   std::unique_ptr<char[]> packed;  // opaque datatypes: unpacked by the host at the end
@@ -162,8 +171,24 @@ class Transport {
     node::RegionHeader* header = nullptr;
     std::byte* base = nullptr;
     std::atomic<std::uint8_t>* releases = nullptr;
+    std::byte* reach = nullptr;  // the peer's shared memory of its program, if it is mapped
+    std::uint64_t reach_bytes = 0;
+    bool reaches_us = false;  // the peer has mapped ours
     Distance distance;
     bool box_refused = false;
+    bool offers_declined = false;      // the peer cannot read our memory
+    bool kernel_refused = false;       // process_vm_readv of the peer is not permitted
+    std::uint8_t late_receives = 0;    // how often, of late, an offer had to be withdrawn
+    std::uint8_t offers_left_out = 0;  // since the peer is known to be late
+
+    // Whether to let the peer read our buffer. Waiting for a receiver that is usually late is in
+    // vain; now and then it is tried again.
+    bool offer_worthwhile() {
+      if (offers_declined) return false;
+      return late_receives < kLateReceives || ++offers_left_out % kOfferInterval == 0;
+    }
+    static constexpr std::uint8_t kLateReceives = 3;
+    static constexpr std::uint8_t kOfferInterval = 16;
 
     // Whether the box may be used now without overtaking a listed message.
     bool direct() {
@@ -181,7 +206,13 @@ class Transport {
     }
   };
 
+  struct Way {  // how a payload is going to travel
+    Route route = Route::cells;
+    std::uint64_t source_address = 0;
+  };
+
   // Sending.
+  Way choose_way(std::uint32_t peer, const Payload& payload);
   bool open_box(std::uint32_t peer);
   bool usable_box(std::uint32_t peer, std::uint32_t bytes);
   // Puts a message on the peer's inbox list; what the header does not say is in the envelope
@@ -190,7 +221,7 @@ class Transport {
                      std::uint64_t bytes);
   bool send_cell(std::uint32_t peer, MessageHeader header, const Payload& payload, Cursor* cursor);
   int send_stream(std::uint32_t peer, MessageHeader header, const Payload& payload, Cursor* cursor,
-                  std::unique_ptr<char[]> packed, SendMode mode, Request& request);
+                  std::unique_ptr<char[]> packed, SendMode mode, const Way& way, Request& request);
   bool advance_outgoing(OutgoingStream& stream);
   void fill(OutgoingStream& stream, std::byte* to, std::uint64_t bytes, bool to_cell);
   void free_drained_cells(OutgoingStream& stream);
@@ -199,6 +230,11 @@ class Transport {
   void complete_send(OutgoingStream& stream);
   void collect_lingering(bool thorough);
   bool retire(OutgoingStream& stream);
+  bool advance_offer(OutgoingStream& stream);
+  bool withdraw(OutgoingStream& stream);
+  bool help_receiver(OutgoingStream& stream);
+  bool push_rest(OutgoingStream& stream);
+  void copy_to_peer(OutgoingStream& stream, std::byte* to, std::uint64_t from, std::uint64_t bytes);
   // True if it used non-temporal stores.
   bool copy_in(Link& link, void* to, const void* from, std::uint64_t bytes);
 
@@ -213,9 +249,18 @@ class Transport {
   void deliver_bytes(const void* data, std::uint64_t bytes, Request& receive,
                      memory::CopyFunction copy = memory::copy_ordinary);
   void finish_receive(Request& receive, const MessageHeader& header, std::uint64_t bytes);
-  void start_incoming(std::uint32_t peer, const StreamDescriptor& descriptor,
+  void start_incoming(Taken taken, std::uint32_t peer, const StreamDescriptor& descriptor,
                       const MessageHeader& header, Request& receive);
   bool advance_incoming(IncomingStream& stream);
+  void finish_incoming(IncomingStream& stream);
+  Taken take_stream(std::uint32_t peer, const StreamDescriptor& descriptor, const Request& receive);
+  bool readable(std::uint32_t peer, const StreamDescriptor& descriptor) const;
+  // Both false: the payload has to come through cells after all.
+  bool read_direct(std::uint32_t peer, const StreamDescriptor& descriptor, Request& receive);
+  bool read_through_kernel(std::uint32_t peer, const StreamDescriptor& descriptor,
+                           Request& receive);
+  bool cooperates(std::uint32_t peer, const StreamDescriptor& descriptor) const;
+  void read_cooperatively(IncomingStream& stream, const StreamDescriptor& descriptor);
   void check(std::uint32_t sent, std::uint64_t computed, const MessageHeader& header) const;
   Envelope* envelope_at(std::uint32_t peer, std::uint64_t offset) const;
   const std::byte* payload_at(std::uint32_t peer, std::uint64_t offset, std::uint64_t bytes) const;
@@ -235,6 +280,9 @@ class Transport {
   std::uint64_t eager_max_;
   std::uint64_t piece_bytes_;
   bool verify_;
+  std::uint64_t direct_checksum_ = 0;  // of what read_direct() has read, when verification is on
+  CopyPlan plan_;
+  SendHistory history_;
 
   std::vector<Link> links_;             // by node index
   std::vector<BoxConsumer> boxes_;      // by node index

@@ -10,10 +10,24 @@
 
 namespace od::p2p {
 
-void Transport::start_incoming(std::uint32_t peer, const StreamDescriptor& descriptor,
+void Transport::start_incoming(Taken taken, std::uint32_t peer, const StreamDescriptor& descriptor,
                                const MessageHeader& header, Request& receive) {
   const std::uint64_t bytes = descriptor.bytes;
   if (descriptor.cell_bytes == 0) corrupt(peer, "cell size");
+  const bool cooperative = taken == Taken::direct && cooperates(peer, descriptor);
+  if (taken == Taken::direct && !cooperative) {
+    Envelope& envelope = *envelope_at(peer, descriptor.envelope_offset);
+    if (read_direct(peer, descriptor, receive)) {
+      if (verify_) check(envelope.checksum, direct_checksum_, header);
+      mark_done(envelope, descriptor.generation);
+      node::wake_if_armed(*links_[peer].armed, wake_);
+      finish_receive(receive, header, bytes);
+      return;
+    }
+    // Release: the sender goes on with cells; pairs with its acquire in advance_offer.
+    envelope.state.store(tag_state(descriptor.generation, EnvelopeState::matched),
+                         std::memory_order_release);
+  }
   std::unique_ptr<IncomingStream> stream;
   if (spare_incoming_.empty()) {
     stream = std::make_unique<IncomingStream>();
@@ -44,6 +58,7 @@ void Transport::start_incoming(std::uint32_t peer, const StreamDescriptor& descr
   }
   // Wakes a sender that waits for the match (synchronous mode).
   node::wake_if_armed(*links_[peer].armed, wake_);
+  if (cooperative) read_cooperatively(*stream, descriptor);
   advance_incoming(*stream);
   if (stream->request != nullptr) {
     receive.incoming = stream.get();
@@ -65,10 +80,26 @@ bool Transport::advance_incoming(IncomingStream& stream) {
   if (filled > stream.bytes) corrupt(stream.peer, "stream position");
   bool moved = false;
   const std::uint64_t cell_bytes = stream.cell_bytes;
+  if (stream.cooperative) {
+    if (filled + stream.drained != stream.bytes) return false;
+    stream.drained = stream.bytes;
+    finish_incoming(stream);
+    return true;
+  }
   while (stream.drained < filled) {
     const std::uint64_t position = stream.drained;
     std::uint64_t piece = filled - position;
     const std::byte* from;
+    if (position >= envelope.buffer_from && envelope.buffer_offset == kPushed) {
+      // The sender has written it where it belongs.
+      if (verify_) {
+        stream.checksum =
+            memory::checksum_update(stream.checksum, stream.contiguous + position, piece);
+      }
+      stream.drained += piece;
+      moved = true;
+      continue;
+    }
     if (position >= envelope.buffer_from) {
       from = payload_at(stream.peer, envelope.buffer_offset + (position - envelope.buffer_from),
                         piece);
@@ -100,30 +131,39 @@ bool Transport::advance_incoming(IncomingStream& stream) {
     }
   }
   if (stream.drained == stream.bytes && filled == stream.bytes) {
-    Request& receive = *stream.request;
-    MessageHeader header;
-    header.source = static_cast<std::uint32_t>(receive.status.source);
-    header.tag = receive.status.tag;
-    if (verify_) check(envelope.checksum, stream.checksum, header);
-    if (stream.packed != nullptr) {
-      host_.unpack(stream.packed.get(), static_cast<std::int64_t>(stream.limit), receive.address,
-                   receive.count, receive.layout->host_type);
-      ++counters_.layouts_host_packed;
-      stream.packed.reset();
-    }
-    if (envelope.buffer_from < stream.bytes) {
-      ++counters_.receives_buffered;
-    } else {
-      ++counters_.receives_stream;
-    }
-    mark_done(envelope, stream.generation);
-    node::wake_if_armed(*links_[stream.peer].armed, wake_);
-    receive.incoming = nullptr;
-    finish_receive(receive, header, stream.bytes);
-    stream.request = nullptr;
+    finish_incoming(stream);
     moved = true;
   }
   return moved;
+}
+
+void Transport::finish_incoming(IncomingStream& stream) {
+  Envelope& envelope = *stream.envelope;
+  Request& receive = *stream.request;
+  MessageHeader header;
+  header.source = static_cast<std::uint32_t>(receive.status.source);
+  header.tag = receive.status.tag;
+  if (verify_) check(envelope.checksum, stream.checksum, header);
+  if (stream.packed != nullptr) {
+    host_.unpack(stream.packed.get(), static_cast<std::int64_t>(stream.limit), receive.address,
+                 receive.count, receive.layout->host_type);
+    ++counters_.layouts_host_packed;
+    stream.packed.reset();
+  }
+  if (stream.cooperative) {
+    ++counters_.receives_cooperative;
+  } else if (envelope.buffer_from >= stream.bytes) {
+    ++counters_.receives_stream;
+  } else if (envelope.buffer_offset == kPushed) {
+    ++counters_.receives_push;
+  } else {
+    ++counters_.receives_buffered;
+  }
+  mark_done(envelope, stream.generation);
+  node::wake_if_armed(*links_[stream.peer].armed, wake_);
+  receive.incoming = nullptr;
+  finish_receive(receive, header, stream.bytes);
+  stream.request = nullptr;
 }
 
 }  // namespace od::p2p

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "memory/copy.h"
+#include "node/clock.h"
 #include "observe/log.h"
 #include "p2p/inbox.h"
 #include "p2p/transport.h"
@@ -25,16 +26,11 @@ constexpr std::uint64_t kFirstPieceBytes = 4096;
 // ranks that send to each other keep both directions moving.
 constexpr std::uint64_t kTurnBytes = 128u << 10;
 
-EnvelopeState state_of(const Envelope& envelope) {
-  // Acquire: pairs with the receiver's release or compare-and-swap of `state`.
-  return untag_state(envelope.state.load(std::memory_order_acquire), envelope.generation);
-}
-
 }  // namespace
 
 int Transport::send_stream(std::uint32_t peer, MessageHeader header, const Payload& payload,
                            Cursor* cursor, std::unique_ptr<char[]> packed, SendMode mode,
-                           Request& request) {
+                           const Way& way, Request& request) {
   collect_lingering(false);
   Envelope* envelope = envelopes_.allocate();
   if (envelope == nullptr) {
@@ -68,25 +64,41 @@ int Transport::send_stream(std::uint32_t peer, MessageHeader header, const Paylo
   }
   stream->packed = std::move(packed);
   stream->bytes = payload.bytes;
+  stream->route = way.route;
+  stream->offered = way.route != Route::cells && way.route != Route::push;
   stream->checksum = memory::kChecksumStart;
   request.outgoing = stream.get();
 
   envelope->checksum = memory::checksum_fold(memory::kChecksumStart);  // of an empty payload
   // The descriptor goes first: the receiver finds its receive while the first piece is copied.
   header.kind = Kind::stream;
-  const StreamDescriptor descriptor{envelopes_.offset_of(*envelope),
-                                    payload.bytes,
-                                    envelope->generation,
-                                    static_cast<std::uint32_t>(pool_.chunk_bytes()),
-                                    request.blocking ? 0u : 1u,
-                                    0};
+  StreamDescriptor descriptor{};
+  descriptor.envelope_offset = envelopes_.offset_of(*envelope);
+  descriptor.bytes = payload.bytes;
+  descriptor.generation = envelope->generation;
+  descriptor.cell_bytes = static_cast<std::uint32_t>(pool_.chunk_bytes());
+  descriptor.contended = !request.blocking || stream->offered ? 1 : 0;
+  descriptor.route = static_cast<std::uint8_t>(way.route);
+  descriptor.source_address = way.source_address;
+  if (verify_ && stream->offered) {
+    // Nobody else will look at the payload on its way.
+    envelope->checksum = memory::checksum_fold(
+        memory::checksum_update(memory::kChecksumStart, payload.contiguous, payload.bytes));
+  }
   if (usable_box(peer, sizeof(descriptor))) {
     links_[peer].box.put(header, &descriptor, sizeof(descriptor));
     node::wake_if_armed(*links_[peer].armed, wake_);
   } else {
     envelope->cell_bytes = descriptor.cell_bytes;
-    envelope->cancellable = static_cast<std::uint8_t>(descriptor.cancellable);
+    envelope->contended = descriptor.contended;
+    envelope->route = descriptor.route;
+    envelope->source_address = descriptor.source_address;
     list_envelope(peer, *envelope, header, payload.bytes);
+  }
+  if (stream->offered) {
+    stream->offered_ns = node::now_ns();
+    outgoing_.push_back(std::move(stream));
+    return host::kSuccess;
   }
   ++counters_.sends_stream;
   counters_.bytes_stream += payload.bytes;
@@ -129,7 +141,7 @@ void Transport::fill(OutgoingStream& stream, std::byte* to, std::uint64_t bytes,
 }
 
 void Transport::free_drained_cells(OutgoingStream& stream) {
-  if (state_of(*stream.envelope) == EnvelopeState::unmatched) return;
+  if (is_waiting(state_of(*stream.envelope))) return;
   // Acquire: the receiver's reads are over; pairs with the release in advance_incoming.
   const std::uint64_t drained = untag_drained(
       stream.envelope->drained.load(std::memory_order_acquire), stream.envelope->generation);
@@ -146,9 +158,11 @@ void Transport::free_drained_cells(OutgoingStream& stream) {
 }
 
 bool Transport::advance_outgoing(OutgoingStream& stream) {
+  if (stream.offered) return advance_offer(stream);
   Envelope& envelope = *stream.envelope;
   free_drained_cells(stream);
   if (stream.filled == stream.bytes) return false;
+  if (stream.route == Route::push && push_rest(stream)) return true;
   const std::uint64_t cell_bytes = pool_.chunk_bytes();
   const std::uint64_t stop = std::min(stream.bytes, stream.filled + kTurnBytes);
   bool moved = false;
@@ -220,8 +234,7 @@ bool Transport::buffer_rest(OutgoingStream& stream) {
 bool Transport::sender_done(const OutgoingStream& stream) const {
   if (stream.filled < stream.bytes) return false;
   if (!stream.synchronous) return true;
-  const EnvelopeState state = state_of(*stream.envelope);
-  return state != EnvelopeState::unmatched && state != EnvelopeState::pinned;
+  return !is_waiting(state_of(*stream.envelope));
 }
 
 void Transport::complete_send(OutgoingStream& stream) {
@@ -277,6 +290,17 @@ void Transport::collect_lingering(bool thorough) {
 void Transport::relieve_stalled(std::uint64_t now) {
   for (auto& stream : outgoing_) {
     if (stream->filled == stream->bytes) continue;
+    if (stream->offered) {
+      if (stream->moved_ns == 0) {
+        stream->moved_ns = now;
+      } else if (now - stream->moved_ns >= settings_.pull_wait_ns && withdraw(*stream)) {
+        Link& link = links_[stream->peer];
+        if (link.late_receives < Link::kLateReceives) ++link.late_receives;
+        stream->moved_ns = now;
+        buffer_rest(*stream);
+      }
+      continue;
+    }
     free_drained_cells(*stream);
     if (stream->moved_ns == 0) {
       stream->moved_ns = now;
@@ -294,6 +318,10 @@ void Transport::relieve_stalled(std::uint64_t now) {
 
 void Transport::flush() {
   for (auto& stream : outgoing_) {
+    if (stream->offered) {
+      advance_outgoing(*stream);
+      if (stream->offered && !withdraw(*stream)) continue;  // the receiver is reading, by itself
+    }
     if (stream->filled < stream->bytes) {
       advance_outgoing(*stream);
       buffer_rest(*stream);
@@ -312,7 +340,8 @@ bool Transport::cancel(Request& request) {
   if (stream == nullptr) return false;
   Envelope& envelope = *stream->envelope;
   std::uint64_t word = envelope.state.load(std::memory_order_acquire);
-  if (untag_state(word, envelope.generation) != EnvelopeState::unmatched) return false;
+  const EnvelopeState state = untag_state(word, envelope.generation);
+  if (state != EnvelopeState::unmatched && state != EnvelopeState::withdrawn) return false;
   // Acquire-release: settles against the receiver's compare-and-swap in take_state.
   if (!envelope.state.compare_exchange_strong(
           word, tag_state(envelope.generation, EnvelopeState::cancelled), std::memory_order_acq_rel,
@@ -320,6 +349,7 @@ bool Transport::cancel(Request& request) {
     return false;
   }
   stream->filled = stream->bytes;  // nothing will be read
+  stream->offered = false;
   request.outgoing = nullptr;
   stream->request = nullptr;
   for (std::size_t i = 0; i < outgoing_.size(); ++i) {

@@ -238,13 +238,15 @@ void Transport::take_listed(std::uint32_t peer, Envelope& envelope) {
   if (header.kind == Kind::stream) {
     // Release: from here on the sender may use its box again; pairs with Link::listed_taken. Before
     // arrival, which may hand the envelope back.
-    const StreamDescriptor descriptor{
-        static_cast<std::uint64_t>(reinterpret_cast<std::byte*>(&envelope) - links_[peer].base),
-        bytes,
-        generation,
-        envelope.cell_bytes,
-        envelope.cancellable,
-        0};
+    StreamDescriptor descriptor{};
+    descriptor.envelope_offset =
+        static_cast<std::uint64_t>(reinterpret_cast<std::byte*>(&envelope) - links_[peer].base);
+    descriptor.bytes = bytes;
+    descriptor.generation = generation;
+    descriptor.cell_bytes = envelope.cell_bytes;
+    descriptor.contended = envelope.contended;
+    descriptor.route = envelope.route;
+    descriptor.source_address = envelope.source_address;
     envelope.taken.store(generation, std::memory_order_release);
     arrive_stream(peer, header, descriptor);
     return;
@@ -276,16 +278,14 @@ void Transport::take_listed(std::uint32_t peer, Envelope& envelope) {
 
 void Transport::arrive_stream(std::uint32_t peer, const MessageHeader& header,
                               const StreamDescriptor& descriptor) {
-  Envelope* envelope = envelope_at(peer, descriptor.envelope_offset);
+  Envelope* envelope = envelope_at(peer, descriptor.envelope_offset);  // checks the offset
   Request* receive = matching_.peek_posted(header.context, header.source, header.tag);
   if (receive != nullptr) {
-    if (!take_state(*envelope, descriptor, EnvelopeState::matched)) {
-      mark_done(*envelope, descriptor.generation);  // cancelled
-      return;
-    }
+    const Taken taken = take_stream(peer, descriptor, *receive);
+    if (taken == Taken::cancelled) return;
     matching_.unpost(*receive);
     ++counters_.matched_posted;
-    start_incoming(peer, descriptor, header, *receive);
+    start_incoming(taken, peer, descriptor, header, *receive);
     return;
   }
   Unexpected* message = matching_.new_unexpected();
@@ -309,12 +309,12 @@ bool Transport::deliver_unexpected(Unexpected& message, Request& receive) {
     ++counters_.receives_self;
     finish_receive(receive, header, bytes);
   } else if (header.kind == Kind::stream) {
-    if (!take_state(*message.envelope, message.stream, EnvelopeState::matched)) {
-      mark_done(*message.envelope, message.stream.generation);
+    const Taken taken = take_stream(peer, message.stream, receive);
+    if (taken == Taken::cancelled) {
       matching_.free_unexpected(message);
       return false;
     }
-    start_incoming(peer, message.stream, header, receive);
+    start_incoming(taken, peer, message.stream, header, receive);
   } else if (header.kind == Kind::cell) {
     const std::byte* data = payload_at(peer, message.cell.offset, message.cell.bytes);
     if (verify_) {
@@ -343,7 +343,9 @@ bool Transport::deliver_unexpected(Unexpected& message, Request& receive) {
 
 bool Transport::pin(Unexpected& message) {
   if (message.from != Unexpected::Source::local || message.header.kind != Kind::stream) return true;
-  if (take_state(*message.envelope, message.stream, EnvelopeState::pinned)) return true;
+  if (take_state(*message.envelope, message.stream, EnvelopeState::pinned) != Taken::cancelled) {
+    return true;
+  }
   mark_done(*message.envelope, message.stream.generation);
   matching_.remove_unexpected(message);
   matching_.free_unexpected(message);

@@ -111,6 +111,9 @@ int Transport::send(std::uint32_t peer, const MessageHeader& header_in, const Pa
     walk = &cursor;
     ++counters_.layouts_direct;
   }
+  Way way;
+  // A buffered send may not wait for its receiver.
+  if (view.bytes >= plan_.floor_bytes() && mode != SendMode::buffered) way = choose_way(peer, view);
   if (mode != SendMode::synchronous) {
     if (view.bytes <= inline_max_) {
       const auto bytes = static_cast<std::uint32_t>(view.bytes);
@@ -146,12 +149,13 @@ int Transport::send(std::uint32_t peer, const MessageHeader& header_in, const Pa
         }
       }
     }
-    if (view.bytes <= eager_max_ && send_cell(peer, header, view, walk)) {
+    if (way.route == Route::cells && view.bytes <= eager_max_ &&
+        send_cell(peer, header, view, walk)) {
       request.complete = true;
       return host::kSuccess;
     }
   }
-  return send_stream(peer, header, view, walk, std::move(packed), mode, request);
+  return send_stream(peer, header, view, walk, std::move(packed), mode, way, request);
 }
 
 bool Transport::send_cell(std::uint32_t peer, MessageHeader header, const Payload& payload,

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hosts import Host
 from support import jobs, programs
+from support.expect import LOCAL_SENDS
 
 sys.path.insert(0, str(programs.ROOT / "bench"))
 
@@ -43,6 +44,6 @@ def test_equal_results(program: str, host: Host, overdrive: bool, tmp_path: Path
         value
         for path in files
         for name, value in json.loads(path.read_text())["counters"].items()
-        if name in ("sends_inline", "sends_cell", "sends_stream")
+        if name in LOCAL_SENDS
     )
     assert sent > 100, f"only {sent} messages went through Overdrive"

@@ -14,7 +14,13 @@ def passed(result: Result) -> None:
     assert not result.leftovers, result.report()
 
 
-LOCAL_SENDS = ("sends_inline", "sends_cell", "sends_stream")
+LOCAL_SENDS = (
+    "sends_inline",
+    "sends_cell",
+    "sends_stream",
+    "sends_direct",
+    "sends_cooperative",
+)
 """Counters of messages that one process gave to another through Overdrive (those that a sender
 copied
 aside are among them)."""

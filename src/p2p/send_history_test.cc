@@ -1,0 +1,66 @@
+#include "p2p/send_history.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace od::p2p {
+namespace {
+
+TEST(SendHistory, AnUnknownBufferCountsAsRewritten) {
+  SendHistory history;
+  std::vector<char> buffer(8192, 1);
+  EXPECT_TRUE(history.rewritten(buffer.data(), buffer.size()));
+}
+
+TEST(SendHistory, AnUnchangedBufferIsRecognised) {
+  SendHistory history;
+  std::vector<char> buffer(8192, 1);
+  history.rewritten(buffer.data(), buffer.size());
+  EXPECT_FALSE(history.rewritten(buffer.data(), buffer.size()));
+  EXPECT_FALSE(history.rewritten(buffer.data(), buffer.size()));
+}
+
+TEST(SendHistory, SixteenUnchangedBuffersAreRecognised) {
+  SendHistory history;
+  std::vector<std::vector<char>> buffers(16, std::vector<char>(65536, 1));
+  int known = 0;
+  for (int round = 0; round < 3; ++round) {
+    for (auto& buffer : buffers) known += !history.rewritten(buffer.data(), buffer.size());
+  }
+  EXPECT_GT(known, 16);  // two may share a slot
+}
+
+TEST(SendHistory, ARewrittenBufferIsDistrustedForAWhile) {
+  SendHistory history;
+  std::vector<char> buffer(8192, 1);
+  history.rewritten(buffer.data(), buffer.size());
+  EXPECT_FALSE(history.rewritten(buffer.data(), buffer.size()));
+  buffer.assign(buffer.size(), 2);
+  EXPECT_TRUE(history.rewritten(buffer.data(), buffer.size()));
+  EXPECT_TRUE(history.rewritten(buffer.data(), buffer.size()));
+  EXPECT_TRUE(history.rewritten(buffer.data(), buffer.size()));
+  EXPECT_FALSE(history.rewritten(buffer.data(), buffer.size()));
+}
+
+TEST(SendHistory, ChangesAtBothEndsAreSeen) {
+  SendHistory history;
+  std::vector<char> buffer(8192, 1);
+  history.rewritten(buffer.data(), buffer.size());
+  buffer.front() = 2;
+  EXPECT_TRUE(history.rewritten(buffer.data(), buffer.size()));
+  SendHistory other;
+  other.rewritten(buffer.data(), buffer.size());
+  buffer.back() = 2;
+  EXPECT_TRUE(other.rewritten(buffer.data(), buffer.size()));
+}
+
+TEST(SendHistory, AnotherLengthIsAnotherMessage) {
+  SendHistory history;
+  std::vector<char> buffer(8192, 1);
+  history.rewritten(buffer.data(), buffer.size());
+  EXPECT_TRUE(history.rewritten(buffer.data(), 4096));
+}
+
+}  // namespace
+}  // namespace od::p2p

@@ -1,0 +1,322 @@
+// Copies between the two programs' own buffers: offers to read, cooperative copies, pushes.
+//
+// The sender offers its buffer in the stream's descriptor and fills no cell. The receiver, when it
+// has a receive for the message, reads at once and to the end, so that nobody ever waits for a
+// receiver that has gone away in between. As long as no receive has come the sender may withdraw
+// its offer; then, and when the receiver cannot read, the message goes on as a stream of cells or
+// out of the sender's own memory. See envelope.h for the states.
+
+#include <errno.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+#include "memory/copy.h"
+#include "memory/reach.h"
+#include "node/clock.h"
+#include "observe/log.h"
+#include "p2p/arrival.h"
+#include "p2p/transport.h"
+
+namespace od::p2p {
+
+namespace {
+
+// How much is pushed before the receiver is told; it only counts, so the piece is large.
+constexpr std::uint64_t kPushPieceBytes = 128u << 10;
+
+// `claimed` of a generation; see Envelope.
+std::uint64_t claim_start(std::uint32_t generation) {
+  return static_cast<std::uint64_t>(generation) << 32;
+}
+
+// Takes the next piece of a cooperative copy: its position, or `bytes` or more at the end.
+std::uint64_t claim(Envelope& envelope) {
+  // Relaxed: the counter only shares out the pieces; `filled` and `done` publish their contents.
+  const std::uint64_t word = envelope.claimed.fetch_add(1, std::memory_order_relaxed);
+  return (word & 0xffffffff) * kClaimBytes;
+}
+
+}  // namespace
+
+// --- sending -------------------------------------------------------------------------------------
+
+Transport::Way Transport::choose_way(std::uint32_t peer, const Payload& payload) {
+  Link& link = links_[peer];
+  Way way;
+  if (payload.contiguous == nullptr) {
+    // Strided data can still be pushed piece by piece, but only cells are worth it.
+    return way;
+  }
+  const bool far = link.distance.far();
+  std::uint64_t offset = memory::kUnreachable;
+  if (link.reaches_us) offset = memory::reach_offset(payload.contiguous, payload.bytes);
+  const bool reachable = offset != memory::kUnreachable;
+  const bool rewritten = !reachable || !plan_.wants_guess(payload.bytes, far) ||
+                         history_.rewritten(payload.contiguous, payload.bytes);
+  way.route = plan_.choose(payload.bytes, far, reachable, rewritten);
+  switch (way.route) {
+    case Route::pull:
+    case Route::cooperative:
+      if (!link.offer_worthwhile()) way.route = Route::cells;
+      way.source_address = offset;
+      break;
+    case Route::kernel:
+      if (!link.offer_worthwhile()) way.route = Route::cells;
+      way.source_address = reinterpret_cast<std::uintptr_t>(payload.contiguous);
+      break;
+    case Route::push:
+      if (link.reach == nullptr) way.route = Route::cells;
+      break;
+    case Route::cells:
+      break;
+  }
+  return way;
+}
+
+bool Transport::advance_offer(OutgoingStream& stream) {
+  Link& link = links_[stream.peer];
+  switch (state_of(*stream.envelope)) {
+    case EnvelopeState::direct:
+      if (stream.offered_ns != 0) {
+        link.distance.sample_answer(node::now_ns() - stream.offered_ns,
+                                    settings_.far_threshold_ns);
+        stream.offered_ns = 0;
+      }
+      return stream.route == Route::cooperative && help_receiver(stream);
+    case EnvelopeState::done:
+      stream.offered = false;
+      stream.filled = stream.bytes;
+      link.late_receives = static_cast<std::uint8_t>(link.late_receives / 2);
+      ++(stream.route == Route::cooperative ? counters_.sends_cooperative : counters_.sends_direct);
+      counters_.bytes_direct += stream.bytes;
+      return true;
+    case EnvelopeState::matched:
+      ++counters_.offers_declined;
+      link.offers_declined = true;
+      stream.offered = false;
+      ++counters_.sends_stream;
+      counters_.bytes_stream += stream.bytes;
+      return advance_outgoing(stream);
+    default:
+      return false;
+  }
+}
+
+bool Transport::withdraw(OutgoingStream& stream) {
+  Envelope& envelope = *stream.envelope;
+  std::uint64_t word = envelope.state.load(std::memory_order_acquire);
+  for (;;) {
+    EnvelopeState to;
+    switch (untag_state(word, envelope.generation)) {
+      case EnvelopeState::unmatched:
+        to = EnvelopeState::withdrawn;
+        break;
+      case EnvelopeState::pinned:
+        to = EnvelopeState::withdrawn_pinned;
+        break;
+      default:
+        return false;
+    }
+    // Acquire-release: settles against the receiver's compare-and-swap in take_state.
+    if (envelope.state.compare_exchange_weak(word, tag_state(envelope.generation, to),
+                                             std::memory_order_acq_rel,
+                                             std::memory_order_acquire)) {
+      break;
+    }
+  }
+  stream.offered = false;
+  ++counters_.offers_withdrawn;
+  ++counters_.sends_stream;
+  counters_.bytes_stream += stream.bytes;
+  return true;
+}
+
+void Transport::copy_to_peer(OutgoingStream& stream, std::byte* to, std::uint64_t from,
+                             std::uint64_t bytes) {
+  if (links_[stream.peer].distance.far()) {
+    memory::copy_nontemporal(to, stream.contiguous + from, bytes);
+    counters_.nontemporal_bytes += bytes;
+  } else {
+    std::memcpy(to, stream.contiguous + from, bytes);
+    counters_.ordinary_bytes += bytes;
+  }
+}
+
+bool Transport::help_receiver(OutgoingStream& stream) {
+  Envelope& envelope = *stream.envelope;
+  if (envelope.target_generation != envelope.generation) return false;  // it wants no help
+  Link& link = links_[stream.peer];
+  const std::uint64_t target = envelope.target;
+  if (target > link.reach_bytes || stream.bytes > link.reach_bytes - target) {
+    corrupt(stream.peer, "receive buffer");
+  }
+  std::uint64_t written = 0;
+  for (;;) {
+    const std::uint64_t position = claim(envelope);
+    if (position >= stream.bytes) break;
+    const std::uint64_t piece = std::min(kClaimBytes, stream.bytes - position);
+    copy_to_peer(stream, link.reach + target + position, position, piece);
+    written += piece;
+  }
+  if (written == 0) return false;
+  // Release: what has been written; pairs with the acquire in advance_incoming. Added in one step,
+  // because this side takes pieces until none is left.
+  envelope.filled.store(written, std::memory_order_release);
+  node::wake_if_armed(*link.armed, wake_);
+  return true;
+}
+
+bool Transport::push_rest(OutgoingStream& stream) {
+  Envelope& envelope = *stream.envelope;
+  if (state_of(envelope) != EnvelopeState::matched ||
+      envelope.target_generation != envelope.generation) {
+    return false;
+  }
+  Link& link = links_[stream.peer];
+  const std::uint64_t target = envelope.target;
+  if (target > link.reach_bytes || stream.bytes > link.reach_bytes - target) {
+    corrupt(stream.peer, "receive buffer");
+  }
+  // Plain stores: published by the release of `filled`.
+  envelope.buffer_offset = kPushed;
+  envelope.buffer_from = stream.filled;
+  counters_.bytes_push += stream.bytes - stream.filled;
+  ++counters_.sends_push;
+  while (stream.filled < stream.bytes) {
+    const std::uint64_t piece = std::min(kPushPieceBytes, stream.bytes - stream.filled);
+    copy_to_peer(stream, link.reach + target + stream.filled, stream.filled, piece);
+    if (verify_) {
+      stream.checksum =
+          memory::checksum_update(stream.checksum, stream.contiguous + stream.filled, piece);
+    }
+    stream.filled += piece;
+    if (stream.filled == stream.bytes) envelope.checksum = memory::checksum_fold(stream.checksum);
+    // Release: the data is in its place; pairs with the acquire in advance_incoming.
+    envelope.filled.store(stream.filled, std::memory_order_release);
+    node::wake_if_armed(*link.armed, wake_);
+  }
+  return true;
+}
+
+// --- receiving -----------------------------------------------------------------------------------
+
+bool Transport::readable(std::uint32_t peer, const StreamDescriptor& descriptor) const {
+  const Link& link = links_[peer];
+  switch (static_cast<Route>(descriptor.route)) {
+    case Route::pull:
+    case Route::cooperative:
+      if (link.reach == nullptr) return false;
+      if (descriptor.source_address > link.reach_bytes ||
+          descriptor.bytes > link.reach_bytes - descriptor.source_address) {
+        corrupt(peer, "send buffer");
+      }
+      return true;
+    case Route::kernel:
+      return !link.kernel_refused;
+    default:
+      return false;
+  }
+}
+
+Taken Transport::take_stream(std::uint32_t peer, const StreamDescriptor& descriptor,
+                             const Request& receive) {
+  Envelope& envelope = *envelope_at(peer, descriptor.envelope_offset);
+  const auto route = static_cast<Route>(descriptor.route);
+  if (route == Route::push || route == Route::cooperative) {
+    // Where the sender may write; plain stores, published with the state.
+    std::uint64_t target = memory::kUnreachable;
+    char* start = nullptr;
+    if (descriptor.bytes <= static_cast<std::uint64_t>(receive.bytes) &&
+        is_contiguous(*receive.layout, receive.address, receive.count, &start)) {
+      target = memory::reach_offset(start, descriptor.bytes);
+    }
+    // Another generation than any: no target.
+    envelope.target_generation =
+        target == memory::kUnreachable ? descriptor.generation - 1 : descriptor.generation;
+    envelope.target = target;
+    envelope.claimed.store(claim_start(descriptor.generation), std::memory_order_relaxed);
+  }
+  const EnvelopeState wanted =
+      readable(peer, descriptor) ? EnvelopeState::direct : EnvelopeState::matched;
+  const Taken taken = take_state(envelope, descriptor, wanted);
+  if (taken == Taken::cancelled) mark_done(envelope, descriptor.generation);
+  return taken;
+}
+
+bool Transport::read_direct(std::uint32_t peer, const StreamDescriptor& descriptor,
+                            Request& receive) {
+  if (static_cast<Route>(descriptor.route) == Route::kernel) {
+    return read_through_kernel(peer, descriptor, receive);
+  }
+  const std::byte* from = links_[peer].reach + descriptor.source_address;
+  deliver_bytes(from, descriptor.bytes, receive);
+  if (verify_) {
+    direct_checksum_ = memory::checksum_update(memory::kChecksumStart, from, descriptor.bytes);
+  }
+  ++counters_.receives_pull;
+  return true;
+}
+
+bool Transport::read_through_kernel(std::uint32_t peer, const StreamDescriptor& descriptor,
+                                    Request& receive) {
+  const std::uint64_t limit = std::min(descriptor.bytes, static_cast<std::uint64_t>(receive.bytes));
+  const std::uint64_t wanted = verify_ ? descriptor.bytes : limit;
+  char* to = nullptr;
+  std::unique_ptr<char[]> aside;
+  if (wanted > limit || !is_contiguous(*receive.layout, receive.address, receive.count, &to)) {
+    aside.reset(new (std::nothrow) char[wanted]);
+    if (aside == nullptr) return false;
+    to = aside.get();
+  }
+  // Without a start time in our /proc the number may mean another process here.
+  if (node_.member(static_cast<int>(peer)).start_time == 0) {
+    links_[peer].kernel_refused = true;
+    return false;
+  }
+  const auto pid = static_cast<pid_t>(node_.member(static_cast<int>(peer)).pid);
+  std::uint64_t position = 0;
+  while (position < wanted) {
+    iovec local{to + position, wanted - position};
+    iovec remote{reinterpret_cast<void*>(descriptor.source_address + position), wanted - position};
+    const ssize_t moved = process_vm_readv(pid, &local, 1, &remote, 1, 0);
+    if (moved <= 0) {
+      links_[peer].kernel_refused = true;
+      OD_LOG_ONCE(Level::kInfo,
+                  "reading another process through the kernel is not permitted (%s); messages take "
+                  "shared cells instead",
+                  std::strerror(moved < 0 ? errno : EFAULT));
+      return false;
+    }
+    position += static_cast<std::uint64_t>(moved);
+  }
+  if (verify_) direct_checksum_ = memory::checksum_update(memory::kChecksumStart, to, wanted);
+  if (aside != nullptr) deliver_bytes(aside.get(), descriptor.bytes, receive);
+  ++counters_.receives_kernel;
+  return true;
+}
+
+bool Transport::cooperates(std::uint32_t peer, const StreamDescriptor& descriptor) const {
+  if (static_cast<Route>(descriptor.route) != Route::cooperative) return false;
+  return envelope_at(peer, descriptor.envelope_offset)->target_generation == descriptor.generation;
+}
+
+void Transport::read_cooperatively(IncomingStream& stream, const StreamDescriptor& descriptor) {
+  Envelope& envelope = *stream.envelope;
+  const std::byte* from = links_[stream.peer].reach + descriptor.source_address;
+  stream.cooperative = true;
+  for (;;) {
+    const std::uint64_t position = claim(envelope);
+    if (position >= stream.bytes) break;
+    const std::uint64_t piece = std::min(kClaimBytes, stream.bytes - position);
+    std::memcpy(stream.contiguous + position, from + position, piece);
+    stream.drained += piece;
+  }
+  if (verify_) {
+    stream.checksum = memory::checksum_update(memory::kChecksumStart, from, stream.bytes);
+  }
+}
+
+}  // namespace od::p2p
