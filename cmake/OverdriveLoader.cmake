@@ -41,7 +41,7 @@ target_include_directories(overdrive_loader_objects PUBLIC "${generated}")
 target_link_libraries(overdrive_loader_objects PUBLIC overdrive_options)
 # The compiler must not make calloc of malloc and memset, nor anything else of these names.
 set_source_files_properties("${CMAKE_SOURCE_DIR}/src/face/loader/malloc.cc" PROPERTIES
-  COMPILE_OPTIONS "-fno-builtin-malloc;-fno-builtin-calloc;-fno-builtin-realloc;-fno-builtin-free")
+  COMPILE_OPTIONS "-fomit-frame-pointer;-fno-builtin-malloc;-fno-builtin-calloc;-fno-builtin-realloc;-fno-builtin-free")
 target_compile_options(overdrive_loader_objects PRIVATE
   $<$<COMPILE_LANGUAGE:CXX>:-fno-exceptions -fno-rtti -fno-threadsafe-statics>
   # Interposed functions are called by a sanitizer before its own memory is there.

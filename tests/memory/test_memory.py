@@ -107,6 +107,12 @@ def test_limits(name: str, host: Host, compiled: Build, needs_overdrive: None) -
     expect.passed(result)
 
 
+@pytest.mark.quick
+def test_locked(host: Host, compiled: Build, needs_overdrive: None) -> None:
+    """mlockall does not give memory to the holes of what is shared."""
+    expect.passed(jobs.run(host, 2, [compiled(HERE / "locked.c")]))
+
+
 def test_unequal_limits(host: Host, compiled: Build, needs_overdrive: None) -> None:
     """One rank cannot map what the other shares."""
     program = compiled(HERE / "reachable.c")

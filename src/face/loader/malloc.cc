@@ -34,26 +34,23 @@ using memory::heap::hot;
 using memory::heap::is_ours;
 
 #define OD_UNLIKELY(condition) __builtin_expect((condition), 0)
-#define OD_OUT_OF_LINE __attribute__((noinline, cold))
+#define OD_OUT_OF_LINE __attribute__((noinline))
 
 // Before anything is known: finds out who allocates behind us.
-void* FirstMalloc(size_t bytes);
-void FirstFree(void* block);
 void* FirstCalloc(size_t count, size_t bytes);
 void* FirstRealloc(void* block, size_t bytes);
 void* FirstMemalign(size_t alignment, size_t bytes);
 size_t FirstUsableSize(void* block);
 
-// Who allocates behind us. Written once, by whoever comes first, which is before there are threads.
+// The less frequent functions of who allocates behind us; the others are in `hot`.
 struct Next {
-  void* (*malloc)(size_t) = FirstMalloc;
-  void (*free)(void*) = FirstFree;
   void* (*calloc)(size_t, size_t) = FirstCalloc;
   void* (*realloc)(void*, size_t) = FirstRealloc;
   void* (*memalign)(size_t, size_t) = FirstMemalign;
   size_t (*usable_size)(void*) = FirstUsableSize;
 };
 constinit Next g_next;
+bool g_found;    // who that is
 bool g_foreign;  // another allocator than the C library's serves the program
 
 // Walks the objects of the process in the order in which names are looked up.
@@ -97,8 +94,8 @@ OD_OUT_OF_LINE void FindNext() {
   Search search;
   dl_iterate_phdr(&Visit, &search);
   Next next;
-  next.malloc = __libc_malloc;
-  next.free = __libc_free;
+  auto* next_malloc = &__libc_malloc;
+  auto* next_free = &__libc_free;
   next.calloc = __libc_calloc;
   next.realloc = __libc_realloc;
   next.memalign = __libc_memalign;
@@ -106,11 +103,15 @@ OD_OUT_OF_LINE void FindNext() {
       !search.found || strncmp(search.behind.soname(), "libc.so", strlen("libc.so")) == 0;
   if (!libc) {
     Next other;
-    if (Take(search.behind, "malloc", &other.malloc) && Take(search.behind, "free", &other.free) &&
+    auto* other_malloc = next_malloc;
+    auto* other_free = next_free;
+    if (Take(search.behind, "malloc", &other_malloc) && Take(search.behind, "free", &other_free) &&
         Take(search.behind, "calloc", &other.calloc) &&
         Take(search.behind, "realloc", &other.realloc) &&
         Take(search.behind, "memalign", &other.memalign)) {
       next = other;
+      next_malloc = other_malloc;
+      next_free = other_free;
     }
   }
   if (!search.found || !Take(search.behind, "malloc_usable_size", &next.usable_size)) {
@@ -118,16 +119,11 @@ OD_OUT_OF_LINE void FindNext() {
   }
   g_foreign = !libc || !search.first_is_ours;
   g_next = next;
+  hot.next_malloc = next_malloc;
+  hot.next_free = next_free;
+  g_found = true;
 }
 
-void* FirstMalloc(size_t bytes) {
-  FindNext();
-  return g_next.malloc(bytes);
-}
-void FirstFree(void* block) {
-  FindNext();
-  g_next.free(block);
-}
 void* FirstCalloc(size_t count, size_t bytes) {
   FindNext();
   return g_next.calloc(count, bytes);
@@ -146,7 +142,7 @@ size_t FirstUsableSize(void* block) {
 }
 
 void Decide() {
-  if (g_next.malloc == FirstMalloc) FindNext();
+  if (!g_found) FindNext();
   memory::heap::decide(environ, g_foreign);
 }
 
@@ -176,8 +172,29 @@ OD_OUT_OF_LINE void* MoveToHeap(void* block, size_t bytes) {
   void* moved = Large(bytes, 0, &zero);
   if (moved == nullptr) return nullptr;
   memcpy(moved, block, old_bytes < bytes ? old_bytes : bytes);
-  g_next.free(block);
+  hot.next_free(block);
   return moved;
+}
+
+OD_OUT_OF_LINE void* LargeMalloc(size_t bytes) {
+  bool zero;
+  void* block = Large(bytes, 0, &zero);
+  return block != nullptr ? block : hot.next_malloc(bytes);
+}
+
+OD_OUT_OF_LINE void* LargeCalloc(size_t count, size_t bytes) {
+  size_t total;
+  bool zero;
+  void* block = nullptr;
+  if (!__builtin_mul_overflow(count, bytes, &total)) block = Large(total, 0, &zero);
+  if (block == nullptr) return g_next.calloc(count, bytes);
+  return zero ? block : memset(block, 0, total);
+}
+
+OD_OUT_OF_LINE void* LargeRealloc(void* block, size_t bytes) {
+  if (block == nullptr) return LargeMalloc(bytes);
+  void* moved = hot.min_bytes != 0 ? MoveToHeap(block, bytes) : nullptr;
+  return moved != nullptr ? moved : g_next.realloc(block, bytes);
 }
 
 OD_OUT_OF_LINE void* ReallocOurs(void* block, size_t bytes) {
@@ -190,12 +207,12 @@ OD_OUT_OF_LINE void* ReallocOurs(void* block, size_t bytes) {
   const bool small = bytes < hot.min_bytes && bytes < old_bytes / 2;
   if (!small && memory::heap::resize(block, bytes)) return block;
   void* moved = nullptr;
-  bool zero;
   if (!small && bytes > old_bytes) {
-    moved = Large(memory::heap::with_room_to_grow(bytes), 0, &zero);
+    bool zero;
+    moved = memory::heap::allocate_growing(bytes);
     if (moved == nullptr) moved = Large(bytes, 0, &zero);
   }
-  if (moved == nullptr) moved = g_next.malloc(bytes);
+  if (moved == nullptr) moved = hot.next_malloc(bytes);
   if (moved == nullptr) return nullptr;
   memcpy(moved, block, old_bytes < bytes ? old_bytes : bytes);
   memory::heap::release(block);
@@ -219,11 +236,9 @@ using namespace od::loader;
 #define OD_EXPORT extern "C" __attribute__((visibility("default")))
 
 OD_EXPORT void* malloc(size_t bytes) noexcept {
-  if (OD_UNLIKELY(bytes >= hot.min_bytes)) {
-    bool zero;
-    if (void* block = Large(bytes, 0, &zero)) return block;
-  }
-  return g_next.malloc(bytes);
+  // Both ways are jumps: no frame is set up for the usual one.
+  if (OD_UNLIKELY(bytes >= hot.min_bytes)) return LargeMalloc(bytes);
+  return hot.next_malloc(bytes);
 }
 
 OD_EXPORT void free(void* block) noexcept {
@@ -231,26 +246,20 @@ OD_EXPORT void free(void* block) noexcept {
     od::memory::heap::release(block);
     return;
   }
-  g_next.free(block);
+  hot.next_free(block);
 }
 
 OD_EXPORT void* calloc(size_t count, size_t bytes) noexcept {
   size_t total;
-  if (OD_UNLIKELY(!__builtin_mul_overflow(count, bytes, &total) && total >= hot.min_bytes)) {
-    bool zero;
-    if (void* block = Large(total, 0, &zero)) return zero ? block : memset(block, 0, total);
+  if (OD_UNLIKELY(__builtin_mul_overflow(count, bytes, &total) || total >= hot.min_bytes)) {
+    return LargeCalloc(count, bytes);
   }
   return g_next.calloc(count, bytes);
 }
 
 OD_EXPORT void* realloc(void* block, size_t bytes) noexcept {
   if (OD_UNLIKELY(is_ours(block))) return ReallocOurs(block, bytes);
-  if (OD_UNLIKELY(bytes >= hot.min_bytes)) {
-    if (block == nullptr) return malloc(bytes);
-    if (hot.min_bytes != 0) {
-      if (void* moved = MoveToHeap(block, bytes)) return moved;
-    }
-  }
+  if (OD_UNLIKELY(bytes >= hot.min_bytes)) return LargeRealloc(block, bytes);
   return g_next.realloc(block, bytes);
 }
 

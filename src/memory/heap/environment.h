@@ -26,8 +26,8 @@ HeapSettings read_heap_settings(const char* const* environment);
 // Whether a launcher has started this process, or its parent, as a rank of a parallel job.
 bool looks_like_rank(const char* const* environment);
 
-// Whether the process runs under valgrind: it has to follow every page of an arena that is larger than
-// the machine.
+// Whether the process runs under valgrind: it has to follow every page of an arena that is larger
+// than the machine.
 bool under_valgrind(const char* const* environment);
 
 // The value of a variable, or null.

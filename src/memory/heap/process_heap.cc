@@ -15,9 +15,19 @@
 #include "memory/heap/mutex.h"
 #include "memory/heap/span_allocator.h"
 
+// The C library's own functions under the names that are never interposed.
+extern "C" {
+void* __libc_malloc(size_t bytes);
+void __libc_free(void* block);
+}
+
 namespace od::memory::heap {
 
-constinit Hot hot = {};
+constinit Hot hot = {.min_bytes = 0,
+                     .start = UINTPTR_MAX,
+                     .bytes = 0,
+                     .next_malloc = __libc_malloc,
+                     .next_free = __libc_free};
 
 namespace {
 
@@ -34,8 +44,25 @@ HugePages g_huge;
 const char* g_why = "";
 uint64_t g_private_count;
 
+// Memory that blocks got before the program touched it; statistics and a limit, hence relaxed.
+uint64_t g_committed_bytes;
+void note_commitment(uint64_t bytes) {
+  __atomic_add_fetch(&g_committed_bytes, bytes, __ATOMIC_RELAXED);
+}
+void drop_commitment(uint64_t bytes) {
+  uint64_t now = __atomic_load_n(&g_committed_bytes, __ATOMIC_RELAXED);
+  while (now != 0 &&
+         !__atomic_compare_exchange_n(&g_committed_bytes, &now, now > bytes ? now - bytes : 0, true,
+                                      __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+  }
+}
+
 bool open_pages(void*, char* start, uint64_t bytes) { return g_arena.open(start, bytes); }
-bool give_back_pages(void*, char* start, uint64_t bytes) { return g_arena.give_back(start, bytes); }
+bool give_back_pages(void*, char* start, uint64_t bytes) {
+  if (!g_arena.give_back(start, bytes)) return false;
+  drop_commitment(bytes);
+  return true;
+}
 
 bool chosen(const char* line, const char* word) {
   const char* at = strchr(line, '[');
@@ -53,8 +80,8 @@ HugePages find_huge_policy(HugeChoice choice) {
   read_line("/sys/kernel/mm/transparent_hugepage/enabled", line, sizeof line);
   const bool anonymous = chosen(line, "always");
   if (choice == HugeChoice::kEager) return HugePages::kCollapse;
-  if (by_kernel) return anonymous ? HugePages::kByKernel : HugePages::kNone;
-  return anonymous ? HugePages::kCollapse : HugePages::kNone;
+  if (!anonymous) return HugePages::kNone;
+  return by_kernel ? HugePages::kByKernel : HugePages::kCollapse;
 }
 
 // Freed memory that a rank may keep: a small part of what each rank of a full node has.
@@ -94,9 +121,9 @@ bool begin() {
     g_arena.destroy();
     return false;
   }
-  hot.start = g_map.arena_start;
+  hot.bytes = g_map.arena_bytes;
   // Release pairs with the acquire in is_ours().
-  __atomic_store_n(&hot.bytes, g_map.arena_bytes, __ATOMIC_RELEASE);
+  __atomic_store_n(&hot.start, g_map.arena_start, __ATOMIC_RELEASE);
   return true;
 }
 
@@ -118,18 +145,18 @@ bool usable() {
   return begun == kUsable;
 }
 
-// Memory that can be had without pushing anybody out, in bytes; 0 when unknown.
-uint64_t available_bytes() {
-  struct sysinfo machine;
-  if (sysinfo(&machine) != 0) return 0;
-  // Without the page cache, which would have to be written back first.
-  return (machine.freeram + machine.bufferram) * machine.mem_unit;
-}
-
-// Whether a fresh block may get all its memory at once, though the program may never touch it.
+// Whether a fresh block may get all its memory at once, though the program may never touch it: not
+// more than a quarter of a rank's share of the machine, and of what is free.
 bool may_commit(uint64_t bytes) {
+  struct sysinfo machine;
   const long processors = sysconf(_SC_NPROCESSORS_ONLN);
-  return processors > 0 && bytes <= available_bytes() / 4 / static_cast<uint64_t>(processors);
+  if (processors < 1 || sysinfo(&machine) != 0) return false;
+  const uint64_t parts = 4 * static_cast<uint64_t>(processors);
+  // Without the page cache, which would have to be written back first.
+  if (bytes > (machine.freeram + machine.bufferram) * machine.mem_unit / parts) return false;
+  if (g_settings.huge == HugeChoice::kEager) return true;
+  return __atomic_load_n(&g_committed_bytes, __ATOMIC_RELAXED) + bytes <=
+         machine.totalram * machine.mem_unit / parts;
 }
 
 }  // namespace
@@ -157,41 +184,67 @@ bool decide(const char* const* environment, bool foreign) {
   return true;
 }
 
-void* allocate(size_t bytes, size_t alignment, bool* zero) {
+// Makes the first `bytes` of a block as fast as the C library's memory would be; false when that
+// cannot be. `fresh`: nothing of it has memory yet.
+namespace {
+
+bool give_huge_pages(char* block, uint64_t bytes, bool fresh) {
+  if (g_huge != HugePages::kCollapse || bytes < kHugeBytes || !fresh) return true;
+  if (!may_commit(bytes)) return false;
+  const int saved_errno = errno;
+  if (collapse(block, bytes)) note_commitment(bytes);
+  errno = saved_errno;
+  return true;
+}
+
+void* allocate_with_room(size_t bytes, size_t room, size_t alignment, bool* zero) {
   if (!usable() || g_arena.is_private()) return nullptr;
-  const bool large = bytes >= kHugeBytes;
-  if (large && g_huge != HugePages::kNone && alignment < kHugeBytes) alignment = kHugeBytes;
-  void* block = g_spans.allocate(bytes, alignment, zero);
-  if (block == nullptr) {
-    __atomic_add_fetch(&g_private_count, 1, __ATOMIC_RELAXED);  // statistics
-    return nullptr;
+  if (bytes >= kHugeBytes && g_huge != HugePages::kNone && alignment < kHugeBytes) {
+    alignment = kHugeBytes;
   }
-  if (large && g_huge == HugePages::kCollapse && *zero) {
-    if (may_commit(bytes)) {
-      const int saved_errno = errno;
-      collapse(static_cast<char*>(block), bytes);
-      errno = saved_errno;
-    } else {
-      // The C library's memory gets huge pages as it is touched; ours would not.
-      g_spans.free(block);
-      __atomic_add_fetch(&g_private_count, 1, __ATOMIC_RELAXED);
-      return nullptr;
-    }
-  }
+  void* block = g_spans.allocate(room, alignment, zero);
+  if (block != nullptr && give_huge_pages(static_cast<char*>(block), bytes, *zero)) return block;
+  // The C library's memory gets huge pages as it is touched; ours would not.
+  if (block != nullptr) g_spans.free(block);
+  __atomic_add_fetch(&g_private_count, 1, __ATOMIC_RELAXED);  // statistics
+  return nullptr;
+}
+
+}  // namespace
+
+bool may_share() { return !g_settings.off; }
+
+void* allocate(size_t bytes, size_t alignment, bool* zero) {
+  return allocate_with_room(bytes, bytes, alignment, zero);
+}
+
+void* allocate_growing(size_t bytes) {
+  // Address space only: the pages are not there before they are touched. What grows once will grow
+  // again, and the C library would move a large block without copying it.
+  const size_t room = bytes > g_arena.bytes() / 16 ? bytes : 2 * bytes;
+  bool zero = false;
+  void* block = allocate_with_room(bytes, room, 0, &zero);
+  if (block != nullptr && g_huge == HugePages::kCollapse) g_spans.set_prepared(block, bytes);
   return block;
 }
 
 void release(void* block) { g_spans.free(block); }
 size_t usable_bytes(const void* block) { return g_spans.usable_bytes(block); }
-bool resize(void* block, size_t bytes) { return g_spans.resize(block, bytes); }
 
-size_t with_room_to_grow(size_t bytes) {
-  // Address space only: the pages are not there before they are touched. What grows once will grow
-  // again, and the C library would move such a block without copying it.
-  constexpr size_t kLeast = size_t{8} << 20;
-  if (bytes < kLeast || g_huge == HugePages::kCollapse || bytes > g_arena.bytes() / 16)
-    return bytes;
-  return 2 * bytes;
+bool resize(void* block, size_t bytes) {
+  if (!g_spans.resize(block, bytes)) return false;
+  if (g_huge == HugePages::kCollapse && bytes >= kHugeBytes) {
+    const uint64_t prepared = g_spans.prepared(block);
+    if (prepared < bytes) {
+      // A little more than is asked for: blocks that grow often grow by small steps.
+      uint64_t wanted = bytes + bytes / 8;
+      if (wanted > g_spans.usable_bytes(block)) wanted = g_spans.usable_bytes(block);
+      const uint64_t from = prepared / kHugeBytes * kHugeBytes;
+      give_huge_pages(static_cast<char*>(block) + from, wanted - from, true);
+      g_spans.set_prepared(block, wanted);
+    }
+  }
+  return true;
 }
 
 bool advise_huge(void* start, size_t bytes) {

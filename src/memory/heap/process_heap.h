@@ -14,19 +14,24 @@
 
 namespace od::memory::heap {
 
-// What the entry points read on every call. Zero until the process is ready.
-struct Hot {
+// What the entry points read on every call, in one cache line. Zero until the process is ready.
+struct alignas(64) Hot {
   size_t min_bytes;  // blocks from this size on are ours; 0: not decided, SIZE_MAX: never
-  uintptr_t start;   // of the arena; written before `bytes`
-  uint64_t bytes;    // release; read first, with acquire
+  uintptr_t start;   // of the arena, UINTPTR_MAX before there is one; release, after `bytes`
+  uint64_t bytes;    // of the arena
+  // Who allocates behind us; written by whoever comes first, which is before there are threads.
+  void* (*next_malloc)(size_t);
+  void (*next_free)(void*);
 };
 extern Hot hot;
 
 // Whether `block` lies in the arena.
 inline bool is_ours(const void* block) {
-  // Acquire pairs with the release store that makes the arena known.
-  const uint64_t bytes = __atomic_load_n(&hot.bytes, __ATOMIC_ACQUIRE);
-  return reinterpret_cast<uintptr_t>(block) - hot.start < bytes;
+  // Acquire pairs with the release store that makes the arena known. Blocks of the C library mostly
+  // lie below: one comparison.
+  const uintptr_t start = __atomic_load_n(&hot.start, __ATOMIC_ACQUIRE);
+  const auto address = reinterpret_cast<uintptr_t>(block);
+  return __builtin_expect(address >= start, 0) && address - start < hot.bytes;
 }
 
 // Reads the environment and sets hot.min_bytes; to be repeated as long as it returns false, which
@@ -38,11 +43,14 @@ void* allocate(size_t bytes, size_t alignment, bool* zero);
 void release(void* block);
 size_t usable_bytes(const void* block);
 bool resize(void* block, size_t bytes);
-// Where a block that grows by moving should have room to grow on.
-size_t with_room_to_grow(size_t bytes);
+// A block for one of at least `bytes` that has outgrown its place, with room to grow on.
+void* allocate_growing(size_t bytes);
 
 // The program asks for huge pages in its own block (madvise); false when that is up to the kernel.
 bool advise_huge(void* start, size_t bytes);
+
+// Whether this process is one that may share memory, now or later.
+bool may_share();
 
 // What the face gets.
 const ReachService* reach_service();

@@ -86,9 +86,9 @@ void* SpanAllocator::allocate(size_t bytes, size_t alignment, bool* zero) {
       own.first[size_class] = record.next;
       own.bytes -= uint64_t{pages} * kPageBytes;
       record.set(kUsed);
+      record.dirty_pages = 0;
       own.mutex.unlock();
       add_relaxed(&cached_bytes_, ~(uint64_t{pages} * kPageBytes) + 1);
-      add_relaxed(&used_bytes_, uint64_t{pages} * kPageBytes);
       *zero = false;
       return address_of(page);
     }
@@ -96,7 +96,6 @@ void* SpanAllocator::allocate(size_t bytes, size_t alignment, bool* zero) {
   }
   const uint32_t page = take_from_center(pages, align_pages);
   if (page == 0) return nullptr;
-  add_relaxed(&used_bytes_, uint64_t{pages} * kPageBytes);
   *zero = pages_[page].zero;
   return address_of(page);
 }
@@ -106,7 +105,6 @@ void SpanAllocator::free(void* block) {
   Page& record = pages_[page];
   if (record.get() != kUsed) fail(record.get() == kNone ? "invalid pointer" : "double free");
   const uint64_t bytes = uint64_t{record.pages} * kPageBytes;
-  add_relaxed(&used_bytes_, ~bytes + 1);
   const unsigned size_class = class_below(record.pages);
   // Blocks that were resized or aligned may have a size between the classes.
   if (size_class < kCachedClasses && class_pages(size_class) == record.pages) {
@@ -167,7 +165,6 @@ bool SpanAllocator::resize(void* block, size_t bytes) {
     record.pages = pages;
     insert_joined(page + pages, now - pages, now - pages, false);
     center_.unlock();
-    add_relaxed(&used_bytes_, ~(uint64_t{now - pages} * kPageBytes) + 1);
     return true;
   }
   const uint32_t pages = class_pages(class_above(wanted));
@@ -191,8 +188,15 @@ bool SpanAllocator::resize(void* block, size_t bytes) {
     record.zero = false;
   }
   center_.unlock();
-  if (grown) add_relaxed(&used_bytes_, uint64_t{more} * kPageBytes);
   return grown;
+}
+
+uint64_t SpanAllocator::prepared(const void* block) const {
+  return uint64_t{pages_[index_of(block)].dirty_pages} * kPageBytes;
+}
+
+void SpanAllocator::set_prepared(void* block, uint64_t bytes) {
+  pages_[index_of(block)].dirty_pages = static_cast<uint32_t>(bytes / kPageBytes);
 }
 
 // ---- The center; its lock is held, except where said otherwise.
@@ -274,6 +278,7 @@ uint32_t SpanAllocator::take_from_top(uint32_t pages, uint32_t align_pages) {
 void SpanAllocator::mark_used(uint32_t page, uint32_t pages, bool zero) {
   pages_[page].pages = pages;
   pages_[page].set(kUsed);
+  pages_[page].dirty_pages = 0;
   pages_[page].zero = zero;
 }
 
@@ -293,6 +298,7 @@ void SpanAllocator::insert(uint32_t page, uint32_t pages, uint32_t dirty_pages, 
   lists_[size_class] = page;
   nonempty_[size_class / 64] |= uint64_t{1} << (size_class % 64);
   dirty_free_bytes_ += uint64_t{dirty_pages} * kPageBytes;
+  free_bytes_ += uint64_t{pages} * kPageBytes;
 }
 
 void SpanAllocator::remove(uint32_t page) {
@@ -306,6 +312,7 @@ void SpanAllocator::remove(uint32_t page) {
   }
   if (first.next != 0) pages_[first.next].previous = first.previous;
   dirty_free_bytes_ -= uint64_t{first.dirty_pages} * kPageBytes;
+  free_bytes_ -= uint64_t{first.pages} * kPageBytes;
   pages_[page + first.pages - 1].set(kNone);
   first.set(kNone);
 }
@@ -385,8 +392,10 @@ void SpanAllocator::for_each_used(void (*visit)(void*, char*, uint64_t), void* c
 
 SpanAllocator::Usage SpanAllocator::usage() {
   Locked locked(center_);
-  return {.used_bytes = __atomic_load_n(&used_bytes_, __ATOMIC_RELAXED),
-          .cached_bytes = __atomic_load_n(&cached_bytes_, __ATOMIC_RELAXED),
+  // Page 0 is the header; what is neither free nor cached is in use.
+  const uint64_t cached = __atomic_load_n(&cached_bytes_, __ATOMIC_RELAXED);
+  return {.used_bytes = top_bytes() - kPageBytes - free_bytes_ - cached,
+          .cached_bytes = cached,
           .dirty_free_bytes = dirty_free_bytes_,
           .top_bytes = top_bytes()};
 }

@@ -52,6 +52,10 @@ class SpanAllocator {
   // Changes the size of a block where it lies; false when that is not possible.
   bool resize(void* block, size_t bytes);
 
+  // How far a block in use has got huge pages: a note for the caller. 0 for a new block.
+  uint64_t prepared(const void* block) const;
+  void set_prepared(void* block, uint64_t bytes);
+
   void lock_all();
   void unlock_all();
   void reset_locks();  // in a forked child
@@ -69,7 +73,8 @@ class SpanAllocator {
     uint32_t pages;
     uint32_t next;
     uint32_t previous;
-    uint32_t dirty_pages;  // of a free span: how many have memory, as far as that is known
+    // Of a free span: how many have memory, as far as that is known; of a used one: prepared().
+    uint32_t dirty_pages;
     // Neighbours look whether it is kFree or kFreeEnd, which only the center's holder sets and
     // clears; everything else changes without that lock, hence relaxed atomic.
     uint8_t state;
@@ -114,10 +119,10 @@ class SpanAllocator {
   Page* pages_ = nullptr;
   uint64_t record_bytes_ = 0;
   uint64_t cached_bytes_ = 0;  // in all shards; atomic
-  uint64_t used_bytes_ = 0;    // atomic
 
   Mutex center_;
   uint64_t dirty_free_bytes_ = 0;
+  uint64_t free_bytes_ = 0;
   uint64_t nonempty_[(kClassCount + 63) / 64] = {};
   uint32_t lists_[kClassCount] = {};
   Shard shards_[kShards] = {};
