@@ -23,25 +23,45 @@ constexpr const char* kRankVariables[] = {"PMI_RANK",
                                           "FLUX_TASK_RANK",
                                           "JSM_NAMESPACE_RANK"};
 
-// Bytes, with K, M, G or T and an optional B or iB; false if the text is something else.
+// Bytes, with an optional fraction and K, M, G or T and an optional B or iB; false if the text is
+// something else or too large.
 bool read_size(const char* text, uint64_t* bytes) {
-  if (text == nullptr || *text < '0' || *text > '9') return false;
-  char* end = nullptr;
-  const unsigned long long number = strtoull(text, &end, 10);
-  while (*end == ' ') ++end;
-  static constexpr char kUnits[] = "KMGT";
-  unsigned shift = 0;
-  if (*end != '\0' && *end != 'b' && *end != 'B') {
-    const char upper = static_cast<char>(*end & ~0x20);
-    const char* unit = strchr(kUnits, upper);
-    if (unit == nullptr || upper == '\0') return false;
-    shift = 10 * static_cast<unsigned>(unit - kUnits + 1);
-    ++end;
-    if (*end == 'i') ++end;
+  if (text == nullptr) return false;
+  while (*text == ' ') ++text;
+  uint64_t whole = 0;
+  uint64_t fraction = 0;
+  uint64_t fraction_scale = 1;
+  const auto is_digit = [&text] { return *text >= '0' && *text <= '9'; };
+  if (!is_digit()) return false;
+  for (; is_digit(); ++text) {
+    if (__builtin_mul_overflow(whole, 10, &whole) ||
+        __builtin_add_overflow(whole, *text - '0', &whole)) {
+      return false;
+    }
   }
-  if (*end == 'b' || *end == 'B') ++end;
-  if (*end != '\0' || (shift != 0 && number >> (64 - shift) != 0)) return false;
-  *bytes = number << shift;
+  if (*text == '.') {
+    ++text;
+    if (!is_digit()) return false;
+    for (; is_digit(); ++text) {
+      if (fraction_scale >= 1'000'000'000) continue;
+      fraction = fraction * 10 + static_cast<uint64_t>(*text - '0');
+      fraction_scale *= 10;
+    }
+  }
+  while (*text == ' ') ++text;
+  unsigned shift = 0;
+  static constexpr char kUnits[] = "KMGT";
+  if (const char* unit = *text != '\0' ? strchr(kUnits, *text & ~0x20) : nullptr;
+      unit != nullptr && *unit != '\0') {
+    shift = 10 * static_cast<unsigned>(unit - kUnits + 1);
+    ++text;
+    if ((text[0] == 'i' || text[0] == 'I') && (text[1] == 'b' || text[1] == 'B')) ++text;
+  }
+  if (*text == 'b' || *text == 'B') ++text;
+  while (*text == ' ') ++text;
+  if (*text != '\0' || (shift != 0 && whole >> (64 - shift) != 0)) return false;
+  __extension__ using Wide = unsigned __int128;
+  *bytes = (whole << shift) + static_cast<uint64_t>((Wide{fraction} << shift) / fraction_scale);
   return true;
 }
 
