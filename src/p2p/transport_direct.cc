@@ -81,8 +81,7 @@ bool Transport::advance_offer(OutgoingStream& stream) {
   switch (state_of(*stream.envelope)) {
     case EnvelopeState::direct:
       if (stream.offered_ns != 0) {
-        link.distance.sample_answer(node::now_ns() - stream.offered_ns,
-                                    settings_.far_threshold_ns);
+        link.distance.sample_answer(node::now_ns() - stream.offered_ns, settings_.far_threshold_ns);
         stream.offered_ns = 0;
       }
       return stream.route == Route::cooperative && help_receiver(stream);
@@ -229,7 +228,8 @@ Taken Transport::take_stream(std::uint32_t peer, const StreamDescriptor& descrip
     // Where the sender may write; plain stores, published with the state.
     std::uint64_t target = memory::kUnreachable;
     char* start = nullptr;
-    if (descriptor.bytes <= static_cast<std::uint64_t>(receive.bytes) &&
+    // A sender that could not map our file cannot write there, whatever it offers.
+    if (links_[peer].reaches_us && descriptor.bytes <= static_cast<std::uint64_t>(receive.bytes) &&
         is_contiguous(*receive.layout, receive.address, receive.count, &start)) {
       target = memory::reach_offset(start, descriptor.bytes);
     }
