@@ -140,8 +140,8 @@ def main() -> int:
         "# Speed of a program's own memory",
         "",
         f"Made by `{command}`: {options.rounds} runs each, alternating without and with Overdrive;",
-        "medians, and the ratio with to without of neighbouring runs. Larger is better; the goal is",
-        f"{GOAL}. Linux {platform.release()}, {os.cpu_count()} processors,",
+        "medians, and the ratio with to without of neighbouring runs. Larger is better, the goal",
+        f"is {GOAL}. Linux {platform.release()}, {os.cpu_count()} processors,",
         f"`shmem_enabled` {chosen(THP / 'shmem_enabled')}.",
         "",
     ]

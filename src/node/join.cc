@@ -7,7 +7,6 @@
 //   5. every rank reports whom it could not map; all remove the same candidates
 // Every step can fail without harm: the rank then has nobody to share with and says why.
 #include <fcntl.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 

@@ -1,6 +1,6 @@
-// Where the memory of a program lies: large blocks of every function of the malloc family and static
-// data are in the reach file or not, as --heap and --static (yes, no) say; small blocks and the
-// stack never are. Everything keeps its contents, and neighbours exchange it.
+// Where the memory of a program lies: large blocks of every function of the malloc family and
+// static data are in the reach file or not, as --heap and --static (yes, no) say; small blocks and
+// the stack never are. Everything keeps its contents, and neighbours exchange it.
 #include <errno.h>
 #include <malloc.h>
 #include <pthread.h>

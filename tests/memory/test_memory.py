@@ -101,7 +101,9 @@ def test_limits(name: str, host: Host, compiled: Build, needs_overdrive: None) -
         program.append("--threads=0")  # the C library takes much address space for each
     result = jobs.run(host, 2, shell(limit, program))
     if result.returncode != 0:
-        alone = jobs.run(host, 2, shell(limit, [program[0], *want(False, False), "--threads=0"]), overdrive=False)
+        alone = jobs.run(
+            host, 2, shell(limit, [program[0], *want(False, False), "--threads=0"]), overdrive=False
+        )
         if alone.returncode != 0:
             pytest.skip(f"{host.name} alone does not start with `{limit}`")
     expect.passed(result)

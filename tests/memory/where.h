@@ -1,5 +1,5 @@
-// Tells where an address lies, by the list of the process's mappings: what the kernel says, not what
-// Overdrive says about itself.
+// Tells where an address lies, by the list of the process's mappings: what the kernel says, not
+// what Overdrive says about itself.
 #ifndef WHERE_H_
 #define WHERE_H_
 
