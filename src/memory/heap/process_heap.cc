@@ -189,10 +189,10 @@ bool decide(const char* const* environment, bool foreign) {
 namespace {
 
 bool give_huge_pages(char* block, uint64_t bytes, bool fresh) {
-  if (g_huge != HugePages::kCollapse || bytes < kHugeBytes || !fresh) return true;
+  if (g_huge != HugePages::kCollapse || bytes < kHugeBytes) return true;
   if (!may_commit(bytes)) return false;
   const int saved_errno = errno;
-  if (collapse(block, bytes)) note_commitment(bytes);
+  if (collapse(block, bytes) && fresh) note_commitment(bytes);
   errno = saved_errno;
   return true;
 }
@@ -203,7 +203,16 @@ void* allocate_with_room(size_t bytes, size_t room, size_t alignment, bool* zero
     alignment = kHugeBytes;
   }
   void* block = g_spans.allocate(room, alignment, zero);
-  if (block != nullptr && give_huge_pages(static_cast<char*>(block), bytes, *zero)) return block;
+  if (block != nullptr) {
+    if (g_huge != HugePages::kCollapse ||
+        g_spans.prepared(block) >= bytes / kPageBytes * kPageBytes) {
+      return block;
+    }
+    if (give_huge_pages(static_cast<char*>(block), bytes, *zero)) {
+      g_spans.set_prepared(block, bytes);
+      return block;
+    }
+  }
   // The C library's memory gets huge pages as it is touched; ours would not.
   if (block != nullptr) g_spans.free(block);
   __atomic_add_fetch(&g_private_count, 1, __ATOMIC_RELAXED);  // statistics
@@ -224,7 +233,6 @@ void* allocate_growing(size_t bytes) {
   const size_t room = bytes > g_arena.bytes() / 16 ? bytes : 2 * bytes;
   bool zero = false;
   void* block = allocate_with_room(bytes, room, 0, &zero);
-  if (block != nullptr && g_huge == HugePages::kCollapse) g_spans.set_prepared(block, bytes);
   return block;
 }
 

@@ -86,7 +86,6 @@ void* SpanAllocator::allocate(size_t bytes, size_t alignment, bool* zero) {
       own.first[size_class] = record.next;
       own.bytes -= uint64_t{pages} * kPageBytes;
       record.set(kUsed);
-      record.dirty_pages = 0;
       own.mutex.unlock();
       add_relaxed(&cached_bytes_, ~(uint64_t{pages} * kPageBytes) + 1);
       *zero = false;
@@ -133,14 +132,47 @@ void SpanAllocator::give_to_center(uint32_t page) {
   Page& record = pages_[page];
   const uint64_t bytes = uint64_t{record.pages} * kPageBytes;
   center_.lock();
-  const bool keep = dirty_free_bytes_ + bytes <= keep_bytes_;
-  if (!keep) {
-    center_.unlock();
-    record.zero = system_.give_back(system_.context, static_cast<char*>(address_of(page)), bytes);
-    center_.lock();
+  if (dirty_free_bytes_ + bytes > keep_bytes_) {
+    // What was freed just now is wanted again soonest; what lay there longer goes first.
+    const bool keep_this = bytes <= keep_bytes_ / 2;
+    if (keep_this) {
+      give_back_center();
+    } else {
+      center_.unlock();
+      record.zero = system_.give_back(system_.context, static_cast<char*>(address_of(page)), bytes);
+      center_.lock();
+    }
   }
   insert_joined(page, record.pages, record.zero ? 0 : record.pages, record.zero);
   center_.unlock();
+}
+
+// Gives back all memory of free spans; the lock is released meanwhile.
+void SpanAllocator::give_back_center() {
+  uint32_t taken = 0;
+  for (uint32_t& list : lists_) {
+    for (uint32_t page = list; page != 0;) {
+      const uint32_t next = pages_[page].next;
+      if (!pages_[page].zero) {
+        remove(page);
+        pages_[page].set(kBusy);
+        pages_[page].next = taken;
+        taken = page;
+      }
+      page = next;
+    }
+  }
+  while (taken != 0) {
+    Page& record = pages_[taken];
+    const uint32_t next = record.next;
+    const uint64_t bytes = uint64_t{record.pages} * kPageBytes;
+    center_.unlock();
+    const bool zero =
+        system_.give_back(system_.context, static_cast<char*>(address_of(taken)), bytes);
+    center_.lock();
+    insert_joined(taken, record.pages, zero ? 0 : record.pages, zero);
+    taken = next;
+  }
 }
 
 size_t SpanAllocator::usable_bytes(const void* block) const {

@@ -52,7 +52,8 @@ class SpanAllocator {
   // Changes the size of a block where it lies; false when that is not possible.
   bool resize(void* block, size_t bytes);
 
-  // How far a block in use has got huge pages: a note for the caller. 0 for a new block.
+  // How far a block in use has got huge pages: a note for the caller. 0 for a block that was not
+  // used as it is before.
   uint64_t prepared(const void* block) const;
   void set_prepared(void* block, uint64_t bytes);
 
@@ -108,6 +109,7 @@ class SpanAllocator {
   void remove(uint32_t page);
   uint32_t free_span_ending_before(uint32_t page) const;
   void give_to_center(uint32_t page);
+  void give_back_center();
   void flush_shards();
 
   char* base_ = nullptr;
