@@ -38,7 +38,7 @@ from conformance.compare import (
 )
 from conformance.jobs import DEFAULT_LIBRARY
 from conformance.processes import Interrupted
-from conformance.selection import HEAVY_MPI4PY
+from conformance.selection import left_out_of_mpi4py
 from conformance.suite import SuiteError
 
 WORK = ROOT / "build" / "conformance"
@@ -201,7 +201,7 @@ def main() -> int:
                     niceness=options.nice,
                     library=options.library.resolve(),
                     order=order,
-                    left_out=list(HEAVY_MPI4PY) if options.representative else [],
+                    left_out=left_out_of_mpi4py(host.name) if options.representative else [],
                     report=tell,
                 )
             except SuiteError as problem:

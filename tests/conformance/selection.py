@@ -43,6 +43,35 @@ HEAVY: list[tuple[str, str]] = [
 HEAVY_MPI4PY = {"test_util_dtlib": "converts thousands of datatypes, communicates nothing"}
 """Modules of mpi4py's suite that the representative part leaves out, with the reason."""
 
+HOST_ONLY_MPI4PY = [
+    "test_cco_buf",
+    "test_cco_buf_inter",
+    "test_cco_nb_buf",
+    "test_cco_nb_vec",
+    "test_cco_ngh_buf",
+    "test_cco_ngh_obj",
+    "test_cco_obj",
+    "test_cco_obj_inter",
+    "test_cco_pr_buf",
+    "test_cco_pr_ngh_buf",
+    "test_cco_pr_vec",
+    "test_cco_vec",
+    "test_cco_vec_inter",
+    "test_file",
+    "test_io",
+    "test_rma",
+    "test_rma_nb",
+    "test_win",
+]
+"""Modules whose calls all pass through to the host: the representative part runs them on one host,
+because MPICH, which does not give up its core while it waits, takes minutes for them."""
+
+
+def left_out_of_mpi4py(host_name: str) -> list[str]:
+    """Return the modules of mpi4py's suite that the representative part leaves out on a host."""
+    others = HOST_ONLY_MPI4PY if host_name.startswith("mpich") else []
+    return [*HEAVY_MPI4PY, *others]
+
 
 def excluded(host: Host, test: Test, representative: bool) -> str:
     """Return why a test is left out; empty when it is to be run."""

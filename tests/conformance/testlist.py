@@ -25,6 +25,8 @@ IGNORED_KEYS = {"xfail", "strict", "mpix", "mpiversion", "init", "lock"}
 class Test:
     """One line of a list: a program and how to run it."""
 
+    __test__ = False  # not one of pytest's
+
     directory: str
     program: str
     ranks: int = DEFAULT_RANKS

@@ -137,12 +137,12 @@ def lint_steps() -> list[Step]:
     return [Step([python(), "tools/lint/lint.py"], counts=True)]
 
 
-# The limits are three times what a machine with two processors of its own needs.
+# The limits are about three times what a machine with two processors of its own needs.
 PARTS = [
     Part("unit-release", 900, lambda: unit_steps("release")),
     Part("lint", 180, lint_steps),
     Part("pytest", 1200, pytest_steps),
-    Part("conformance", 1200, conformance_steps),
+    Part("conformance", 1800, conformance_steps),
     # This preset holds the undefined-behaviour sanitizer as well.
     Part("unit-asan", 900, lambda: unit_steps("asan")),
     Part("unit-tsan", 900, lambda: unit_steps("tsan")),
