@@ -69,6 +69,19 @@ __attribute__((target("avx2"))) void backwards_avx2(char* to, const char* from, 
   }
 }
 
+__attribute__((target("avx2"))) void prefetching_avx2(char* to, const char* from,
+                                                      std::size_t bytes) {
+  // Sixteen lines ahead: 200 ns at the rate at which such lines arrive.
+  constexpr std::size_t kAheadBytes = 16 * kLineBytes;
+  for (std::size_t done = 0; done < bytes; done += 2 * kLineBytes) {
+    if (done + kAheadBytes < bytes) {
+      _mm_prefetch(from + done + kAheadBytes, _MM_HINT_T0);
+      _mm_prefetch(from + done + kAheadBytes + kLineBytes, _MM_HINT_T0);
+    }
+    copy_two_lines(to + done, from + done);
+  }
+}
+
 bool has_avx2() { return __builtin_cpu_supports("avx2") != 0; }
 
 }  // namespace
@@ -91,6 +104,18 @@ void copy_from_cache(void* to, const void* from, std::size_t bytes) {
     done += block;
   }
   if (bytes > kBlockBytes) std::memcpy(out + bytes, in + bytes, tail);
+}
+
+void copy_from_far_cache(void* to, const void* from, std::size_t bytes) {
+  if (bytes < 4 * kLineBytes || !has_avx2()) {
+    std::memcpy(to, from, bytes);
+    return;
+  }
+  auto* out = static_cast<char*>(to);
+  const auto* in = static_cast<const char*>(from);
+  const std::size_t tail = bytes % (2 * kLineBytes);
+  prefetching_avx2(out, in, bytes - tail);
+  std::memcpy(out + bytes - tail, in + bytes - tail, tail);
 }
 
 void copy_from_memory(void* to, const void* from, std::size_t bytes) {
@@ -131,6 +156,9 @@ void copy_nontemporal(void* to, const void* from, std::size_t bytes) {
   std::memcpy(to, from, bytes);
 }
 void copy_from_cache(void* to, const void* from, std::size_t bytes) {
+  std::memcpy(to, from, bytes);
+}
+void copy_from_far_cache(void* to, const void* from, std::size_t bytes) {
   std::memcpy(to, from, bytes);
 }
 void copy_from_memory(void* to, const void* from, std::size_t bytes) {

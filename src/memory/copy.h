@@ -27,6 +27,10 @@ void copy_nontemporal(void* to, const void* from, std::size_t bytes);
 // 0.21 us backwards, 0.33 to 0.59 us forwards).
 void copy_from_cache(void* to, const void* from, std::size_t bytes);
 
+// The same for a writer whose lines are long on their way: forwards, asking for lines well ahead
+// but never beyond what is copied (measured, a line 195 ns: 64 KiB in 2.0 us, backwards 3.0).
+void copy_from_far_cache(void* to, const void* from, std::size_t bytes);
+
 // Copies out of memory that another core has written with non-temporal stores, hence from memory:
 // forwards, which the prefetchers like, and with plain loads (measured: twice as fast as libc's
 // string instructions when the two addresses differ by a few bytes modulo a page).

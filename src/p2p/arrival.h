@@ -11,8 +11,9 @@
 namespace od::p2p {
 
 // The copy kernel for a payload whose writer used non-temporal stores or not.
-inline memory::CopyFunction reader_for(std::uint32_t nontemporal) {
-  return nontemporal != 0 ? memory::copy_from_memory : memory::copy_from_cache;
+inline memory::CopyFunction reader_for(std::uint32_t nontemporal, bool far) {
+  if (nontemporal != 0) return memory::copy_from_memory;
+  return far ? memory::copy_from_far_cache : memory::copy_from_cache;
 }
 
 inline void mark_done(Envelope& envelope, std::uint32_t generation) {

@@ -73,7 +73,10 @@ std::uint32_t CellPool::next_idle_chunk(std::uint32_t reserve) {
   const auto count = static_cast<std::uint32_t>(live_.size());
   for (std::uint32_t i = 0; i < count; ++i) {
     const std::uint32_t chunk = rotation_;
-    rotation_ = rotation_ + 1 == count ? 0 : rotation_ + 1;
+    if (++rotation_ == count) {
+      rotation_ = 0;
+      went_round_ = true;
+    }
     if (live_[chunk] == 0 && chunk != current_) return chunk;
   }
   return kNoChunk;

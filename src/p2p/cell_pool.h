@@ -46,6 +46,8 @@ class CellPool {
   }
 
   std::uint64_t chunk_bytes() const { return chunk_bytes_; }
+  // Whether every chunk has been used: from then on the receivers' caches know them.
+  bool went_round() const { return went_round_; }
   std::uint32_t chunk_count() const { return static_cast<std::uint32_t>(live_.size()); }
   // Chunks with something unread in them, for statistics and tests.
   std::uint32_t busy_chunks() const;
@@ -80,7 +82,8 @@ class CellPool {
   std::vector<Pending> pending_;  // ring, power of two
   std::uint32_t pending_head_ = 0, pending_tail_ = 0;
   std::uint32_t mask_;
-  Backoff search_;                    // of thorough reclaims
+  Backoff search_;  // of thorough reclaims
+  bool went_round_ = false;
   std::uint32_t rotation_ = 0;        // where the search for an idle chunk starts
   std::uint32_t idle_ = 0;            // chunks without anything unread, the current one excepted
   std::uint32_t reserve_ = 0;         // of these, kept for matched streams

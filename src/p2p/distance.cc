@@ -7,6 +7,8 @@
 #include <atomic>
 #include <chrono>
 
+#include "node/clock.h"
+
 namespace od::p2p {
 
 namespace {
@@ -29,6 +31,23 @@ bool await(const std::atomic<std::uint32_t>& word, std::uint32_t value,
 }
 
 }  // namespace
+
+std::uint64_t time_line(const void* address) {
+  // Two readings of the clock cost as much as a near line.
+  static constexpr int kReadings = 2;
+  const std::uint64_t before = node::now_ns();
+  const std::uint64_t start = node::now_ns();
+  // Relaxed: only the time matters; the contents have been published long since.
+  std::atomic_ref<const std::uint8_t>(*static_cast<const std::uint8_t*>(address))
+      .load(std::memory_order_relaxed);
+#if defined(__x86_64__)
+  __builtin_ia32_lfence();  // the load has to be over before the clock is read
+#endif
+  const std::uint64_t end = node::now_ns();
+  const std::uint64_t clock_ns = (start - before) / (kReadings - 1);
+  const std::uint64_t taken = end - start;
+  return taken > clock_ns ? taken - clock_ns : 0;
+}
 
 double probe_line_ns(const node::Node& node, int peer_index) {
   const bool first = node.my_index() < peer_index;

@@ -1,13 +1,13 @@
-// Whether a pair of ranks is near (shares a cache) or far, and how that knowledge is kept fresh.
+// What is known about the way between two ranks' cores, and how it is kept fresh: whether a cache
+// line is long on its way (far), and whether ordinary stores into the peer's cached lines are slow.
 //
-// Only the choice of copy path depends on it, never correctness. It is measured once at start by
-// bouncing a line, and re-measured for free in two ways (virtual machines move their processors
-// about). While streaming, the time an ordinary copy into a cell takes tells the distance, because
-// a far cell's lines come back several times more slowly; in the far state one cell in
-// kTrialInterval is still written with ordinary stores to notice a change. Where the receiver reads
-// the sender's buffer, the quickest answers to offers tell it: an answer takes two lines and some
-// work. A receiver that was not waiting makes it later, so that near may look far; the copies that
-// follow put that right, and after that the answers are not believed for a while.
+// Only the choice of copy path depends on it, never correctness. The distance is measured at start
+// by bouncing a line, and again for free while messages move (virtual machines move their
+// processors about): a receiver times the first load from a cell that the sender has just written
+// and tells the sender; where no cells are used, the quickest answers to offers tell it. What
+// ordinary stores cost is another matter (on some machines they are quick across sockets): it is
+// read off copies into cells. Where they are slow, one cell in kTrialInterval is still written that
+// way to notice a change.
 #ifndef OVERDRIVE_P2P_DISTANCE_H_
 #define OVERDRIVE_P2P_DISTANCE_H_
 
@@ -20,69 +20,94 @@ namespace od::p2p {
 class Distance {
  public:
   bool far() const { return far_; }
+  // From the probe at start: stores are taken for slow until copies have shown otherwise.
   void set(bool far) {
-    far_ = far;
-    votes_ = 0;
+    far_ = slow_stores_ = far;
+    since_sample_ = kTrialInterval;
   }
 
-  // Whether the next cell's copy should be timed, and (when far) made with ordinary stores.
-  bool wants_sample() { return ++since_sample_ >= (far_ ? kTrialInterval : kSampleInterval); }
-
-  // An ordinary copy of `bytes` into a cell took `ns`.
+  // --- stores --------------------------------------------------------------------------------
+  bool slow_stores() const { return slow_stores_; }
+  // Whether the next cell's copy should be timed, and made with ordinary stores.
+  bool wants_sample() {
+    return ++since_sample_ >= (slow_stores_ ? kTrialInterval : kSampleInterval);
+  }
+  // An ordinary copy of `bytes` into a cell that the peer has read before took `ns`.
   void sample(std::uint64_t bytes, std::uint64_t ns) {
     since_sample_ = 0;
     if (ns == 0) return;
     const double rate = static_cast<double>(bytes) / static_cast<double>(ns);
-    // Measured: near 12 to 45 bytes/ns, far 2.0 to 2.4. A preempted copy looks far as well, hence
-    // several votes in a row.
-    const bool looks_far = rate < kFarRate;
-    if (looks_far == far_) {
+    // A preempted copy looks slow as well, hence several votes in a row.
+    const bool looks_slow = rate < kSlowRate;
+    if (looks_slow == slow_stores_) {
       votes_ = 0;
-    } else if (++votes_ >= (far_ ? 2 : 3)) {
-      if (far_) doubtful_windows_ = kDoubtfulWindows;
-      set(looks_far);
+    } else if (++votes_ >= (slow_stores_ ? 2 : 3)) {
+      slow_stores_ = looks_slow;
+      votes_ = 0;
     } else {
       since_sample_ = kTrialInterval;  // ask again at once
     }
   }
 
-  // An offer was answered `ns` after it was made; `far_line_ns` is what one line takes from which
-  // on a pair counts as far.
+  // --- distance ------------------------------------------------------------------------------
+  // Whether the receiver should time a line of the next cell.
+  bool wants_line() { return ++since_line_ >= kLineInterval; }
+  // A load of a line that the other side had just written took `ns`; a pair is far from
+  // `far_line_ns` on. The quickest of several counts: interruptions only add.
+  void sample_line(std::uint64_t ns, std::uint64_t far_line_ns) {
+    since_line_ = 0;
+    lines_.add(ns);
+    if (lines_.count == kLines) far_ = lines_.take() >= far_line_ns;
+  }
+  // An offer was answered `ns` after it was made.
   void sample_answer(std::uint64_t ns, std::uint64_t far_line_ns) {
-    if (ns < quickest_ns_) quickest_ns_ = ns;
-    if (++answers_ < kAnswers) return;
+    answers_.add(ns);
+    if (answers_.count < kAnswers) return;
     const std::uint64_t far_ns = 2 * far_line_ns + kAnswerWorkNs;
-    if (quickest_ns_ < far_ns) {
-      far_ = false;
-    } else if (doubtful_windows_ > 0) {
-      --doubtful_windows_;
-    } else if (quickest_ns_ < kLatestAnswerNs) {
-      far_ = true;
-    }
-    answers_ = 0;
-    quickest_ns_ = ~std::uint64_t{0};
+    const std::uint64_t quickest = answers_.take();
+    // Later than any distance explains: nobody was waiting.
+    if (quickest < kLatestAnswer * far_ns) far_ = quickest >= far_ns;
   }
 
  private:
-  // Of so many answers at least one found the receiver waiting, if it ever waits.
-  static constexpr std::uint32_t kAnswers = 8;
-  // Measured: the quickest of eight answers 190 to 260 ns near (a line 45), 560 to 700 far (240).
-  static constexpr std::uint64_t kAnswerWorkNs = 150;
-  // A sender that has just written a megabyte far away publishes its offer microseconds late; what
-  // is later still tells nothing.
-  static constexpr std::uint64_t kLatestAnswerNs = 10'000;
-  static constexpr std::uint32_t kDoubtfulWindows = 64;
+  struct Quickest {
+    std::uint32_t count = 0;
+    std::uint64_t ns = ~std::uint64_t{0};
+    void add(std::uint64_t sample) {
+      ++count;
+      if (sample < ns) ns = sample;
+    }
+    std::uint64_t take() {
+      const std::uint64_t result = ns;
+      *this = {};
+      return result;
+    }
+  };
+
+  // Measured with a line of 45 ns: 12 to 120 bytes/ns; of 190 ns: 20 to 50 on one machine, with
+  // 240 ns on another 2.0 to 2.4, where non-temporal stores are twice as fast in the end.
+  static constexpr double kSlowRate = 5.0;
   static constexpr std::uint32_t kSampleInterval = 8;
   static constexpr std::uint32_t kTrialInterval = 64;
-  static constexpr double kFarRate = 5.0;
+  static constexpr std::uint32_t kLineInterval = 8;
+  static constexpr std::uint32_t kLines = 4;
+  // Of so many answers at least one found the receiver waiting, if it ever waits.
+  static constexpr std::uint32_t kAnswers = 8;
+  // Measured: the quickest of eight answers 90 to 130 ns with a line of 42 ns, 330 to 530 with 195.
+  static constexpr std::uint64_t kAnswerWorkNs = 40;
+  static constexpr std::uint64_t kLatestAnswer = 6;
 
   bool far_ = false;
+  bool slow_stores_ = false;
   std::uint32_t votes_ = 0;
   std::uint32_t since_sample_ = 0;
-  std::uint32_t answers_ = 0;
-  std::uint32_t doubtful_windows_ = 0;
-  std::uint64_t quickest_ns_ = ~std::uint64_t{0};
+  std::uint32_t since_line_ = 0;
+  Quickest lines_;
+  Quickest answers_;
 };
+
+// Nanoseconds that a load of the line at `address` takes.
+std::uint64_t time_line(const void* address);
 
 // Bounces a line between this rank and `peer_index` through the region of the lower of both;
 // collective over the pair. Returns the one-way time in ns, or 0 when the peer did not answer.

@@ -102,6 +102,7 @@ struct alignas(64) Envelope {
   std::uint32_t target_generation;               // generation that `target` speaks about
   std::uint64_t target;                // offset of the receive buffer in the receiver's shared file
   std::atomic<std::uint64_t> claimed;  // generation << 32 | pieces taken by either side
+  std::uint32_t line_ns;               // what a line from the sender took; 0: not measured
 
   alignas(64) unsigned char payload[kEnvelopeInlineBytes];
 };

@@ -55,8 +55,9 @@ struct OutgoingStream {
   Request* request = nullptr;  // null once the program's side is complete
   std::uint32_t peer = 0;
   bool synchronous = false;
-  bool buffered = false;  // Bsend: may not wait for the receiver at all
-  bool offered = false;   // the receiver may read the program's buffer: nothing is in cells
+  bool buffered = false;   // Bsend: may not wait for the receiver at all
+  bool line_seen = false;  // what the receiver has measured has been noted
+  bool offered = false;    // the receiver may read the program's buffer: nothing is in cells
   Route route = Route::cells;
   const char* contiguous = nullptr;
   Cursor cursor;
@@ -70,7 +71,7 @@ struct OutgoingStream {
   std::uint64_t checksum = 0;
   std::uint64_t drained_seen = 0;
   std::uint64_t offered_ns = 0;  // when the offer was made; 0 once its answer has been seen
-  std::uint64_t moved_ns = 0;  // when the receiver was last seen to move; 0: not yet looked
+  std::uint64_t moved_ns = 0;    // when the receiver was last seen to move; 0: not yet looked
 };
 
 // A receive whose payload comes in pieces.

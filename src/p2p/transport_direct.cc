@@ -135,7 +135,7 @@ bool Transport::withdraw(OutgoingStream& stream) {
 
 void Transport::copy_to_peer(OutgoingStream& stream, std::byte* to, std::uint64_t from,
                              std::uint64_t bytes) {
-  if (links_[stream.peer].distance.far()) {
+  if (links_[stream.peer].distance.slow_stores()) {
     memory::copy_nontemporal(to, stream.contiguous + from, bytes);
     counters_.nontemporal_bytes += bytes;
   } else {
@@ -239,6 +239,7 @@ Taken Transport::take_stream(std::uint32_t peer, const StreamDescriptor& descrip
     envelope.target = target;
     envelope.claimed.store(claim_start(descriptor.generation), std::memory_order_relaxed);
   }
+  envelope.line_ns = 0;
   const EnvelopeState wanted =
       readable(peer, descriptor) ? EnvelopeState::direct : EnvelopeState::matched;
   const Taken taken = take_state(envelope, descriptor, wanted);

@@ -10,6 +10,13 @@
 
 namespace od::p2p {
 
+namespace {
+
+// Shorter pieces may already be in the reader's cache as a whole.
+constexpr std::uint64_t kTimedPieceBytes = 8192;
+
+}  // namespace
+
 void Transport::start_incoming(Taken taken, std::uint32_t peer, const StreamDescriptor& descriptor,
                                const MessageHeader& header, Request& receive) {
   const std::uint64_t bytes = descriptor.bytes;
@@ -114,10 +121,20 @@ bool Transport::advance_incoming(IncomingStream& stream) {
     const std::uint64_t wanted =
         position < stream.limit ? std::min(piece, stream.limit - position) : 0;
     if (wanted > 0) {
+      Distance& distance = links_[stream.peer].distance;
+      if (piece >= kTimedPieceBytes && envelope.nontemporal == 0 &&
+          position < envelope.buffer_from && distance.wants_line()) {
+        // In the middle, where no prefetcher has been yet.
+        const std::uint64_t ns = time_line(from + piece / 2);
+        distance.sample_line(ns, settings_.far_threshold_ns);
+        // Plain store: published with `drained` or the state.
+        envelope.line_ns = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(ns, 1, ~0u));
+      }
+      const memory::CopyFunction copy = reader_for(envelope.nontemporal, distance.far());
       if (stream.contiguous != nullptr) {
-        reader_for(envelope.nontemporal)(stream.contiguous + position, from, wanted);
+        copy(stream.contiguous + position, from, wanted);
       } else {
-        stream.cursor.unpack(from, wanted, reader_for(envelope.nontemporal));
+        stream.cursor.unpack(from, wanted, copy);
       }
     }
     if (verify_) stream.checksum = memory::checksum_update(stream.checksum, from, piece);

@@ -146,6 +146,10 @@ void Transport::free_drained_cells(OutgoingStream& stream) {
   const std::uint64_t drained = untag_drained(
       stream.envelope->drained.load(std::memory_order_acquire), stream.envelope->generation);
   if (drained != stream.drained_seen) {
+    if (const std::uint32_t ns = stream.envelope->line_ns; ns != 0 && !stream.line_seen) {
+      stream.line_seen = true;
+      links_[stream.peer].distance.sample_line(ns, settings_.far_threshold_ns);
+    }
     stream.drained_seen = drained;
     stream.moved_ns = 0;
   }

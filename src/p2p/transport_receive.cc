@@ -172,7 +172,8 @@ bool Transport::take_box_message(std::uint32_t peer, BoxConsumer& box) {
         check(header.checksum, memory::checksum_update(memory::kChecksumStart, data, cell.bytes),
               header);
       }
-      deliver_bytes(data, cell.bytes, *receive, reader_for(cell.nontemporal));
+      deliver_bytes(data, cell.bytes, *receive,
+                    reader_for(cell.nontemporal, links_[peer].distance.far()));
       release_cell(links_[peer].releases, cell);
       finish_receive(*receive, header, cell.bytes);
       return true;
@@ -320,7 +321,8 @@ bool Transport::deliver_unexpected(Unexpected& message, Request& receive) {
     if (verify_) {
       check(header.checksum, memory::checksum_update(memory::kChecksumStart, data, bytes), header);
     }
-    deliver_bytes(data, bytes, receive, reader_for(message.cell.nontemporal));
+    deliver_bytes(data, bytes, receive,
+                  reader_for(message.cell.nontemporal, links_[peer].distance.far()));
     release_cell(links_[peer].releases, message.cell);
     if (message.envelope != nullptr) mark_done(*message.envelope, message.stream.generation);
     ++counters_.receives_cell;

@@ -72,10 +72,12 @@ bool Transport::copy_in(Link& link, void* to, const void* from, std::uint64_t by
   Distance& distance = link.distance;
   const bool large = bytes >= settings_.nontemporal_min_bytes;
   bool nontemporal = settings_.copy == CopyMode::kNontemporal ||
-                     (settings_.copy == CopyMode::kAuto && distance.far());
+                     (settings_.copy == CopyMode::kAuto && distance.slow_stores());
   nontemporal = nontemporal && large;
-  // Timing pays only for copies of some microseconds, and those are the ones that matter.
-  const bool sample = settings_.copy == CopyMode::kAuto && bytes >= 4096 && distance.wants_sample();
+  // Timing pays only for copies of some microseconds, and those are the ones that matter. Cells
+  // that nobody has read yet tell nothing about the reader.
+  const bool sample = settings_.copy == CopyMode::kAuto && bytes >= 4096 && pool_.went_round() &&
+                      distance.wants_sample();
   if (sample) nontemporal = false;
   const std::uint64_t start = sample ? node::now_ns() : 0;
   if (nontemporal) {
