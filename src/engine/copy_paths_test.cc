@@ -36,8 +36,7 @@ struct TestHeap {
     if (fd < 0 || ftruncate(fd, kBytes) != 0 || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) != 0) {
       std::_Exit(97);
     }
-    void* start =
-        mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+    void* start = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
     if (start == MAP_FAILED) std::_Exit(97);
     map.arena_start = reinterpret_cast<std::uintptr_t>(start);
     map.arena_bytes = map.file_bytes = kBytes;
@@ -72,7 +71,8 @@ const TrafficMemory kMixed = {TestHeap::prepare, TestHeap::allocate_mixed};
 config::Settings forced(CopyPath path) {
   config::Settings settings;
   settings.copy_path = path;
-  // The traffic is to take this path, however late its receivers are; withdrawing has its own tests.
+  // The traffic is to take this path, however late its receivers are; withdrawing has its own
+  // tests.
   settings.pull_wait_ns = 10'000'000'000;
   return settings;
 }
@@ -105,9 +105,8 @@ TEST(CopyPaths, PullWithoutBoxesAndBufferMemory) {
   random_traffic(3, 15, settings, 800, kMixed);
 }
 TEST(CopyPaths, Cooperative) {
-  random_traffic(2, 16, forced(CopyPath::kCooperative), 1200, kMixed, [](RankState& s) {
-    return s.counters.receives_cooperative > 20;
-  });
+  random_traffic(2, 16, forced(CopyPath::kCooperative), 1200, kMixed,
+                 [](RankState& s) { return s.counters.receives_cooperative > 20; });
 }
 TEST(CopyPaths, CooperativeVerifiedAmongFourRanks) {
   config::Settings settings = forced(CopyPath::kCooperative);
@@ -245,8 +244,8 @@ TEST(CopyPaths, ACancelledOfferIsNeverRead) {
         rank->release(*request);
         fill(data, round);
         exchange.barrier();
-        REQUIRE(rank->send(data.data(), 1 << 20, bytes, 1, 0, *rank->world(),
-                           SendMode::standard) == 0);
+        REQUIRE(rank->send(data.data(), 1 << 20, bytes, 1, 0, *rank->world(), SendMode::standard) ==
+                0);
       } else {
         exchange.barrier();
         REQUIRE(rank->recv(data.data(), 1 << 20, bytes, 0, host::kAnyTag, *rank->world(),
@@ -261,8 +260,8 @@ TEST(CopyPaths, ACancelledOfferIsNeverRead) {
 }
 
 TEST(CopyPaths, ShortReceivesAndStridedReceives) {
-  for (const CopyPath path : {CopyPath::kPull, CopyPath::kCooperative, CopyPath::kPush,
-                              CopyPath::kKernel}) {
+  for (const CopyPath path :
+       {CopyPath::kPull, CopyPath::kCooperative, CopyPath::kPush, CopyPath::kKernel}) {
     expect_success(run_forked_job(2, [&](int me, const Exchange& exchange) {
       TestHeap::prepare();
       auto rank = make_test_rank(exchange, forced(path));
@@ -299,8 +298,8 @@ TEST(CopyPaths, ShortReceivesAndStridedReceives) {
 
 // The sender goes into a call of the host that the receiver joins only after its receive.
 TEST(CopyPaths, ASenderInTheHostNeedNotComeBack) {
-  for (const CopyPath path : {CopyPath::kPull, CopyPath::kCooperative, CopyPath::kPush,
-                              CopyPath::kKernel}) {
+  for (const CopyPath path :
+       {CopyPath::kPull, CopyPath::kCooperative, CopyPath::kPush, CopyPath::kKernel}) {
     expect_success(run_forked_job(2, [&](int me, const Exchange& exchange) {
       TestHeap::prepare();
       auto rank = make_test_rank(exchange, forced(path));

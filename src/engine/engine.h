@@ -110,6 +110,10 @@ class Rank {
   // helper thread is asked to look after them. True: left_host_call() must follow the call.
   bool entering_host_call();
   void left_host_call();
+  // The program has started something in the host (a non-blocking collective, one-sided
+  // communication) that may need this rank's progress, on which other ranks may wait: for a while
+  // waits look after the host as if it were what they wait for.
+  void note_host_start();
   // Whether a loop that waits for host requests has to run our progress as well.
   bool has_pending_work() const;
 

@@ -96,6 +96,13 @@ class RankState {
 
   // One round of everything; lock held. True if anything moved.
   bool progress();
+  enum HostNote : std::uint8_t { kHostQuiet, kHostStarted, kHostNoted };
+  // Set by note_host_start() on any thread, taken back by waiting loops. Relaxed: it only decides
+  // how often the host is asked.
+  std::atomic<HostNote> host_note{kHostQuiet};
+  std::uint64_t host_noted_ns = 0;
+  void forget_host_start(std::uint64_t now_ns);
+
   bool host_traffic_pending() const {
     return !matching.host_candidates().empty() || !host_receiving.empty();
   }

@@ -58,9 +58,8 @@ struct TrafficMemory {
 // called on each rank before it leaves; it may look at the counters.
 inline void random_traffic(
     int ranks, std::uint32_t seed, const config::Settings& settings, int messages,
-    const TrafficMemory& memory = {}, const std::function<bool(RankState&)>& at_end = [](auto&) {
-      return true;
-    }) {
+    const TrafficMemory& memory = {},
+    const std::function<bool(RankState&)>& at_end = [](auto&) { return true; }) {
   expect_success(node::run_forked_job(
       ranks,
       [&](int me, const node::Exchange& exchange) {

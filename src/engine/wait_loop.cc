@@ -19,6 +19,9 @@ constexpr std::uint64_t kLongestSleepNs = 1'000'000;
 constexpr std::uint32_t kRoundsPerHostPoll = 512;
 // While sleeping on and off: a poll of the host costs a microsecond.
 constexpr std::uint64_t kHostPollNs = 100'000;
+// How long something that was started in the host is taken to be running; with more ranks than
+// cores a collective of several rounds takes that long.
+constexpr std::uint64_t kHostNoteNs = 1'000'000'000;
 // Looks at the queues between two full rounds: about as long as the shortest answer of a near peer.
 constexpr int kTightLooks = 8;
 
@@ -94,7 +97,8 @@ void Rank::WaitLoop::step() {
       ++s.counters.host_polls;
       s.host.poll();
     }
-    host_pending = host_pending_ || s.host_traffic_pending();
+    host_pending = host_pending_ || s.host_traffic_pending() ||
+                   s.host_note.load(std::memory_order_relaxed) != RankState::kHostQuiet;
   }
   std::uint64_t limit_ns = kLongestSleepNs;
   if (unfinished_sends) {
@@ -110,6 +114,19 @@ void Rank::WaitLoop::step() {
   if (moment) occasionally();
 }
 
+void Rank::note_host_start() {
+  state_->host_note.store(RankState::kHostStarted, std::memory_order_relaxed);
+}
+
+void RankState::forget_host_start(std::uint64_t now) {
+  if (host_note.load(std::memory_order_relaxed) == kHostStarted) {
+    host_note.store(kHostNoted, std::memory_order_relaxed);
+    host_noted_ns = now;
+  } else if (now - host_noted_ns > kHostNoteNs) {
+    host_note.store(kHostQuiet, std::memory_order_relaxed);
+  }
+}
+
 void Rank::WaitLoop::occasionally() {
   RankState& s = *rank_.state_;
   const std::uint64_t now = node::now_ns();
@@ -118,7 +135,9 @@ void Rank::WaitLoop::occasionally() {
   }
   {
     Guard guard(s);
-    if (now - last_host_poll_ns_ >= kHostPollNs) {
+    const bool noted = s.host_note.load(std::memory_order_relaxed) != RankState::kHostQuiet;
+    if (noted) s.forget_host_start(now);
+    if (noted || now - last_host_poll_ns_ >= kHostPollNs) {
       last_host_poll_ns_ = now;
       ++s.counters.host_polls;
       s.host.poll();

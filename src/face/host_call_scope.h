@@ -32,12 +32,19 @@ inline bool InHostCall() { return host_call_depth != 0; }
 // is anything, and has pending receives looked after. True: finish_blocking() must follow
 // (state.cc).
 bool prepare_to_block();
+// A call that leaves something running in the host, which then needs this rank's progress.
+void note_host_start();
 void finish_blocking();
 
 class HostCallScope {
  public:
   explicit HostCallScope(HostCallKind kind) {
-    if (host_call_depth++ == 0 && may_block(kind)) looked_after_ = prepare_to_block();
+    if (host_call_depth++ != 0) return;
+    if (may_block(kind)) {
+      looked_after_ = prepare_to_block();
+    } else if (kind == HostCallKind::kCollectiveStart || kind == HostCallKind::kRma) {
+      note_host_start();
+    }
   }
   ~HostCallScope() {
     --host_call_depth;

@@ -21,6 +21,10 @@ bool prepare_to_block() {
   return rank != nullptr && rank->has_pending_work() && rank->entering_host_call();
 }
 
+void note_host_start() {
+  if (Rank* rank = any_rank()) rank->note_host_start();
+}
+
 void finish_blocking() { state.owned_rank->left_host_call(); }
 
 void register_comm(host::Handle handle, Comm* comm) {

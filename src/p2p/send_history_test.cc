@@ -1,3 +1,4 @@
+// Tests of the guess whether a send buffer has been rewritten.
 #include "p2p/send_history.h"
 
 #include <gtest/gtest.h>
