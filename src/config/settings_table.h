@@ -123,6 +123,11 @@
     "through the operating system. A message that the chosen way cannot serve takes cells. "       \
     "`auto` chooses for each message by its size, the distance of the two cores and whether the "  \
     "sender has rewritten its buffer since it last sent it.")                                      \
+  X(calibration, StringType, "calibration", "auto", 0, 4096, copy,                                 \
+    "Which measured thresholds (the settings `near_…` and `far_…`) replace the built-in ones: "    \
+    "`auto` those that `overdrive calibrate` has put into the user's configuration folder, `off` " \
+    "none, anything else is the path of a calibration file. A file that was measured on another "  \
+    "kind of processor, kernel or version has no effect.")                                         \
   X(pull_wait_ns, DurationType, "pull_wait", 5 * kMicrosecond, 0, 10 * kSecond, copy,               \
     "How long a sender whose buffer the receiver may read itself waits for the receiver before "   \
     "it copies the message aside and returns.")                                                    \

@@ -11,6 +11,7 @@
 #include "memory/bump_arena.h"
 #include "node/clock.h"
 #include "node/wait.h"
+#include "topology/fingerprint.h"
 
 namespace od::measure {
 namespace {
@@ -28,9 +29,9 @@ constexpr std::uint64_t kForever = 10'000'000'000;
 config::Settings settings_for(config::CopyPath path, const Options& options) {
   // What the user has set counts (sizes of pools and cells, for instance); what would not be a
   // measurement of this path does not.
-  config::Settings settings =
-      config::load(config::overdrive_environment(environ), config::standard_paths(environ))
-          .settings;
+  config::Paths paths = config::standard_paths(environ);
+  paths.fingerprint = [] { return topology::fingerprint(); };
+  config::Settings settings = config::load(config::overdrive_environment(environ), paths).settings;
   settings.disable = settings.verify = false;
   settings.stats = config::Settings{}.stats;
   settings.test_remote = {};
