@@ -152,7 +152,7 @@ Rank& Pair::rank(std::size_t path_index) {
   Rank& rank = *ranks_[path_index];
   RankState& state = rank.state();
   for (int i = 0; i < state.node->size(); ++i) {
-    state.transport->set_distance(static_cast<std::uint32_t>(i),
+    state.transport->fix_distance(static_cast<std::uint32_t>(i),
                                   last_probe_ns_ >= far_threshold_ns_);
   }
   return rank;

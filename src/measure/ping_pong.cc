@@ -122,7 +122,9 @@ void run_ping_pong(Pair& pair, const Options& options) {
       if (over()) return output.flush();
       const std::size_t size = point / shapes;
       const std::string& shape = options.shapes[point % shapes];
-      for (std::size_t path = 0; path < paths; ++path) {
+      for (std::size_t turn = 0; turn < paths; ++turn) {
+        // Each path comes first as often as last: what its predecessor left in the caches counts.
+        const std::size_t path = (turn + round) % paths;
         double& expected = expected_ns[point * paths + path];
         const double before_ns = pair.probe_line_ns();
         PingPong test(pair, pair.rank(path), shape, buffers[size]);

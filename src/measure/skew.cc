@@ -36,7 +36,8 @@ void run_skew(Pair& pair, const Options& options) {
         if (pair.share(pair.stopped() || node::now_ns() - start_ns >= limit_ns ? 1 : 0) != 0) {
           return output.flush();
         }
-        for (std::size_t path = 0; path < options.paths.size(); ++path) {
+        for (std::size_t turn = 0; turn < options.paths.size(); ++turn) {
+          const std::size_t path = (turn + round) % options.paths.size();
           const double before_ns = pair.probe_line_ns();
           Rank& rank = pair.rank(path);
           if (pair.sender()) write_all(buffers[size], ++seed);
