@@ -24,7 +24,7 @@ NEVER = 1 << 40
 NOISE = 0.03
 """Medians that differ by less are taken for equal."""
 
-MIN_SAMPLES = 3
+MIN_SAMPLES = 5
 """Of each path at a point; below that the point does not count."""
 
 MIN_SIZES = 6

@@ -26,7 +26,7 @@ def sample(path, shape, size, ns, line_ns=50.0, after_ns=None):
     return measure.Sample("pingpong", (0, 1), path, shape, size, 0, line_ns, after, ns, 8.0)
 
 
-def exchanges(cost, line_ns=50.0, count=3):
+def exchanges(cost, line_ns=50.0, count=5):
     """Samples of all points; `cost(path, shape, size)` in ns."""
     return [
         sample(path, shape, size, cost(path, shape, size) * (1 + 0.001 * i), line_ns)
@@ -109,7 +109,7 @@ def test_samples_of_a_changing_machine_do_not_count():
         sample(s.path, s.shape, s.bytes, s.ns, 50.0, 260.0) for s in exchanges(crossing, count=9)
     ]
     assert thresholds.derive(changed, FAR_NS) == {}
-    assert thresholds.derive(exchanges(crossing, count=2), FAR_NS) == {}
+    assert thresholds.derive(exchanges(crossing, count=4), FAR_NS) == {}
     assert thresholds.derive([], FAR_NS) == {}
     busy = sample("pull", "app", 1024, 1.0, 900.0, 300.0)
     assert busy.distance(FAR_NS) is None
@@ -317,7 +317,7 @@ def test_ctrl_c_keeps_what_was_measured_and_the_next_call_goes_on(overdrive, fak
     assert "goes on from there" in messages
     assert not file.exists()
     kept = measure.read_samples(partial)
-    assert len(kept) == len(SIZES) * 2 * 5 * 3 + 1  # the last line came after Ctrl-C
+    assert len(kept) == len(SIZES) * 2 * 5 * 5 + 1  # the last line came after Ctrl-C
 
     run = overdrive("calibrate", env=fake())
     assert run.code == 0, run.err

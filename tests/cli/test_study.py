@@ -27,7 +27,7 @@ def made_up():
             found.extend(
                 measure.Sample(test, (0, 1), path, shape, size, parameter, line_ns, line_ns, ns + i,
                                second)
-                for i in range(3)
+                for i in range(5)
             )  # fmt: skip
 
         for path in PATHS:
