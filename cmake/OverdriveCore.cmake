@@ -34,3 +34,12 @@ target_link_options(overdrive-settings PRIVATE -fno-lto)
 if(NOT OVERDRIVE_SANITIZER)
   target_link_options(overdrive-settings PRIVATE -static-libstdc++ -static-libgcc)
 endif()
+
+# The program behind `overdrive calibrate` and `overdrive study`: the engine between two processes,
+# without an MPI. Optimised like a face, because its times stand for those of a face.
+file(GLOB OVERDRIVE_MEASURE_SOURCES CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/src/measure/*.cc")
+add_executable(overdrive-measure ${OVERDRIVE_MEASURE_SOURCES})
+target_link_libraries(overdrive-measure PRIVATE overdrive_core overdrive_options)
+if(NOT OVERDRIVE_SANITIZER)
+  target_link_options(overdrive-measure PRIVATE -static-libstdc++ -static-libgcc)
+endif()

@@ -46,13 +46,15 @@ def gather(installation: Installation, environment: Mapping[str, str]) -> dict[s
         "settings": None,
         "issues": [],
         "files": [],
+        "calibration": None,
+        "fingerprint": None,
     }
     try:
         known = settings.query(installation, environment, "--machine")
     except CommandError as reason:
         report["issues"] = [{"kind": "incomplete", "message": str(reason)}]
         return report
-    for key in ("machine", "settings", "issues", "files"):
+    for key in ("machine", "settings", "issues", "files", "calibration", "fingerprint"):
         report[key] = known[key]
     return report
 
@@ -119,10 +121,28 @@ def _mechanism_lines(report: Mapping[str, Any]) -> list[str]:
     return lines
 
 
+def _calibration_lines(report: Mapping[str, Any]) -> list[str]:
+    calibration = report["calibration"]
+    state = {
+        "none": "not there; `overdrive calibrate` measures this machine",
+        "used": f"used, measured {calibration['date'] or 'at an unknown date'}",
+        "off": "switched off",
+        "ignored": f"not used: {calibration['why']}",
+    }[calibration["state"]]
+    lines = ["Calibration"]
+    if calibration["path"]:
+        lines.append(_wrapped(f"{calibration['path']}: {state}", 2))
+    else:
+        lines.append("  neither HOME nor XDG_CONFIG_HOME tells where it could be")
+    lines.append(_wrapped(f"this machine: {report['fingerprint']}", 2))
+    return lines
+
+
 def _setting_lines(report: Mapping[str, Any]) -> list[str]:
     lines = ["", "Settings files"]
     for file in report["files"]:
         lines.append(f"  {file['path']}: {'read' if file['exists'] else 'not there'}")
+    lines += ["", *_calibration_lines(report)]
     lines += ["", "Settings (* = not the built-in value)"]
     for setting in report["settings"] or []:
         mark = " " if setting["source"] == "built-in" else "*"

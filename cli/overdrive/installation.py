@@ -16,6 +16,7 @@ from overdrive.errors import CommandError
 
 LIBRARY = "liboverdrive.so"
 TOOL = "overdrive-settings"
+MEASURE = "overdrive-measure"
 PRESETS = ("release", "bench", "dev")
 """Builds of a checkout that are used without being named, best first."""
 
@@ -64,6 +65,16 @@ class Installation:
                 f"or set OVERDRIVE_LIBRARY to its path"
             )
         return self.library
+
+    def need_measure(self) -> Path:
+        """Return the path of the measuring program, or raise an error that says how to get it."""
+        path = self.tool.parent / MEASURE if self.tool is not None else None
+        if path is None or not path.exists():
+            raise CommandError(
+                f"{MEASURE} was not found near {self.home}: run `make` in the checkout, "
+                f"or install Overdrive completely"
+            )
+        return path
 
 
 def home_directory() -> Path:

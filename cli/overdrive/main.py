@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from overdrive import info, installation, launch, launchers, manual, options
+from overdrive import calibrate, info, installation, launch, launchers, manual, options, study
 from overdrive.errors import CommandError
 
 USAGE = """\
@@ -16,6 +16,8 @@ Makes unmodified MPI programs run faster over the MPI library that is installed.
 Commands:
   mpirun | mpiexec | srun ARGUMENT...   start a job with Overdrive
   run PROGRAM [ARGUMENT...]             start one program with Overdrive (also below a launcher)
+  calibrate [--quick]                   measure this node, so that the best ways are chosen on it
+  study copy [--output DIR]             measure every way a message can take, with plots
   info [--json]                         what is installed, possible and set here, and why
   manual [--write FILE | --check FILE]  reference of settings and statistics in Markdown
 
@@ -60,6 +62,10 @@ def run(arguments: list[str]) -> int:
     environment.update(chosen.variables())
     if command == "info":
         return info.run(here, rest, environment)
+    if command == "calibrate":
+        return calibrate.run(here, rest, environment)
+    if command == "study":
+        return study.run(here, rest, environment)
     if command == "manual":
         return manual.run(here, rest)
     if command == "help":

@@ -44,6 +44,9 @@ Every setting can be given in four ways; the first one that is there counts:
 4. in the user's file `$XDG_CONFIG_HOME/overdrive/config.toml` (usually
    `~/.config/overdrive/config.toml`), in the same notation
 
+The thresholds `near_…` and `far_…` come from the calibration that `overdrive calibrate` has made,
+if none of these gives them.
+
 In a file a setting may also stand in a table named after its group, such as `[p2p]`.
 
 | Type | Notation |

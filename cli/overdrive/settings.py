@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from overdrive.errors import CommandError
@@ -15,16 +15,19 @@ STOPPED = 3
 
 
 def query(
-    installation: Installation, environment: Mapping[str, str], *options: str
+    installation: Installation,
+    environment: Mapping[str, str],
+    *options: str,
+    launcher: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Return the program's report for an environment."""
+    """Return the program's report for an environment, of the node that `launcher` reaches."""
     if installation.tool is None:
         raise CommandError(
             f"{TOOL} was not found near {installation.home}: run `make` in the checkout, "
             f"or install Overdrive completely"
         )
     done = subprocess.run(
-        [str(installation.tool), *options],
+        [*launcher, str(installation.tool), *options],
         env=dict(environment),
         capture_output=True,
         text=True,

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <optional>
 
+#include "config/calibration.h"
 #include "config/nearest_name.h"
 #include "config/settings_file.h"
 
@@ -45,9 +46,7 @@ class Loading {
  public:
   explicit Loading(LoadResult& result) : result_(result) {}
 
-  void apply_file(const std::string& path, Source source) {
-    if (path.empty()) return;
-    const FileContent content = read_settings_file(path);
+  void apply_file(const std::string& path, const FileContent& content, Source source) {
     if (!content.error.empty()) {
       std::string place = path;
       if (content.error_line != 0) place += ':' + std::to_string(content.error_line);
@@ -82,6 +81,39 @@ class Loading {
       } else {
         assign(*index, value, Source::kEnvironment, variable);
       }
+    }
+  }
+
+  // `chosen` is the value of the setting `calibration`.
+  void apply_calibration(const std::string& chosen, const Paths& paths) {
+    CalibrationUse& use = result_.calibration;
+    const bool automatic = chosen == "auto" || chosen.empty();
+    use.file = automatic || chosen == "off" ? paths.calibration_file : chosen;
+    if (chosen == "off") {
+      use.state = CalibrationUse::State::kOff;
+      return;
+    }
+    if (use.file.empty()) return;
+    const FileContent content = read_settings_file(use.file);
+    if (!content.exists && automatic) return;
+    Calibration found;
+    if (content.exists) {
+      found = judge_calibration(content, paths.fingerprint);
+    } else {
+      found.why = "there is no such file";
+    }
+    use.date = found.date;
+    if (!found.valid) {
+      use.state = CalibrationUse::State::kIgnored;
+      use.why = found.why;
+      add(found.stale ? Issue::Kind::kStale : Issue::Kind::kBadFile,
+          "calibration " + use.file + " is ignored: " + found.why +
+              "; using built-in thresholds, `overdrive calibrate` measures this machine");
+      return;
+    }
+    use.state = CalibrationUse::State::kUsed;
+    for (const FileEntry& entry : found.thresholds) {
+      apply_entry(entry, Source::kCalibration, use.file + ':' + std::to_string(entry.line));
     }
   }
 
@@ -240,6 +272,8 @@ const char* source_name(Source source) {
   switch (source) {
     case Source::kBuiltIn:
       return "built-in";
+    case Source::kCalibration:
+      return "calibration";
     case Source::kUserFile:
       return "user file";
     case Source::kProjectFile:
@@ -272,19 +306,37 @@ Paths standard_paths(const char* const* environment) {
     const std::string home = lookup(environment, "HOME");
     base = home.empty() ? std::string{} : home + "/.config";
   }
-  if (!base.empty()) paths.user_file = base + "/overdrive/config.toml";
+  if (!base.empty()) {
+    paths.user_file = base + "/overdrive/config.toml";
+    paths.calibration_file = base + "/overdrive/calibration.toml";
+  }
   return paths;
 }
 
 LoadResult load(const Env& environment, const Paths& paths) noexcept {
   try {
+    const FileContent user =
+        paths.user_file.empty() ? FileContent{} : read_settings_file(paths.user_file);
+    const FileContent project =
+        paths.project_file.empty() ? FileContent{} : read_settings_file(paths.project_file);
+    const auto apply = [&](Loading& loading) {
+      loading.apply_file(paths.user_file, user, Source::kUserFile);
+      loading.apply_file(paths.project_file, project, Source::kProjectFile);
+      loading.apply_environment(environment);
+    };
+    // Which calibration counts is a setting itself, and comes from the sources above it.
+    LoadResult first;
+    Loading look_ahead(first);
+    apply(look_ahead);
     LoadResult result;
     Loading loading(result);
-    loading.apply_file(paths.user_file, Source::kUserFile);
-    loading.apply_file(paths.project_file, Source::kProjectFile);
-    loading.apply_environment(environment);
+    loading.apply_calibration(first.settings.calibration, paths);
+    apply(loading);
     loading.reconcile();
-    result.must_stop = result.settings.strict && !result.issues.empty();
+    const bool wrong =
+        std::any_of(result.issues.begin(), result.issues.end(),
+                    [](const Issue& issue) { return issue.kind != Issue::Kind::kStale; });
+    result.must_stop = result.settings.strict && wrong;
     return result;
   } catch (...) {
     // Only memory exhaustion gets here. The defaults need no memory (short strings are stored in

@@ -1,9 +1,10 @@
-// Loads the settings of a job from the environment, ./overdrive.toml and the user's file.
+// Loads the settings of a job from the environment, ./overdrive.toml, the user's file and the
+// calibration of this machine.
 //
 // Precedence, highest first: command line (the `overdrive` command hands it over through the
-// environment), environment, ./overdrive.toml, user file, built-in value. load() is pure: it reads
-// the two files it is given and nothing else, prints nothing, throws nothing. The caller decides
-// who reports the issues (usually rank 0) and whether the job ends (LoadResult::must_stop).
+// environment), environment, ./overdrive.toml, user file, calibration, built-in value. load() is
+// pure: it reads the files it is given and nothing else, prints nothing, throws nothing. The caller
+// decides who reports the issues (usually rank 0) and whether the job ends (LoadResult::must_stop).
 #ifndef OVERDRIVE_CONFIG_SETTINGS_H_
 #define OVERDRIVE_CONFIG_SETTINGS_H_
 
@@ -52,9 +53,9 @@ const std::array<SettingInfo, kSettingCount>& setting_infos();
 // The environment variable of a setting: OVERDRIVE_ and the name in upper case.
 std::string variable_name(std::string_view setting_name);
 
-enum class Source { kBuiltIn, kUserFile, kProjectFile, kEnvironment, kCommandLine };
+enum class Source { kBuiltIn, kCalibration, kUserFile, kProjectFile, kEnvironment, kCommandLine };
 
-// "built-in", "user file", "project file", "environment", "command line".
+// "built-in", "calibration", "user file", "project file", "environment", "command line".
 const char* source_name(Source source);
 
 // Where the value of a setting comes from.
@@ -69,6 +70,7 @@ struct Issue {
     kUnknownName,  // no such setting
     kBadFile,      // a file cannot be read or is not TOML; the file is ignored
     kAdjusted,     // two settings do not fit together; one was changed
+    kStale,        // the calibration was measured under other conditions; it is ignored
   };
   Kind kind;
   std::string message;  // one line: place, what is wrong, what to do, what is used instead
@@ -84,16 +86,29 @@ Env overdrive_environment(const char* const* environment);
 struct Paths {
   std::string project_file;
   std::string user_file;
+  std::string calibration_file{};          // counts where the setting `calibration` is "auto"
+  std::string (*fingerprint)() = nullptr;  // of this machine; called if there is a calibration
 };
 
-// ./overdrive.toml and $XDG_CONFIG_HOME/overdrive/config.toml (or ~/.config/overdrive/config.toml).
+// What has become of the calibration file.
+struct CalibrationUse {
+  enum class State { kNone, kUsed, kOff, kIgnored };
+  State state = State::kNone;  // kNone: there is no such file
+  std::string file;
+  std::string why;   // kIgnored: what is wrong with it
+  std::string date;  // of the measurement, as the file says
+};
+
+// ./overdrive.toml and $XDG_CONFIG_HOME/overdrive/config.toml (or ~/.config/overdrive/config.toml),
+// and calibration.toml beside the latter. The fingerprint is the caller's to add.
 Paths standard_paths(const char* const* environment);
 
 struct LoadResult {
   Settings settings;
   std::array<Origin, kSettingCount> origins;  // in the order of setting_infos()
   std::vector<Issue> issues;
-  bool must_stop = false;  // there are issues and `strict` is on
+  CalibrationUse calibration;
+  bool must_stop = false;  // there are issues beside a stale calibration, and `strict` is on
 };
 
 LoadResult load(const Env& environment, const Paths& paths) noexcept;

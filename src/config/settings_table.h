@@ -123,10 +123,15 @@
     "through the operating system. A message that the chosen way cannot serve takes cells. "       \
     "`auto` chooses for each message by its size, the distance of the two cores and whether the "  \
     "sender has rewritten its buffer since it last sent it.")                                      \
+  X(calibration, StringType, "calibration", "auto", 0, 4096, copy,                                 \
+    "Which measured thresholds (the settings `near_…` and `far_…`) replace the built-in ones: "    \
+    "`auto` those that `overdrive calibrate` has put into the user's configuration folder, `off` " \
+    "none, anything else is the path of a calibration file. A file that was measured on another "  \
+    "kind of processor, kernel or version has no effect.")                                         \
   X(pull_wait_ns, DurationType, "pull_wait", 5 * kMicrosecond, 0, 10 * kSecond, copy,               \
     "How long a sender whose buffer the receiver may read itself waits for the receiver before "   \
     "it copies the message aside and returns.")                                                    \
-  X(near_pull_min_bytes, SizeType, "near_pull_min", 2 * kKiB, 0, kTiB, copy,                       \
+  X(near_pull_min_bytes, SizeType, "near_pull_min", 1 * kKiB, 0, kTiB, copy,                       \
     "Smallest message that the receiver reads from the sender's buffer when the sender has "       \
     "not rewritten it, between cores that share a cache.")                                         \
   X(near_pull_rewritten_min_bytes, SizeType, "near_pull_rewritten_min", 128 * kKiB, 0, kTiB, copy,   \
@@ -135,22 +140,22 @@
   X(near_cooperative_min_bytes, SizeType, "near_cooperative_min", 128 * kKiB, 0, kTiB, copy,         \
     "Smallest message, of those that the receiver reads itself, at which the sender helps "        \
     "copying, between cores that share a cache.")                                                  \
-  X(near_push_min_bytes, SizeType, "near_push_min", kTiB, 0, kTiB, copy,                           \
+  X(near_push_min_bytes, SizeType, "near_push_min", 256 * kKiB, 0, kTiB, copy,                           \
     "Smallest message that the sender writes straight into the receiver's buffer, between "        \
     "cores that share a cache.")                                                                   \
   X(near_kernel_min_bytes, SizeType, "near_kernel_min", kTiB, 0, kTiB, copy,                       \
     "Smallest message that is read through the operating system when the sender's buffer is "      \
     "not shared, between cores that share a cache.")                                               \
-  X(far_pull_min_bytes, SizeType, "far_pull_min", 2 * kKiB, 0, kTiB, copy,                         \
+  X(far_pull_min_bytes, SizeType, "far_pull_min", 1 * kKiB, 0, kTiB, copy,                         \
     "Smallest message that the receiver reads from the sender's buffer when the sender has "       \
     "not rewritten it, between cores that do not share a cache.")                                  \
   X(far_pull_rewritten_min_bytes, SizeType, "far_pull_rewritten_min", kTiB, 0, kTiB, copy,         \
     "The same for a buffer that the sender has rewritten since it last sent it, or sends "         \
     "for the first time.")                                                                         \
-  X(far_cooperative_min_bytes, SizeType, "far_cooperative_min", 512 * kKiB, 0, kTiB, copy,               \
+  X(far_cooperative_min_bytes, SizeType, "far_cooperative_min", 128 * kKiB, 0, kTiB, copy,               \
     "Smallest message, of those that the receiver reads itself, at which the sender helps "        \
     "copying, between cores that do not share a cache.")                                           \
-  X(far_push_min_bytes, SizeType, "far_push_min", 512 * kKiB, 0, kTiB, copy,                             \
+  X(far_push_min_bytes, SizeType, "far_push_min", 256 * kKiB, 0, kTiB, copy,                             \
     "Smallest message that the sender writes straight into the receiver's buffer, between "        \
     "cores that do not share a cache.")                                                            \
   X(far_kernel_min_bytes, SizeType, "far_kernel_min", kTiB, 0, kTiB, copy,                         \

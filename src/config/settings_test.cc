@@ -231,6 +231,7 @@ TEST_F(SettingsTest, EnvironmentIsFilteredAndPathsFollowTheSpecification) {
   EXPECT_EQ(env[1].second, "a=b");
   EXPECT_TRUE(overdrive_environment(nullptr).empty());
   EXPECT_EQ(standard_paths(environment).user_file, "/h/.config/overdrive/config.toml");
+  EXPECT_EQ(standard_paths(environment).calibration_file, "/h/.config/overdrive/calibration.toml");
   const char* xdg[] = {"HOME=/h", "XDG_CONFIG_HOME=/x", nullptr};
   EXPECT_EQ(standard_paths(xdg).user_file, "/x/overdrive/config.toml");
   EXPECT_EQ(standard_paths(nullptr).user_file, "");

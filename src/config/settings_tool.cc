@@ -16,6 +16,7 @@
 #include "config/settings.h"
 #include "observe/counters.h"
 #include "topology/cpu_share.h"
+#include "topology/fingerprint.h"
 #include "topology/machine.h"
 
 namespace od {
@@ -33,6 +34,8 @@ const char* kind_name(config::Issue::Kind kind) {
       return "bad file";
     case config::Issue::Kind::kAdjusted:
       return "adjusted";
+    case config::Issue::Kind::kStale:
+      return "stale";
   }
   return "";
 }
@@ -82,6 +85,30 @@ void write_files(JsonWriter& json, const config::Paths& paths) {
     json.close_object();
   }
   json.close_array();
+}
+
+void write_calibration(JsonWriter& json, const config::CalibrationUse& use) {
+  const char* state = "none";
+  switch (use.state) {
+    case config::CalibrationUse::State::kNone:
+      break;
+    case config::CalibrationUse::State::kUsed:
+      state = "used";
+      break;
+    case config::CalibrationUse::State::kOff:
+      state = "off";
+      break;
+    case config::CalibrationUse::State::kIgnored:
+      state = "ignored";
+      break;
+  }
+  json.key("calibration");
+  json.open_object();
+  json.member("path", use.file);
+  json.member("state", state);
+  json.member("why", use.why);
+  json.member("date", use.date);
+  json.close_object();
 }
 
 void write_counters(JsonWriter& json) {
@@ -158,13 +185,18 @@ int run(int argc, char** argv) {
       return 2;
     }
   }
-  const config::Paths paths = config::standard_paths(environ);
+  config::Paths paths = config::standard_paths(environ);
+  paths.fingerprint = [] { return topology::fingerprint(); };
   const config::LoadResult loaded =
       defaults ? config::load({}, {}) : config::load(config::overdrive_environment(environ), paths);
   JsonWriter json;
   json.open_object();
   json.member("version", OVERDRIVE_VERSION);
-  if (!defaults) write_files(json, paths);
+  json.member("fingerprint", topology::fingerprint());
+  if (!defaults) {
+    write_files(json, paths);
+    write_calibration(json, loaded.calibration);
+  }
   write_settings(json, loaded);
   if (counters) write_counters(json);
   if (machine) write_machine(json);

@@ -1,19 +1,16 @@
 // Every way between two buffers carries every message: each one forced, chosen at random moments by
 // memory that is reachable or not, withdrawn, cancelled, probed, truncated.
 
-#include <fcntl.h>
 #include <gtest/gtest.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <vector>
 
 #include "engine/engine.h"
 #include "engine/test_traffic.h"
-#include "memory/reach.h"
-#include "memory/reach_service.h"
+#include "memory/bump_arena.h"
 
 namespace od {
 namespace {
@@ -22,42 +19,19 @@ using config::CopyPath;
 using node::Exchange;
 using node::run_forked_job;
 
-// A reachable heap in miniature: a memfd from which blocks are cut off one after the other.
+// Where the messages lie: in reachable memory, or sometimes not.
 struct TestHeap {
   static constexpr std::uint64_t kBytes = 512u << 20;
-  static inline memory::ReachMap map;
-  static inline int fd = -1;
-  static inline std::uint64_t used = 0;
   static inline unsigned turn = 0;
 
   // In a child, before it becomes a rank.
   static void prepare() {
-    fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (fd < 0 || ftruncate(fd, kBytes) != 0 || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) != 0) {
-      std::_Exit(97);
-    }
-    void* start = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
-    if (start == MAP_FAILED) std::_Exit(97);
-    map.arena_start = reinterpret_cast<std::uintptr_t>(start);
-    map.arena_bytes = map.file_bytes = kBytes;
-    used = 4096;
-    static const memory::ReachService service = [] {
-      memory::ReachService s = {};
-      s.version = memory::kReachServiceVersion;
-      s.size_bytes = sizeof s;
-      s.prepare = [] { return static_cast<const memory::ReachMap*>(&map); };
-      s.descriptor = [] { return fd; };
-      s.why = [] { return ""; };
-      s.usage = [](memory::ReachUsage* usage) { *usage = {}; };
-      return s;
-    }();
-    memory::begin_reach(&service, true, false, "");
+    if (!memory::BumpArena::begin(kBytes)) std::_Exit(97);
   }
   static std::span<unsigned char> allocate(std::size_t bytes) {
-    if (used + bytes > kBytes) std::_Exit(96);
-    auto* block = reinterpret_cast<unsigned char*>(map.arena_start + used);
-    used += (bytes + 63) / 64 * 64 + 64;
-    return {block, bytes};
+    const auto block = memory::BumpArena::allocate(bytes);
+    if (block.size() != bytes) std::_Exit(96);
+    return block;
   }
   // Now from here, now from memory that nobody else can see.
   static std::span<unsigned char> allocate_mixed(std::size_t bytes) {

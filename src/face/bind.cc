@@ -9,6 +9,7 @@
 #include <cstdio>
 
 #include "face/state.h"
+#include "topology/fingerprint.h"
 
 namespace od::face {
 
@@ -88,8 +89,9 @@ extern "C" __attribute__((visibility("default"))) int od_face_bind(const od_load
     }
     return OD_BIND_HOST;
   }
-  state.loaded = od::config::load(od::config::overdrive_environment(environ),
-                                  od::config::standard_paths(environ));
+  od::config::Paths paths = od::config::standard_paths(environ);
+  paths.fingerprint = [] { return od::topology::fingerprint(); };
+  state.loaded = od::config::load(od::config::overdrive_environment(environ), paths);
   if (state.loaded.settings.disable) return OD_BIND_DISABLED;
   FillEntries(entries, info->host);
   pthread_atfork(nullptr, nullptr, in_forked_child);

@@ -21,7 +21,9 @@ void report_settings() {
   const config::LoadResult& loaded = state.loaded;
   if (state.host.world_rank == 0) {
     for (const config::Issue& issue : loaded.issues) {
-      log(Level::kError, "%s", issue.message.c_str());
+      // A kernel that was updated since is nobody's mistake.
+      const bool stale = issue.kind == config::Issue::Kind::kStale;
+      log(stale ? Level::kWarning : Level::kError, "%s", issue.message.c_str());
     }
     if (loaded.must_stop) log(Level::kError, "stopping because `strict` is on");
   }

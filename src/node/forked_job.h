@@ -1,4 +1,5 @@
-// Test support: a job of forked processes with the exchange functions that joining a node needs.
+// A job of forked processes with the exchange functions that joining a node needs, without an MPI:
+// for tests and overdrive-measure.
 //
 //   std::vector<int> codes = run_forked_job(4, [](int rank, const Exchange& exchange) {
 //     auto node = Node::join(exchange, {});
@@ -53,6 +54,7 @@ class ForkedJob {
     return job;
   }
   void destroy() { munmap(this, bytes_); }
+  int ranks() const { return ranks_; }
 
   void enter_barrier() {
     // acquire: what was written before the last round ended; release (by the last one) publishes

@@ -26,6 +26,12 @@ class Distance {
     since_sample_ = kTrialInterval;
   }
 
+  // For measurements, which know the distance better: it stays until the next call.
+  void fix(bool far) {
+    far_ = far;
+    fixed_ = true;
+  }
+
   // --- stores --------------------------------------------------------------------------------
   bool slow_stores() const { return slow_stores_; }
   // Whether the next cell's copy should be timed, and made with ordinary stores.
@@ -57,7 +63,9 @@ class Distance {
   void sample_line(std::uint64_t ns, std::uint64_t far_line_ns) {
     since_line_ = 0;
     lines_.add(ns);
-    if (lines_.count == kLines) far_ = lines_.take() >= far_line_ns;
+    if (lines_.count < kLines) return;
+    const std::uint64_t quickest = lines_.take();
+    if (!fixed_) far_ = quickest >= far_line_ns;
   }
   // An offer was answered `ns` after it was made.
   void sample_answer(std::uint64_t ns, std::uint64_t far_line_ns) {
@@ -66,7 +74,7 @@ class Distance {
     const std::uint64_t far_ns = 2 * far_line_ns + kAnswerWorkNs;
     const std::uint64_t quickest = answers_.take();
     // Later than any distance explains: nobody was waiting.
-    if (quickest < kLatestAnswer * far_ns) far_ = quickest >= far_ns;
+    if (quickest < kLatestAnswer * far_ns && !fixed_) far_ = quickest >= far_ns;
   }
 
  private:
@@ -98,6 +106,7 @@ class Distance {
   static constexpr std::uint64_t kLatestAnswer = 6;
 
   bool far_ = false;
+  bool fixed_ = false;
   bool slow_stores_ = false;
   std::uint32_t votes_ = 0;
   std::uint32_t since_sample_ = 0;

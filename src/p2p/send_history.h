@@ -20,12 +20,17 @@ class SendHistory {
   // Looks at the buffer that is about to be sent, remembers it and returns the guess.
   bool rewritten(const char* data, std::uint64_t bytes) {
     const auto address = reinterpret_cast<std::uintptr_t>(data);
-    Entry& entry = entries_[slot_of(address)];
+    Set& set = sets_[set_of(address)];
     const std::uint64_t sample = sample_of(data, bytes);
-    if (entry.address != address || entry.bytes != bytes) {
-      entry = {address, bytes, sample, 0};
+    Entry* found = nullptr;
+    for (Entry& entry : set.entries) {
+      if (entry.address == address && entry.bytes == bytes) found = &entry;
+    }
+    if (found == nullptr) {
+      set.entries[set.oldest++ % kWays] = {address, bytes, sample, 0};
       return true;
     }
+    Entry& entry = *found;
     if (entry.sample == sample) {
       if (entry.distrust != 0) {
         --entry.distrust;
@@ -46,18 +51,25 @@ class SendHistory {
     std::uint64_t sample = 0;
     std::uint64_t distrust = 0;  // unchanged sends that are still taken for rewritten ones
   };
-  // 64 buffers: a program that goes round more of them at once is not known to us; 2 KiB per rank.
-  static constexpr std::size_t kEntries = 64;
+  // 128 buffers: a program that goes round more of them at once is not known to us; 4 KiB per rank.
+  // Several to a set, because buffers often lie at equal distances.
+  static constexpr std::size_t kWays = 4;
+  static constexpr unsigned kSetBits = 5;
+  struct Set {
+    std::array<Entry, kWays> entries{};
+    std::uint32_t oldest = 0;
+  };
   static constexpr std::uint64_t kDistrust = 2;
   // Places looked at, evenly spread. Each may cost the sender a cache miss (overlapping ones), so
   // they are few; a program that rewrites a buffer usually rewrites all of it.
   static constexpr std::uint64_t kPlaces = 6;
 
-  static std::size_t slot_of(std::uintptr_t address) {
-    // Fibonacci hashing: buffers often differ in their upper bits only.
-    return static_cast<std::size_t>((address >> 4) * 0x9e3779b97f4a7c15u >> 58);
+  static std::size_t set_of(std::uintptr_t address) {
+    // The upper bits are folded in first: buffers often differ in these only.
+    std::uint64_t mixed = address >> 6;
+    mixed ^= mixed >> 9;
+    return static_cast<std::size_t>(mixed * 0x9e3779b97f4a7c15u >> (64 - kSetBits));
   }
-  static_assert(kEntries == std::size_t{1} << (64 - 58));
 
   static std::uint64_t sample_of(const char* data, std::uint64_t bytes) {
     std::uint64_t sample = 0;
@@ -71,7 +83,7 @@ class SendHistory {
     return sample;
   }
 
-  std::array<Entry, kEntries> entries_{};
+  std::array<Set, std::size_t{1} << kSetBits> sets_{};
 };
 
 }  // namespace od::p2p

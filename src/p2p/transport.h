@@ -158,6 +158,7 @@ class Transport {
   bool streams_active() const { return !outgoing_.empty() || !incoming_.empty(); }
 
   void set_distance(std::uint32_t peer, bool far) { links_[peer].distance.set(far); }
+  void fix_distance(std::uint32_t peer, bool far) { links_[peer].distance.fix(far); }
   bool far(std::uint32_t peer) const { return links_[peer].distance.far(); }
   node::WakeMode wake_mode() const { return wake_; }
   const BufferHeap& heap() const { return heap_; }

@@ -10,6 +10,7 @@
 
 #include "topology/cpu_set.h"
 #include "topology/cpu_share.h"
+#include "topology/fingerprint.h"
 #include "topology/machine.h"
 
 namespace od::topology {
@@ -170,6 +171,29 @@ TEST(Machine, ReadsCachesAndNearness) {
   EXPECT_EQ(nearness(found[0], found[2]), Nearness::kSamePackage);
   EXPECT_EQ(nearness(found[0], found[3]), Nearness::kApart);
   EXPECT_EQ(nearness(found[0], read_cpu(7, root.path())), Nearness::kUnknown);
+}
+
+TEST(Fingerprint, NamesProcessorCachesKernelAndVersion) {
+  FakeRoot root;
+  root.write("/proc/cpuinfo",
+             "processor\t: 0\nmodel\t\t: 17\nmodel name\t: Fast \"Chip\" 9\nstepping\t: 1\n");
+  root.write("/sys/devices/system/cpu/online", "0-1\n");
+  const std::string cache = "/sys/devices/system/cpu/cpu0/cache/index0/";
+  root.write(cache + "level", "1\n");
+  root.write(cache + "type", "Data\n");
+  root.write(cache + "size", "48K\n");
+  root.write(cache + "shared_cpu_list", "0\n");
+  const std::string text = fingerprint(root.path());
+  EXPECT_EQ(text.find("Fast Chip 9; L1 48K; Linux "), 0u) << text;
+  EXPECT_NE(text.find("; Overdrive " OVERDRIVE_VERSION), std::string::npos) << text;
+  EXPECT_EQ(text, fingerprint(root.path()));
+}
+
+TEST(Fingerprint, OddMachinesHaveOneToo) {
+  FakeRoot root;
+  EXPECT_NE(fingerprint(root.path()).find("caches unknown"), std::string::npos);
+  root.write("/proc/cpuinfo", "processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd0c\n");
+  EXPECT_EQ(fingerprint(root.path()).find("ARM 0x41 0xd0c; "), 0u);
 }
 
 TEST(Machine, RealMachineHasSomething) {

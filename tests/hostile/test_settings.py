@@ -131,3 +131,28 @@ def test_project_file(
     expect.passed(result)
     expect.fell_back(result)
     assert any("overdrive.toml:3" in line for line in lines_of(result)), result.report()
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    ("text", "verbosity", "said"),
+    [
+        ("[[[", "0", True),
+        ('[calibration]\nfingerprint = "Another machine"\nthresholds = 1\n', "0", False),
+        ('[calibration]\nfingerprint = "Another machine"\nthresholds = 1\n', "1", True),
+    ],
+    ids=["damaged", "stale-quiet", "stale"],
+)
+def test_calibration_of_no_use(
+    host: Host, compiled: Build, overdrive: bool, needs_overdrive: None, tmp_path: Path,
+    text: str, verbosity: str, said: bool,
+) -> None:  # fmt: skip
+    """A damaged calibration is reported once, one of another machine from verbosity 1 on."""
+    file = tmp_path / "calibration.toml"
+    file.write_text(text)
+    settings = {"calibration": str(file), "verbose": verbosity, "strict": "0"}
+    result = jobs.run(host, 2, [compiled(HERE / "traffic.c")], settings=settings)
+    expect.passed(result)
+    about = [line for line in lines_of(result) if "calibration" in line]
+    assert len(about) == int(said), result.report()
+    assert all("`overdrive calibrate`" in line for line in about)
