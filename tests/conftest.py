@@ -43,7 +43,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         parts = item.path.relative_to(here).parts if item.path.is_relative_to(here) else ("",)
         marks = {mark.name for mark in item.iter_markers()}
         wanted = "quick" in marks and ("wide" not in marks or "everywhere" in marks)
-        if parts[0] in HOST_SUITES and not wanted:
+        if "slow" in marks or (parts[0] in HOST_SUITES and not wanted):
             left_out.append(item)
     if left_out:
         config.hook.pytest_deselected(items=left_out)

@@ -100,6 +100,12 @@ static void with_type(const char* what, MPI_Datatype type, int most) {
   MUST(MPI_Type_commit(&type));
   MUST(MPI_Type_get_extent(type, &lower, &extent));
   MUST(MPI_Type_get_true_extent(type, &true_lower, &true_extent));
+  if (extent > kMostBytes || extent < -kMostBytes || true_extent > kMostBytes) {
+    // Open MPI 4.1 works out absurd bounds for some types that hold empty ones.
+    if (odt.rank == 0) printf("left out: %s, extent %ld\n", what, (long)extent);
+    MUST(MPI_Type_free(&type));
+    return;
+  }
   static const int kCounts[] = {0, 1, 2, 3, 17, 100, 1000, 5000};
   for (int i = 0; i < (int)(sizeof kCounts / sizeof kCounts[0]); i++) {
     int count = kCounts[i];
