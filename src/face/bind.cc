@@ -33,6 +33,8 @@ constexpr idx::Index kNeeded[] = {
     idx::Comm_remote_group,
     idx::Comm_remote_size,
     idx::Comm_test_inter,
+    idx::Grequest_complete,
+    idx::Grequest_start,
     idx::Group_free,
     idx::Group_translate_ranks,
     idx::Improbe,

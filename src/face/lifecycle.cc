@@ -144,6 +144,7 @@ int od_MPI_Finalize() {
   } else if (state.owned_rank != nullptr && !InHostCall()) {
     state.owned_rank->finalize();  // collective over all ranks, also those without local peers
   }
+  if (!InHostCall()) stop_polling();
   HostCallScope scope(HostCallKind::kProcess);
   return OD_HOST(Finalize)();
 }

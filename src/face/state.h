@@ -42,6 +42,9 @@ struct State {
   host::HostTable host;
   config::LoadResult loaded;
   const od_loader_info* loader = nullptr;
+  // What HostTable::poll tests (host_binding.cc).
+  MPI_Request poll_request{};
+  bool has_poll_request = false;
 };
 
 // Constructed at load time and never destroyed: other libraries' destructors may still call MPI.

@@ -78,6 +78,7 @@ CASES = {
         least=1000,
         reference={"openmpi5": ["--types=0"], "mpich4": ["--types=0"]},
     ),
+    "host_progress": Case("host_progress.c", least=20, limit=40),
     "large_count": Case("large_count.c", least=0),
     "cplusplus": Case("cplusplus.cc", least=20),
 }
