@@ -133,6 +133,11 @@ void Rank::WaitLoop::occasionally() {
   if (started_ns_ == 0) {
     started_ns_ = last_check_ns_ = last_host_poll_ns_ = now;
   }
+  // Before the host is asked: it may end the job by itself, without a word, when a process is gone.
+  if (now - last_check_ns_ >= static_cast<std::uint64_t>(s.settings.peer_check_ns)) {
+    last_check_ns_ = now;
+    check_peers(s, waiting_for_);
+  }
   {
     Guard guard(s);
     const bool noted = s.host_note.load(std::memory_order_relaxed) != RankState::kHostQuiet;
@@ -144,10 +149,6 @@ void Rank::WaitLoop::occasionally() {
     }
     if (s.transport->has_unfinished_sends()) s.transport->relieve_stalled(now);
     s.transport->publish_consumed();
-  }
-  if (now - last_check_ns_ >= static_cast<std::uint64_t>(s.settings.peer_check_ns)) {
-    last_check_ns_ = now;
-    check_peers(s, waiting_for_);
   }
   if (s.settings.stall_report_ns != 0 && !reported_ &&
       now - started_ns_ >= static_cast<std::uint64_t>(s.settings.stall_report_ns)) {

@@ -19,9 +19,9 @@ namespace od::memory {
 namespace {
 
 constexpr std::size_t kValues = 300'000;
-int in_data[4096] = {1, 2, 3};
-double in_bss[kValues];
-char untouched[32 << 20];
+[[maybe_unused]] int in_data[4096] = {1, 2, 3};
+[[maybe_unused]] double in_bss[kValues];
+[[maybe_unused]] char untouched[32 << 20];
 
 // Runs in a process of its own: memory that has changed its place does not change back.
 template <typename Body>
@@ -36,7 +36,7 @@ int in_child(Body&& body) {
 #define OD_REQUIRE(condition) \
   if (!(condition)) return __LINE__ % 200 + 10
 
-const ReachService* started_service() {
+[[maybe_unused]] const ReachService* started_service() {
   const char* const environment[] = {"PMI_RANK=0", nullptr};
   if (!heap::decide(environment, false)) return nullptr;
   const ReachService* service = heap::reach_service();

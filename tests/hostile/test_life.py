@@ -64,8 +64,8 @@ KEEP_GOING = {
 }
 """Options with which a launcher does not end a job of which a rank has died."""
 
-HYDRA_ATTEMPTS = 8
-"""Hydra kills the others all the same within a few milliseconds, now and then before they look."""
+HYDRA_ATTEMPTS = 30
+"""Hydra and MPICH end the others all the same within a few milliseconds, mostly before they look."""
 
 
 @pytest.mark.quick
