@@ -65,7 +65,7 @@ KEEP_GOING = {
 """Options with which a launcher does not end a job of which a rank has died."""
 
 HYDRA_ATTEMPTS = 30
-"""Hydra and MPICH end the others all the same within a few milliseconds, mostly before they look."""
+"""Hydra and MPICH end the others all the same within milliseconds, mostly before they look."""
 
 
 @pytest.mark.quick
