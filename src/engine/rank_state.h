@@ -101,6 +101,7 @@ class RankState {
   // how often the host is asked.
   std::atomic<HostNote> host_note{kHostQuiet};
   std::uint64_t host_noted_ns = 0;
+  bool host_started() const { return host_note.load(std::memory_order_relaxed) != kHostQuiet; }
   void forget_host_start(std::uint64_t now_ns);
 
   bool host_traffic_pending() const {

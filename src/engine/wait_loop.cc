@@ -97,8 +97,7 @@ void Rank::WaitLoop::step() {
       ++s.counters.host_polls;
       s.host.poll();
     }
-    host_pending = host_pending_ || s.host_traffic_pending() ||
-                   s.host_note.load(std::memory_order_relaxed) != RankState::kHostQuiet;
+    host_pending = host_pending_ || s.host_traffic_pending() || s.host_started();
   }
   std::uint64_t limit_ns = kLongestSleepNs;
   if (unfinished_sends) {
@@ -140,7 +139,7 @@ void Rank::WaitLoop::occasionally() {
   }
   {
     Guard guard(s);
-    const bool noted = s.host_note.load(std::memory_order_relaxed) != RankState::kHostQuiet;
+    const bool noted = s.host_started();
     if (noted) s.forget_host_start(now);
     if (noted || now - last_host_poll_ns_ >= kHostPollNs) {
       last_host_poll_ns_ = now;

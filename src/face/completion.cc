@@ -18,13 +18,7 @@ int stale_request() { return raise_error(host::Handle{0}, MPI_ERR_REQUEST); }
     HostCallScope scope(HostCallKind::kBlocking);
     error = OD_HOST(Wait)(request, status);
   }
-  if (idup != 0) {
-    if (error == MPI_SUCCESS && *request != before) {
-      state.idups.completed(*rank, idup);
-    } else {
-      state.idups.release(idup);
-    }
-  }
+  if (idup != 0) state.idups.settle(*rank, idup, error == MPI_SUCCESS && *request != before);
   return error;
 }
 
@@ -38,13 +32,7 @@ int stale_request() { return raise_error(host::Handle{0}, MPI_ERR_REQUEST); }
     HostCallScope scope(HostCallKind::kLocal);
     error = OD_HOST(Test)(request, flag, status);
   }
-  if (idup != 0) {
-    if (error == MPI_SUCCESS && *request != before) {
-      state.idups.completed(*rank, idup);
-    } else {
-      state.idups.release(idup);
-    }
-  }
+  if (idup != 0) state.idups.settle(*rank, idup, error == MPI_SUCCESS && *request != before);
   return error;
 }
 

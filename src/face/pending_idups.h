@@ -38,6 +38,10 @@ class PendingIdups {
   void completed(Rank& rank, std::uint64_t id);
   // The request of this entry is still pending. 0 is ignored.
   void release(std::uint64_t id);
+  // Either of the two.
+  void settle(Rank& rank, std::uint64_t id, bool complete) {
+    complete ? completed(rank, id) : release(id);
+  }
   // The program frees `parent`; true if that has to wait for an idup, which then does it.
   bool defer_free(Comm& parent);
 

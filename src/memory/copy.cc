@@ -84,6 +84,20 @@ __attribute__((target("avx2"))) void prefetching_avx2(char* to, const char* from
 
 bool has_avx2() { return __builtin_cpu_supports("avx2") != 0; }
 
+// Whole pairs of lines by `kernel`, the rest and short copies by memcpy.
+void copy_forwards(void* to, const void* from, std::size_t bytes,
+                   void (*kernel)(char* to, const char* from, std::size_t bytes)) {
+  if (bytes < 4 * kLineBytes || !has_avx2()) {
+    std::memcpy(to, from, bytes);
+    return;
+  }
+  auto* out = static_cast<char*>(to);
+  const auto* in = static_cast<const char*>(from);
+  const std::size_t tail = bytes % (2 * kLineBytes);
+  kernel(out, in, bytes - tail);
+  std::memcpy(out + bytes - tail, in + bytes - tail, tail);
+}
+
 }  // namespace
 
 void copy_from_cache(void* to, const void* from, std::size_t bytes) {
@@ -107,27 +121,11 @@ void copy_from_cache(void* to, const void* from, std::size_t bytes) {
 }
 
 void copy_from_far_cache(void* to, const void* from, std::size_t bytes) {
-  if (bytes < 4 * kLineBytes || !has_avx2()) {
-    std::memcpy(to, from, bytes);
-    return;
-  }
-  auto* out = static_cast<char*>(to);
-  const auto* in = static_cast<const char*>(from);
-  const std::size_t tail = bytes % (2 * kLineBytes);
-  prefetching_avx2(out, in, bytes - tail);
-  std::memcpy(out + bytes - tail, in + bytes - tail, tail);
+  copy_forwards(to, from, bytes, prefetching_avx2);
 }
 
 void copy_from_memory(void* to, const void* from, std::size_t bytes) {
-  if (bytes < 4 * kLineBytes || !has_avx2()) {
-    std::memcpy(to, from, bytes);
-    return;
-  }
-  auto* out = static_cast<char*>(to);
-  const auto* in = static_cast<const char*>(from);
-  const std::size_t tail = bytes % (2 * kLineBytes);
-  forwards_avx2(out, in, bytes - tail);
-  std::memcpy(out + bytes - tail, in + bytes - tail, tail);
+  copy_forwards(to, from, bytes, forwards_avx2);
 }
 
 void copy_nontemporal(void* to, const void* from, std::size_t bytes) {

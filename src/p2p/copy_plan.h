@@ -3,7 +3,7 @@
 // Every way carries every message that it can reach at all, so the choice is about speed only. What
 // is best depends on the size, on whether the two cores share a cache, and on whether the sender
 // rewrites its buffer between sends; the thresholds are settings, one set per distance class
-// (docs/design/copy-paths.md shows the measurements behind their built-in values).
+// (docs/design/calibration.md tells where the values come from).
 #ifndef OVERDRIVE_P2P_COPY_PLAN_H_
 #define OVERDRIVE_P2P_COPY_PLAN_H_
 

@@ -2,7 +2,7 @@
 //
 // What a direct read costs depends on it: it leaves the sender's lines shared, so that a program
 // that rewrites its buffer pays for every line again, while one that sends the same data again pays
-// nothing (docs/design/copy-paths.md). A few words of each buffer are remembered and compared; a
+// nothing (docs/design/direct-copies.md). A few words of each buffer are remembered and compared; a
 // wrong guess costs time and never changes data. A buffer that is not known counts as rewritten.
 //
 // Used by one thread at a time (the rank's lock, when the program is multi-threaded).

@@ -133,8 +133,7 @@ bool Transport::anything_ready() const {
         stream->drained_seen) {
       return true;
     }
-    const EnvelopeState state =
-        untag_state(envelope.state.load(std::memory_order_acquire), envelope.generation);
+    const EnvelopeState state = state_of(envelope);
     if (stream->filled == stream->bytes && !is_waiting(state)) return true;
     if (stream->offered && !is_waiting(state) && state != EnvelopeState::direct) return true;
   }

@@ -84,8 +84,8 @@ struct IncomingStream {
   std::uint64_t bytes = 0;
   std::uint64_t drained = 0;
   std::uint64_t limit = 0;  // bytes that fit the receive; the rest is drained unread
-  bool cooperative =
-      false;  // `drained` counts what this side has copied, `filled` the other's part
+  // `drained` counts what this side has copied, Envelope::filled what the sender has.
+  bool cooperative = false;
   char* contiguous = nullptr;
   Cursor cursor;
   std::unique_ptr<char[]> packed;  // opaque datatypes: unpacked by the host at the end
@@ -234,6 +234,8 @@ class Transport {
   bool retire(OutgoingStream& stream);
   bool advance_offer(OutgoingStream& stream);
   bool withdraw(OutgoingStream& stream);
+  // Where the receiver wants the message, in its shared file; checked.
+  std::uint64_t target_offset(const OutgoingStream& stream) const;
   bool help_receiver(OutgoingStream& stream);
   bool push_rest(OutgoingStream& stream);
   void copy_to_peer(OutgoingStream& stream, std::byte* to, std::uint64_t from, std::uint64_t bytes);

@@ -46,10 +46,7 @@ std::uint64_t claim(Envelope& envelope) {
 Transport::Way Transport::choose_way(std::uint32_t peer, const Payload& payload) {
   Link& link = links_[peer];
   Way way;
-  if (payload.contiguous == nullptr) {
-    // Strided data can still be pushed piece by piece, but only cells are worth it.
-    return way;
-  }
+  if (payload.contiguous == nullptr) return way;  // strided data takes cells
   const bool far = link.distance.far();
   std::uint64_t offset = memory::kUnreachable;
   if (link.reaches_us) offset = memory::reach_offset(payload.contiguous, payload.bytes);
@@ -144,20 +141,26 @@ void Transport::copy_to_peer(OutgoingStream& stream, std::byte* to, std::uint64_
   }
 }
 
+std::uint64_t Transport::target_offset(const OutgoingStream& stream) const {
+  const Link& link = links_[stream.peer];
+  const std::uint64_t offset = stream.envelope->target;
+  if (offset > link.reach_bytes || stream.bytes > link.reach_bytes - offset) {
+    corrupt(stream.peer, "receive buffer");
+  }
+  return offset;
+}
+
 bool Transport::help_receiver(OutgoingStream& stream) {
   Envelope& envelope = *stream.envelope;
   if (envelope.target_generation != envelope.generation) return false;  // it wants no help
   Link& link = links_[stream.peer];
-  const std::uint64_t target = envelope.target;
-  if (target > link.reach_bytes || stream.bytes > link.reach_bytes - target) {
-    corrupt(stream.peer, "receive buffer");
-  }
+  std::byte* const target = link.reach + target_offset(stream);
   std::uint64_t written = 0;
   for (;;) {
     const std::uint64_t position = claim(envelope);
     if (position >= stream.bytes) break;
     const std::uint64_t piece = std::min(kClaimBytes, stream.bytes - position);
-    copy_to_peer(stream, link.reach + target + position, position, piece);
+    copy_to_peer(stream, target + position, position, piece);
     written += piece;
   }
   if (written == 0) return false;
@@ -175,10 +178,7 @@ bool Transport::push_rest(OutgoingStream& stream) {
     return false;
   }
   Link& link = links_[stream.peer];
-  const std::uint64_t target = envelope.target;
-  if (target > link.reach_bytes || stream.bytes > link.reach_bytes - target) {
-    corrupt(stream.peer, "receive buffer");
-  }
+  std::byte* const target = link.reach + target_offset(stream);
   // Plain stores: published by the release of `filled`.
   envelope.buffer_offset = kPushed;
   envelope.buffer_from = stream.filled;
@@ -186,7 +186,7 @@ bool Transport::push_rest(OutgoingStream& stream) {
   ++counters_.sends_push;
   while (stream.filled < stream.bytes) {
     const std::uint64_t piece = std::min(kPushPieceBytes, stream.bytes - stream.filled);
-    copy_to_peer(stream, link.reach + target + stream.filled, stream.filled, piece);
+    copy_to_peer(stream, target + stream.filled, stream.filled, piece);
     if (verify_) {
       stream.checksum =
           memory::checksum_update(stream.checksum, stream.contiguous + stream.filled, piece);
