@@ -11,6 +11,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from conformance import report, store  # noqa: E402
 from conformance.compare import (  # noqa: E402
     DIFFERENCE,
     FAIL,
@@ -21,11 +22,14 @@ from conformance.compare import (  # noqa: E402
     WITH_FIRST,
     WITHOUT_FIRST,
     Baselines,
+    Result,
     Run,
     compare,
 )
+from conformance.jobs import Traffic, settings_label  # noqa: E402
 from conformance.judges import verdict  # noqa: E402
-from conformance.mpi4py_tests import SuiteRun, read_records  # noqa: E402
+from conformance.mpi4py_tests import PythonResults, SuiteRun, read_records  # noqa: E402
+from conformance.mpich_tests import HostResults  # noqa: E402
 from conformance.processes import Outcome, run  # noqa: E402
 from conformance.testlist import Test, parse_line, read_lists, without_foreign_variables  # noqa: E402
 
@@ -150,6 +154,36 @@ class TestComparison(unittest.TestCase):
             first.save()
             self.assertIsNotNone(Baselines(path, "v1").get("t"))
             self.assertIsNone(Baselines(path, "v2").get("t"))
+
+
+class TestStore(unittest.TestCase):
+    """Results of many invocations, and the page made of them."""
+
+    def test_settings_are_kept_apart(self) -> None:
+        """What a run with a forced way says changes nothing about the defaults, and is shown."""
+        forced = settings_label({"copy_path": "pull", "reach_min": "4K"})
+        with tempfile.TemporaryDirectory() as name:
+            work = Path(name)
+            for settings, status in (("", PASS), (forced, DIFFERENCE), ("", PASS)):
+                found = HostResults("h", "1", order=WITH_FIRST, settings=settings)
+                traffic = Traffic(own=7, ranks=2, ways={"pull": 4321 if settings else 0})
+                found.results = [Result("pt2pt/a 2", status, "broken", traffic=traffic)]
+                store.add_mpich(work, found)
+                store.add_mpi4py(work, [PythonResults("h", "1", 2, 9, settings=settings)])
+            self.assertEqual(store.all_settings(work, "h"), ["", forced])
+            whole = report.Report()
+            for settings in store.all_settings(work, "h"):
+                found, parts = store.load(work, "h", "1", settings)
+                assert found is not None
+                self.assertEqual((found.settings, parts[0].settings), (settings, settings))
+                whole.mpich.append(found)
+                whole.mpi4py += parts
+            self.assertIsNone(store.load(work, "h", "2", forced)[0])
+        self.assertEqual([found.results[0].status for found in whole.mpich], [PASS, DIFFERENCE])
+        page = report.page(whole)
+        self.assertIn("**1 differences.**", page)
+        self.assertIn(f"- h {forced} `pt2pt/a 2`: broken", page)
+        self.assertIn("| 4321 |", page.partition(f"### `{forced}`")[2])
 
 
 class TestRecords(unittest.TestCase):

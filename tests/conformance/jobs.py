@@ -12,7 +12,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +27,16 @@ OWN_PATH = ["sends_inline", "sends_cell", "sends_stream", "sends_direct", "sends
 """Counters of messages between different ranks that took Overdrive's path."""
 SELF_PATH = ["sends_self"]
 HOST_PATH = ["sends_host"]
+
+WAYS = {
+    "cells": ["receives_cell", "receives_stream"],
+    "pull": ["receives_pull"],
+    "push": ["receives_push"],
+    "cooperative": ["receives_cooperative"],
+    "kernel": ["receives_kernel"],
+    "buffered": ["receives_buffered"],
+}
+"""Counters of received messages by the way their data took; what fits a fast box takes none."""
 
 SHARING: dict[str, dict[str, str]] = {
     "openmpi4": {
@@ -54,6 +64,7 @@ class Traffic:
     to_self: int = 0
     host: int = 0
     ranks: int = 0
+    ways: dict[str, int] = field(default_factory=dict)
 
     def add(self, other: Traffic) -> None:
         """Add the counts of another job."""
@@ -61,6 +72,8 @@ class Traffic:
         self.to_self += other.to_self
         self.host += other.host
         self.ranks += other.ranks
+        for way, number in other.ways.items():
+            self.ways[way] = self.ways.get(way, 0) + number
 
 
 @dataclass
@@ -72,14 +85,22 @@ class Launcher:
     temporary: Path
     yield_library: Path | None = None
     library: Path = DEFAULT_LIBRARY
+    settings: dict[str, str] = field(default_factory=dict)
 
     @staticmethod
-    def create(host: Host, work: Path, library: Path = DEFAULT_LIBRARY) -> Launcher:
+    def create(
+        host: Host,
+        work: Path,
+        library: Path = DEFAULT_LIBRARY,
+        settings: dict[str, str] | None = None,
+    ) -> Launcher:
         """Prepare the folders, and for MPICH the library that makes it yield."""
         work.mkdir(parents=True, exist_ok=True)
         # Short: Open MPI's session folders hold sockets, whose paths are limited to 108 bytes.
         temporary = Path(tempfile.mkdtemp(prefix=f"odc-{host.name}-"))
-        launcher = Launcher(host, work, temporary, library=library)
+        launcher = Launcher(
+            host, work, temporary, library=library, settings=dict(settings or {})
+        )
         if host.name in ("mpich4", "mpich5", "mpiabi"):
             library = work / "yield.so"
             partial = work / f"yield-{os.getpid()}.so"
@@ -112,6 +133,8 @@ class Launcher:
             preload.append(str(self.library))
             if statistics:
                 result["OVERDRIVE_STATS"] = statistics
+            for name, value in self.settings.items():
+                result[f"OVERDRIVE_{name.upper()}"] = value
         if self.yield_library is not None:
             preload.append(str(self.yield_library))
         if preload:
@@ -130,7 +153,29 @@ def read_traffic(folder: Path) -> Traffic:
             traffic.to_self += sum(counters.get(name, 0) for name in SELF_PATH)
             traffic.host += sum(counters.get(name, 0) for name in HOST_PATH)
             traffic.ranks += 1
+            for way, names in WAYS.items():
+                number = sum(counters.get(name, 0) for name in names)
+                traffic.ways[way] = traffic.ways.get(way, 0) + number
     return traffic
+
+
+def settings_label(settings: dict[str, str]) -> str:
+    """Return settings in the notation of the command line."""
+    return ",".join(f"{name}={value}" for name, value in settings.items())
+
+
+def tested_version() -> str:
+    """Return which Overdrive this checkout holds: its version and the last commit of src."""
+    version = (ROOT / "VERSION").read_text(encoding="utf-8").strip()
+    query = subprocess.run(
+        ["git", "log", "-1", "--format=%h", "--", "src", "CMakeLists.txt", "cmake"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    commit = query.stdout.strip()
+    return f"{version} ({commit})" if commit else version
 
 
 def describe(host: Host) -> str:

@@ -33,7 +33,15 @@ from conformance.compare import (
     Baselines,
     Result,
 )
-from conformance.jobs import HERE, Launcher, Traffic, describe, read_traffic
+from conformance.jobs import (
+    HERE,
+    Launcher,
+    Traffic,
+    describe,
+    read_traffic,
+    settings_label,
+    tested_version,
+)
 from conformance.processes import LONGEST_STEP_SECONDS, Outcome
 from conformance.processes import run as run_job
 from conformance.suite import SuiteError, unpack
@@ -93,6 +101,12 @@ class PythonResults:
     """Only differences and flaky tests."""
     traffic: Traffic = field(default_factory=Traffic)
     order: str = WITHOUT_FIRST
+    settings: str = ""
+    """Settings that all runs with Overdrive had, as `NAME=VALUE,...`."""
+    overdrive: str = ""
+    """The version of Overdrive that ran."""
+    left_out: list[str] = field(default_factory=list)
+    """Modules that were left out."""
 
 
 def _download(python: str, name: str, archive: Path) -> str:
@@ -361,19 +375,28 @@ def run_host(
     library: Path,
     order: str,
     left_out: list[str],
+    settings: dict[str, str],
     report: Callable[[str, Result], None],
 ) -> list[PythonResults]:
     """Compare the suite on one host for each number of ranks."""
     if host.python is None:
         raise SuiteError("no Python interpreter with mpi4py for this host")
     tests = fetch(host.python, work / "source")
-    launcher = Launcher.create(host, work / "tmp", library)
+    launcher = Launcher.create(host, work / "tmp", library, settings)
     stored = Baselines(work / f"baseline-mpi4py-{host.name}.json", f"{describe(host)} {tests}")
     everything = []
     try:
         suite = PythonSuite(host, tests, launcher, niceness, left_out)
         for ranks in numbers:
-            found = PythonResults(host.name, host.version, ranks, order=order)
+            found = PythonResults(
+                host.name,
+                host.version,
+                ranks,
+                order=order,
+                settings=settings_label(settings),
+                overdrive=tested_version(),
+                left_out=left_out,
+            )
             key = f"{ranks} {only} {' '.join(left_out)}"
             known = stored.get(key)
             if known is None and order == WITH_FIRST:

@@ -14,12 +14,20 @@ from typing import TYPE_CHECKING
 
 from conformance import selection
 from conformance.compare import WITHOUT_FIRST, Baselines, Result, Run, compare_all
-from conformance.jobs import DEFAULT_LIBRARY, Launcher, describe, read_traffic
+from conformance.jobs import (
+    DEFAULT_LIBRARY,
+    Launcher,
+    describe,
+    read_traffic,
+    settings_label,
+    tested_version,
+)
 from conformance.judges import verdict
 from conformance.processes import run as run_job
 from conformance.suite import Build, source
 from conformance.testlist import (
     DEFAULT_LIMIT_SECONDS,
+    Lists,
     Test,
     read_lists,
     without_foreign_variables,
@@ -45,6 +53,8 @@ SLOWDOWN_ALLOWED = 20.0
 the machine may have become busier meanwhile."""
 LARGE_MEMORY_GIB = 2.0
 
+NOT_RUN = "not run yet: run.py was interrupted, or was not asked to run this folder"
+
 
 @dataclass
 class HostResults:
@@ -57,6 +67,10 @@ class HostResults:
     unbuildable: dict[str, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     order: str = WITHOUT_FIRST
+    settings: str = ""
+    """Settings that all runs with Overdrive had, as `NAME=VALUE,...`."""
+    overdrive: str = ""
+    """The version of Overdrive that ran."""
 
 
 @dataclass
@@ -72,7 +86,9 @@ class Options:
     order: str = WITHOUT_FIRST
     build_only: bool = False
     representative: bool = False
+    without_heavy: bool = False
     stacks: bool = False
+    settings: dict[str, str] = field(default_factory=dict)
 
 
 def memory_gib() -> float:
@@ -169,26 +185,48 @@ class Runner:
         return run
 
 
+def _tests(host: Host, build: Path, suite: Path, directories: list[str]) -> Lists:
+    """Return the tests of these folders that make sense on a host."""
+    directories = [name for name in directories if host.mpifort or name[0] != "f"]
+    lists = read_lists(build, suite, directories)
+    if host.family != "mpich" or host.name == "impi":
+        lists.tests = without_foreign_variables(lists.tests, ("MPIR_CVAR_", "MPIR_PARAM_"))
+    return lists
+
+
+def add_what_did_not_run(host: Host, work: Path, found: HostResults) -> None:
+    """Note the tests of the suite about which nothing is known, so that no table hides them."""
+    known = {result.identity for result in found.results}
+    known |= found.skipped.keys() | found.unbuildable.keys()
+    suite = source(work / "source")
+    for test in _tests(host, work / "suite" / host.name, suite, list(DIRECTORIES)).tests:
+        if test.identity not in known:
+            found.skipped[test.identity] = NOT_RUN
+
+
 def run_host(
     host: Host, work: Path, options: Options, report: Callable[[str, Result], None]
 ) -> HostResults:
     """Build and compare the chosen tests of one host."""
     version = describe(host)
-    found = HostResults(host.name, host.version, order=options.order)
+    found = HostResults(
+        host.name,
+        host.version,
+        order=options.order,
+        settings=settings_label(options.settings),
+        overdrive=tested_version(),
+    )
     suite = source(work / "source")
     build = Build(host, suite, work / "suite" / host.name, options.build_jobs, options.niceness)
     build.configure()
-    directories = [name for name in options.directories if host.mpifort or name[0] != "f"]
-    lists = read_lists(build.directory, suite, directories)
+    lists = _tests(host, build.directory, suite, options.directories)
     found.problems += lists.problems
-    tests = lists.tests
-    if host.family != "mpich" or host.name == "impi":
-        tests = without_foreign_variables(tests, ("MPIR_CVAR_", "MPIR_PARAM_"))
     chosen = []
-    for test in tests:
+    for test in lists.tests:
         if options.only and options.only not in test.identity:
             continue
-        reason = selection.excluded(host, test, options.representative)
+        short = options.representative or options.without_heavy
+        reason = selection.excluded(host, test, short)
         if not reason and test.memory_gib > memory_gib() / 2:
             reason = f"needs {test.memory_gib:g} GiB of memory"
         if reason:
@@ -205,7 +243,7 @@ def run_host(
             runnable.append(test)
     if options.build_only:
         return found
-    launcher = Launcher.create(host, work / "tmp", options.library)
+    launcher = Launcher.create(host, work / "tmp", options.library, options.settings)
     try:
         stored = Baselines(work / f"baseline-{host.name}.json", version)
         found.results = compare_all(

@@ -7,7 +7,10 @@ and with Overdrive on every host MPI; the difference must be empty.
 
     run.py --all               everything; writes docs/measurements/conformance.md
     run.py --representative    the part that `make check` runs
+    run.py --forced-paths      parts of both suites with each way of copying forced in turn
     run.py --hosts mpich4 --dirs pt2pt,comm --only icsend --verbose
+    run.py --hosts mpich4 --dirs pt2pt --settings copy_path=pull,reach_min=4K
+    run.py --page              writes the page from the results of all earlier invocations
 """
 
 # ruff: noqa: E402 -- the folders of our own modules must be known first
@@ -19,6 +22,8 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -36,13 +41,23 @@ from conformance.compare import (
     WITHOUT_ONLY,
     Result,
 )
-from conformance.jobs import DEFAULT_LIBRARY
+from conformance.jobs import DEFAULT_LIBRARY, settings_label
 from conformance.processes import Interrupted
-from conformance.selection import left_out_of_mpi4py
+from conformance.selection import (
+    FORCED,
+    FORCED_DIRECTORIES,
+    FORCED_MPI4PY_HOSTS,
+    FORCED_MPI4PY_RANKS,
+    FORCED_MPICH_HOSTS,
+    left_out_of_mpi4py,
+)
 from conformance.suite import SuiteError
 
 WORK = ROOT / "build" / "conformance"
 PAGE = ROOT / "docs" / "measurements" / "conformance.md"
+
+ALL_MPICH_HOSTS = ["openmpi4", "mpich4"]
+"""Where `--all` runs MPICH's suite: the distribution's MPI libraries; mpi4py's runs everywhere."""
 
 REPRESENTATIVE_DIRECTORIES = ["pt2pt", "comm", "datatype", "f77", "f90", "f08", "threads"]
 REPRESENTATIVE_MPICH_HOSTS = ["mpich4"]
@@ -58,6 +73,9 @@ def parse_arguments() -> argparse.Namespace:
     parts.add_argument("--all", action="store_true", help="all tests; write the page")
     parts.add_argument("--page", action="store_true", help="write the page from earlier runs")
     parts.add_argument("--representative", action="store_true", help="the part for `make check`")
+    parts.add_argument(
+        "--forced-paths", action="store_true", help="each way of copying forced in turn"
+    )
     parser.add_argument("--hosts", default="", help=f"of {','.join(host_mpis.NAMES)}")
     parser.add_argument("--dirs", default="", help="folders of MPICH's suite, or mpi4py")
     parser.add_argument("--only", default="", help="tests whose name contains this text")
@@ -65,6 +83,9 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=2, help="MPI jobs at once (2)")
     parser.add_argument("--build-jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--nice", type=int, default=0, help="lower the priority by this much")
+    parser.add_argument(
+        "--settings", default="", help="NAME=VALUE,... for Overdrive; results are kept apart"
+    )
     parser.add_argument("--without-only", action="store_true", help="only run without Overdrive")
     parser.add_argument("--library", type=Path, default=DEFAULT_LIBRARY, help="what is preloaded")
     parser.add_argument("--with-first", action="store_true", help="run without only what fails")
@@ -73,9 +94,13 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--stacks", action="store_true", help="show where a hanging test waits")
     parser.add_argument("--verbose", action="store_true", help="show outputs of differing tests")
     options = parser.parse_args()
-    chosen = options.all or options.representative or options.page
+    chosen = options.all or options.representative or options.page or options.forced_paths
     if not chosen and not (options.hosts or options.dirs):
-        parser.error("choose --all, --representative, --page, or --hosts and --dirs")
+        parser.error("choose --all, --representative, --forced-paths, --page, --hosts or --dirs")
+    pairs = [text.partition("=") for text in options.settings.split(",") if text]
+    if not all(equals and value for _, equals, value in pairs):
+        parser.error("--settings takes NAME=VALUE, several separated by commas")
+    options.settings = {name: value for name, _, value in pairs}
     return options
 
 
@@ -111,37 +136,37 @@ def chosen_hosts(options: argparse.Namespace) -> list:
     return found
 
 
-def write_page(whole: report.Report) -> None:
-    """Write the page of docs/measurements."""
+def write_page(options: argparse.Namespace, skipped: list[str]) -> int:
+    """Write the page of docs/measurements from everything that is stored."""
+    whole = report.Report(skipped=skipped)
+    for host in chosen_hosts(options):
+        for settings in store.all_settings(WORK, host.name):
+            found, parts = store.load(WORK, host.name, host.version, settings)
+            whole.mpi4py += parts
+            if found is not None:
+                whole.mpich.append(found)
+                if not settings:
+                    mpich_tests.add_what_did_not_run(host, WORK, found)
     PAGE.parent.mkdir(parents=True, exist_ok=True)
     PAGE.write_text(report.page(whole), encoding="utf-8")
     print(f"wrote {PAGE.relative_to(ROOT)}")
-
-
-def page_from_store(options: argparse.Namespace) -> int:
-    """Write the page from what earlier invocations found."""
-    whole = report.Report()
-    for host in chosen_hosts(options):
-        found, parts = store.load(WORK, host.name, host.version)
-        whole.mpi4py += parts
-        if found is not None:
-            whole.mpich.append(found)
-    write_page(whole)
     print(whole.summary())
     return 1 if whole.differences() else 0
 
 
-def main() -> int:
-    """Run what was asked for; 1 when there are differences, 2 when nothing could be run."""
-    options = parse_arguments()
-    if options.page:
-        return page_from_store(options)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    started = time.monotonic()
-    needed = not options.without_only and not options.build_only
-    if needed and not options.library.is_file():
-        print(f"{options.library} is missing: run `make` first", file=sys.stderr)
-        return 2
+@dataclass
+class Plan:
+    """What one sweep over the hosts runs."""
+
+    mpich: mpich_tests.Options
+    mpi4py: bool = True
+    ranks: Sequence[int] = (1, 2, 3, 4)
+    mpich_hosts: Sequence[str] = field(default_factory=lambda: list(host_mpis.NAMES))
+    mpi4py_hosts: Sequence[str] = field(default_factory=lambda: list(host_mpis.NAMES))
+
+
+def make_plans(options: argparse.Namespace) -> list[Plan]:
+    """Return the sweeps that the command line asks for."""
     directories = options.dirs.split(",") if options.dirs else mpich_tests.DIRECTORIES + ["mpi4py"]
     if options.representative and not options.dirs:
         directories = [*REPRESENTATIVE_DIRECTORIES, "mpi4py"]
@@ -151,71 +176,129 @@ def main() -> int:
     order = WITHOUT_FIRST
     if options.without_only:
         order = WITHOUT_ONLY
-    elif options.representative or options.with_first:
+    elif options.representative or options.with_first or options.forced_paths:
         order = WITH_FIRST
-    mpich_options = mpich_tests.Options(
-        directories=[name for name in directories if name != "mpi4py"],
-        only=options.only,
-        jobs=options.jobs,
-        build_jobs=options.build_jobs,
-        niceness=options.nice,
-        library=options.library.resolve(),
-        order=order,
-        build_only=options.build_only,
-        representative=options.representative,
-        stacks=options.stacks,
+    plan = Plan(
+        mpich_tests.Options(
+            directories=[name for name in directories if name != "mpi4py"],
+            only=options.only,
+            jobs=options.jobs,
+            build_jobs=options.build_jobs,
+            niceness=options.nice,
+            library=options.library.resolve(),
+            order=order,
+            build_only=options.build_only,
+            representative=options.representative,
+            stacks=options.stacks,
+            settings=options.settings,
+        ),
+        mpi4py="mpi4py" in directories and not options.build_only,
     )
+    if options.representative and not options.hosts:
+        plan.mpich_hosts = REPRESENTATIVE_MPICH_HOSTS
+        plan.mpi4py_hosts = REPRESENTATIVE_MPI4PY_HOSTS
+        plan.ranks = [2]
+    if options.all and not options.hosts:
+        plan.mpich_hosts = ALL_MPICH_HOSTS
+    if options.ranks:
+        plan.ranks = [int(text) for text in options.ranks.split(",")]
+    plans = [] if options.forced_paths else [plan]
+    if options.forced_paths or (options.all and not options.without_only):
+        plans += [forced_plan(options, plan, settings) for settings in FORCED]
+    return plans
+
+
+def forced_plan(options: argparse.Namespace, plan: Plan, settings: dict[str, str]) -> Plan:
+    """Return the sweep with one choice of settings."""
+    directories = [name for name in FORCED_DIRECTORIES if name in plan.mpich.directories]
+    return replace(
+        plan,
+        mpich=replace(
+            plan.mpich,
+            directories=directories,
+            settings=settings,
+            without_heavy=True,
+            order=WITH_FIRST,
+        ),
+        ranks=plan.ranks if options.ranks else FORCED_MPI4PY_RANKS,
+        mpich_hosts=FORCED_MPICH_HOSTS,
+        mpi4py_hosts=FORCED_MPI4PY_HOSTS,
+    )
+
+
+def run_mpich(host: host_mpis.Host, plan: Plan, verbose: bool, whole: report.Report) -> None:
+    """Run MPICH's suite on one host."""
+    try:
+        found = mpich_tests.run_host(
+            host, WORK, plan.mpich, lambda name, result: announce(name, result, verbose)
+        )
+    except SuiteError as problem:
+        print(f"MPICH's suite skipped on {host.name}: {problem}", flush=True)
+        whole.skipped.append(f"MPICH's suite on {host.name}: {problem}")
+        return
+    whole.mpich.append(found)
+    if plan.mpich.order != WITHOUT_ONLY and not plan.mpich.build_only:
+        store.add_mpich(WORK, found)
+    print(report.mpich_table(found), flush=True)
+
+
+def run_mpi4py(host: host_mpis.Host, plan: Plan, verbose: bool, whole: report.Report) -> None:
+    """Run mpi4py's suite on one host."""
+    left_out = []
+    if plan.mpich.representative or plan.mpich.without_heavy:
+        left_out = left_out_of_mpi4py(host.name, forced=plan.mpich.without_heavy)
+    try:
+        found = mpi4py_tests.run_host(
+            host,
+            WORK,
+            plan.ranks,
+            only=plan.mpich.only,
+            niceness=plan.mpich.niceness,
+            library=plan.mpich.library,
+            order=plan.mpich.order,
+            left_out=left_out,
+            settings=plan.mpich.settings,
+            report=lambda name, result: announce(name, result, verbose),
+        )
+    except SuiteError as problem:
+        print(f"mpi4py's suite skipped on {host.name}: {problem}", flush=True)
+        whole.skipped.append(f"mpi4py's suite on {host.name}: {problem}")
+        return
+    whole.mpi4py += found
+    if plan.mpich.order != WITHOUT_ONLY and not plan.mpich.only:
+        store.add_mpi4py(WORK, found)
+    print(report.mpi4py_table(found), flush=True)
+
+
+def main() -> int:
+    """Run what was asked for; 1 when there are differences, 2 when nothing could be run."""
+    options = parse_arguments()
+    if options.page:
+        return write_page(options, [])
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    started = time.monotonic()
+    needed = not options.without_only and not options.build_only
+    if needed and not options.library.is_file():
+        print(f"{options.library} is missing: run `make` first", file=sys.stderr)
+        return 2
+    plans = make_plans(options)
     if options.fresh:
         for path in WORK.glob("baseline-*.json"):
             path.unlink()
     whole = report.Report()
-
-    def tell(name: str, result: Result) -> None:
-        announce(name, result, options.verbose)
-
-    for host in chosen_hosts(options):
-        for_check = options.representative and not options.hosts
-        mpich_wanted = not for_check or host.name in REPRESENTATIVE_MPICH_HOSTS
-        mpi4py_wanted = not for_check or host.name in REPRESENTATIVE_MPI4PY_HOSTS
-        if mpich_options.directories and mpich_wanted:
-            try:
-                found = mpich_tests.run_host(host, WORK, mpich_options, tell)
-            except SuiteError as problem:
-                print(f"MPICH's suite skipped on {host.name}: {problem}", flush=True)
-                whole.skipped.append(f"MPICH's suite on {host.name}: {problem}")
-            else:
-                whole.mpich.append(found)
-                if order != WITHOUT_ONLY and not options.build_only:
-                    store.add_mpich(WORK, found)
-                print(report.mpich_table(found), flush=True)
-        if "mpi4py" in directories and mpi4py_wanted and not options.build_only:
-            ranks = [int(text) for text in options.ranks.split(",") if text]
-            if not ranks:
-                ranks = [2] if for_check else [1, 2, 3, 4]
-            try:
-                python = mpi4py_tests.run_host(
-                    host,
-                    WORK,
-                    ranks,
-                    only=options.only,
-                    niceness=options.nice,
-                    library=options.library.resolve(),
-                    order=order,
-                    left_out=left_out_of_mpi4py(host.name) if options.representative else [],
-                    report=tell,
-                )
-            except SuiteError as problem:
-                print(f"mpi4py's suite skipped on {host.name}: {problem}", flush=True)
-                whole.skipped.append(f"mpi4py's suite on {host.name}: {problem}")
-            else:
-                whole.mpi4py += python
-                if order != WITHOUT_ONLY and not options.only:
-                    store.add_mpi4py(WORK, python)
-                print(report.mpi4py_table(python), flush=True)
+    hosts = chosen_hosts(options)
+    for plan in plans:
+        if plan.mpich.settings:
+            print(f"with {settings_label(plan.mpich.settings)}", flush=True)
+        for host in hosts:
+            if plan.mpich.directories and host.name in plan.mpich_hosts:
+                run_mpich(host, plan, options.verbose, whole)
+            if plan.mpi4py and host.name in plan.mpi4py_hosts:
+                run_mpi4py(host, plan, options.verbose, whole)
     whole.seconds = time.monotonic() - started
     report.write_json(whole, WORK / "results.json")
     if options.all and not options.without_only and not options.only:
-        write_page(whole)
+        write_page(options, whole.skipped)
     if not whole.mpich and not whole.mpi4py:
         print("no suite could be run", file=sys.stderr)
         return 2

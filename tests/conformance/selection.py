@@ -1,7 +1,7 @@
 """Which tests are left out, each with its reason.
 
 `EVERYWHERE` are tests that cannot say anything in this setting; `HEAVY` are left out of the
-representative part only, because of what they cost on a small machine.
+representative part and of the runs with forced ways, because of what they cost on a small machine.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ HEAVY: list[tuple[str, str]] = [
 """Pattern for the identity of a test, reason."""
 
 HEAVY_MPI4PY = {"test_util_dtlib": "converts thousands of datatypes, communicates nothing"}
-"""Modules of mpi4py's suite that the representative part leaves out, with the reason."""
+"""Modules of mpi4py's suite that those parts leave out, with the reason."""
 
 HOST_ONLY_MPI4PY = [
     "test_cco_buf",
@@ -67,9 +67,29 @@ HOST_ONLY_MPI4PY = [
 because MPICH, which does not give up its core while it waits, takes minutes for them."""
 
 
-def left_out_of_mpi4py(host_name: str) -> list[str]:
-    """Return the modules of mpi4py's suite that the representative part leaves out on a host."""
-    others = HOST_ONLY_MPI4PY if host_name.startswith("mpich") else []
+REACHABLE = {"pull_wait": "1ms", "reach_min": "4K"}
+"""Senders wait for late receivers, and more buffers are shared: else few messages could take the
+forced way where ranks have to share processors."""
+
+FORCED: list[dict[str, str]] = [
+    {"copy_path": "cells"},
+    {"copy_path": "pull", **REACHABLE},
+    {"copy_path": "push", **REACHABLE},
+    {"copy_path": "cooperative", **REACHABLE},
+    {"copy_path": "kernel", "pull_wait": "1ms"},
+    {"reach": "off"},
+]
+"""Settings that force each way of copying in turn, or switch reachable memory off."""
+
+FORCED_DIRECTORIES = ["pt2pt", "datatype", "comm", "threads"]
+FORCED_MPICH_HOSTS = ["openmpi4", "mpich4"]
+FORCED_MPI4PY_HOSTS = ["openmpi5", "mpich5"]
+FORCED_MPI4PY_RANKS = [2, 3]
+
+
+def left_out_of_mpi4py(host_name: str, forced: bool = False) -> list[str]:
+    """Return the modules of mpi4py's suite that a short run leaves out on a host."""
+    others = HOST_ONLY_MPI4PY if forced or host_name.startswith("mpich") else []
     return [*HEAVY_MPI4PY, *others]
 
 

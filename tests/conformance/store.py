@@ -1,17 +1,19 @@
 """Keeps the results of all invocations, so that a page can be made of runs of single parts.
 
-One file per host: what a later run says about a test replaces what an earlier one said. Results of
-another version of the host are forgotten.
+One file per host, and one more for each choice of settings that a run forced: what a later run
+says about a test replaces what an earlier one said. Results of another version of the host are
+forgotten.
 """
 
 from __future__ import annotations
 
 import fcntl
 import json
+import re
 from dataclasses import asdict
 from pathlib import Path
 
-from conformance.compare import Result, as_json
+from conformance.compare import WITH_FIRST, Result, as_json
 from conformance.jobs import Traffic
 from conformance.mpi4py_tests import PythonResults
 from conformance.mpich_tests import HostResults
@@ -19,16 +21,17 @@ from conformance.mpich_tests import HostResults
 EMPTY: dict = {"results": {}, "left_out": {}, "not_built": {}, "mpi4py": {}}
 
 
-def _path(work: Path, host: str) -> Path:
-    return work / f"results-{host}.json"
+def _path(work: Path, host: str, settings: str) -> Path:
+    forced = "+" + re.sub(r"[^\w=,.-]", "_", settings) if settings else ""
+    return work / f"results-{host}{forced}.json"
 
 
-def _load(path: Path, version: str) -> dict:
+def _load(path: Path, version: str, settings: str) -> dict:
     if path.is_file():
         content = json.loads(path.read_text(encoding="utf-8"))
         if content["version"] == version:
             return content
-    return {"version": version, **{name: {} for name in EMPTY}}
+    return {"version": version, "settings": settings, **{name: {} for name in EMPTY}}
 
 
 def _save(path: Path, content: dict) -> None:
@@ -39,12 +42,13 @@ def _save(path: Path, content: dict) -> None:
 
 def add_mpich(work: Path, found: HostResults) -> None:
     """Remember results of MPICH's suite."""
-    path = _path(work, found.host)
+    path = _path(work, found.host, found.settings)
     with path.with_suffix(".lock").open("w") as guard:
         fcntl.flock(guard, fcntl.LOCK_EX)
-        content = _load(path, found.version)
+        content = _load(path, found.version, found.settings)
         for plain in as_json(found.results):
-            content["results"][plain["identity"]] = {**plain, "order": found.order}
+            about = {"order": found.order, "overdrive": found.overdrive}
+            content["results"][plain["identity"]] = {**plain, **about}
         groups = (("left_out", found.skipped), ("not_built", found.unbuildable))
         for name, reasons in groups:
             content[name].update(reasons)
@@ -59,23 +63,34 @@ def add_mpich(work: Path, found: HostResults) -> None:
 def add_mpi4py(work: Path, parts: list[PythonResults]) -> None:
     """Remember results of mpi4py's suite."""
     for part in parts:
-        path = _path(work, part.host)
+        path = _path(work, part.host, part.settings)
         with path.with_suffix(".lock").open("w") as guard:
             fcntl.flock(guard, fcntl.LOCK_EX)
-            content = _load(path, part.version)
+            content = _load(path, part.version, part.settings)
             content["mpi4py"][str(part.ranks)] = asdict(part)
             _save(path, content)
 
 
 def _result(values: dict) -> Result:
     traffic = Traffic(**values.pop("traffic"))
-    values.pop("order", None)
+    for name in ("order", "overdrive"):
+        values.pop(name, None)
     return Result(**values, traffic=traffic)
 
 
-def load(work: Path, host: str, version: str) -> tuple[HostResults | None, list[PythonResults]]:
-    """Return everything that is remembered about a host."""
-    content = _load(_path(work, host), version)
+def all_settings(work: Path, host: str) -> list[str]:
+    """Return the choices of settings with which a host was tested; the empty one comes first."""
+    found = {""}
+    for path in work.glob(f"results-{host}+*.json"):
+        found.add(json.loads(path.read_text(encoding="utf-8"))["settings"])
+    return sorted(found)
+
+
+def load(
+    work: Path, host: str, version: str, settings: str
+) -> tuple[HostResults | None, list[PythonResults]]:
+    """Return everything that is remembered about a host with these settings."""
+    content = _load(_path(work, host, settings), version, settings)
     parts = []
     for _, values in sorted(content["mpi4py"].items()):
         traffic = Traffic(**values.pop("traffic"))
@@ -84,9 +99,9 @@ def load(work: Path, host: str, version: str) -> tuple[HostResults | None, list[
     if not content["results"] and not content["not_built"]:
         return None, parts
     orders = {values["order"] for values in content["results"].values()}
-    found = HostResults(host, version)
-    if len(orders) == 1:
-        found.order = orders.pop()
+    versions = {values.get("overdrive", "") for values in content["results"].values()} - {""}
+    found = HostResults(host, version, settings=settings, overdrive=", ".join(sorted(versions)))
+    found.order = orders.pop() if len(orders) == 1 else WITH_FIRST
     found.results = [_result(values) for values in content["results"].values()]
     found.skipped, found.unbuildable = content["left_out"], content["not_built"]
     return found, parts
