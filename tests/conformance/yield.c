@@ -3,7 +3,9 @@
  * Without this each wait lasts until the scheduler's next tick, which makes the suite a hundred
  * times slower, for two reasons:
  *  - MPICH 4 polls without any system call. UCX's progress function is called in every round of
- *    that loop: a round that found nothing to do ends with sched_yield().
+ *    that loop: a round that found nothing to do ends with sched_yield(), and after a few of them
+ *    with a short sleep. Beside other work on the machine yielding alone would not do: whoever
+ * yields to a process that computes comes back after its whole time slice.
  *  - Its launcher puts every rank into a session of its own, and where the kernel schedules by
  *    session (sched_autogroup) sched_yield() gives way only to processes of the same session. Ranks
  *    get a process group of their own instead, which is what the launcher needs to end them.
@@ -13,7 +15,10 @@
 #include <dlfcn.h>
 #include <sched.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
+
+enum { kYields = 3 };
 
 typedef unsigned (*Progress)(void*);
 
@@ -29,9 +34,17 @@ static Progress find_real(void) {
 
 unsigned ucp_worker_progress(void* worker) {
   static Progress real;
+  static __thread int idle;
   if (real == 0) real = find_real();
   unsigned events = real(worker);
-  if (events == 0) sched_yield();
+  if (events != 0) {
+    idle = 0;
+  } else if (++idle <= kYields) {
+    sched_yield();
+  } else {
+    const struct timespec moment = {0, 1000}; /* the kernel makes about 50 us of it */
+    nanosleep(&moment, 0);
+  }
   return events;
 }
 
