@@ -53,7 +53,7 @@ SHARING: dict[str, dict[str, str]] = {
     },
     "impi": {"I_MPI_THREAD_YIELD": "2", "I_MPI_PIN": "0"},
 }
-"""Each host's own settings for more ranks than processors; MPICH has none (see yield.c)."""
+"""Each host's own settings for more ranks than processors; see also yield.c."""
 
 
 @dataclass
@@ -94,14 +94,14 @@ class Launcher:
         library: Path = DEFAULT_LIBRARY,
         settings: dict[str, str] | None = None,
     ) -> Launcher:
-        """Prepare the folders, and for MPICH the library that makes it yield."""
+        """Prepare the folders, and the library that makes the host yield."""
         work.mkdir(parents=True, exist_ok=True)
         # Short: Open MPI's session folders hold sockets, whose paths are limited to 108 bytes.
         temporary = Path(tempfile.mkdtemp(prefix=f"odc-{host.name}-"))
         launcher = Launcher(
             host, work, temporary, library=library, settings=dict(settings or {})
         )
-        if host.name in ("mpich4", "mpich5", "mpiabi"):
+        if host.name != "impi":
             library = work / "yield.so"
             partial = work / f"yield-{os.getpid()}.so"
             command = ["cc", "-O2", "-shared", "-fPIC", "-o", str(partial), str(HERE / "yield.c")]
