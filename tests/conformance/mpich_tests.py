@@ -8,7 +8,7 @@ import subprocess
 import threading
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -89,6 +89,8 @@ class Options:
     without_heavy: bool = False
     stacks: bool = False
     settings: dict[str, str] = field(default_factory=dict)
+    known: frozenset[str] = frozenset()
+    """Tests that need not run any more."""
 
 
 def memory_gib() -> float:
@@ -108,13 +110,17 @@ def stacks_of(pids: list[int]) -> str:
             continue
         if name in ("sh", "mpirun", "mpiexec", "mpiexec.hydra", "hydra_pmi_proxy", "prted"):
             continue
-        query = subprocess.run(
-            ["gdb", "-p", str(pid), "-batch", "-ex", "thread apply all bt 14"],
-            capture_output=True,
-            text=True,
-            timeout=30,
-            check=False,
-        )
+        try:
+            query = subprocess.run(
+                ["gdb", "-p", str(pid), "-batch", "-ex", "thread apply all bt 14"],
+                capture_output=True,
+                text=True,
+                timeout=60,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            texts.append(f"process {pid} ({name}): the debugger takes too long")
+            continue
         frames = [line for line in query.stdout.splitlines() if line.startswith(("#", "Thread"))]
         texts.append(f"process {pid} ({name}):\n" + "\n".join(frames))
         if len(texts) == 4:
@@ -150,7 +156,9 @@ class Runner:
         statistics = self.launcher.temporary / uuid.uuid4().hex
         if overdrive:
             statistics.mkdir()
-        variables = {**dict(test.environment), "MPIEXEC_TIMEOUT": str(int(test.limit_seconds))}
+        variables = dict(test.environment)
+        if stated:
+            variables["MPIEXEC_TIMEOUT"] = str(int(test.limit_seconds))
         environment = self.launcher.environment(overdrive, variables, str(statistics / "rank"))
         launcher_arguments = list(test.launcher_arguments)
         if self.launcher.host.family == "openmpi":
@@ -168,7 +176,7 @@ class Runner:
             environment,
             self.build.directory / test.directory,
             # The launcher ends the job itself at the list's limit: that is a test, too.
-            limit + 5 if limit == test.limit_seconds else limit,
+            limit + 5 if stated and limit == test.limit_seconds else limit,
             niceness=self.options.niceness,
             before_kill=look,
         )
@@ -205,9 +213,9 @@ def add_what_did_not_run(host: Host, work: Path, found: HostResults) -> None:
 
 
 def run_host(
-    host: Host, work: Path, options: Options, report: Callable[[str, Result], None]
+    host: Host, work: Path, options: Options, report: Callable[[HostResults, Result], None]
 ) -> HostResults:
-    """Build and compare the chosen tests of one host."""
+    """Build and compare the chosen tests of one host; tell each result as it comes."""
     version = describe(host)
     found = HostResults(
         host.name,
@@ -224,6 +232,8 @@ def run_host(
     chosen = []
     for test in lists.tests:
         if options.only and options.only not in test.identity:
+            continue
+        if test.identity in options.known:
             continue
         short = options.representative or options.without_heavy
         reason = selection.excluded(host, test, short)
@@ -252,7 +262,7 @@ def run_host(
             stored,
             jobs=options.jobs,
             order=options.order,
-            report=lambda result: report(host.name, result),
+            report=lambda result: report(replace(found, results=[result]), result),
         )
     finally:
         launcher.close()

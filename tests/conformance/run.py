@@ -21,6 +21,7 @@ import argparse
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -56,6 +57,9 @@ from conformance.suite import SuiteError
 WORK = ROOT / "build" / "conformance"
 PAGE = ROOT / "docs" / "measurements" / "conformance.md"
 
+SAVE_AFTER = 10
+"""Results of MPICH's suite between two writes of the store."""
+
 ALL_MPICH_HOSTS = ["openmpi4", "mpich4"]
 """Where `--all` runs MPICH's suite: the distribution's MPI libraries; mpi4py's runs everywhere."""
 
@@ -90,6 +94,9 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--library", type=Path, default=DEFAULT_LIBRARY, help="what is preloaded")
     parser.add_argument("--with-first", action="store_true", help="run without only what fails")
     parser.add_argument("--fresh", action="store_true", help="forget stored runs without Overdrive")
+    parser.add_argument(
+        "--continue", dest="resume", action="store_true", help="only tests without a stored result"
+    )
     parser.add_argument("--build-only", action="store_true", help="only build MPICH's suite")
     parser.add_argument("--stacks", action="store_true", help="show where a hanging test waits")
     parser.add_argument("--verbose", action="store_true", help="show outputs of differing tests")
@@ -226,18 +233,43 @@ def forced_plan(options: argparse.Namespace, plan: Plan, settings: dict[str, str
     )
 
 
-def run_mpich(host: host_mpis.Host, plan: Plan, verbose: bool, whole: report.Report) -> None:
+def run_mpich(
+    host: host_mpis.Host, plan: Plan, verbose: bool, resume: bool, whole: report.Report
+) -> None:
     """Run MPICH's suite on one host."""
+    keep = plan.mpich.order != WITHOUT_ONLY and not plan.mpich.build_only
+
+    pending: list[mpich_tests.HostResults] = []
+
+    def save() -> None:
+        if pending and keep:
+            results = [result for found in pending for result in found.results]
+            store.add_mpich(WORK, replace(pending[0], results=results))
+        pending.clear()
+
+    def tell(found: mpich_tests.HostResults, result: Result) -> None:
+        announce(host.name, result, verbose)
+        with lock:
+            pending.append(found)
+            if len(pending) >= SAVE_AFTER:
+                save()
+
+    lock = threading.Lock()
+    if resume:
+        label = settings_label(plan.mpich.settings)
+        stored, _ = store.load(WORK, host.name, host.version, label)
+        known = frozenset(result.identity for result in stored.results) if stored else frozenset()
+        plan = replace(plan, mpich=replace(plan.mpich, known=known))
     try:
-        found = mpich_tests.run_host(
-            host, WORK, plan.mpich, lambda name, result: announce(name, result, verbose)
-        )
+        found = mpich_tests.run_host(host, WORK, plan.mpich, tell)
     except SuiteError as problem:
         print(f"MPICH's suite skipped on {host.name}: {problem}", flush=True)
         whole.skipped.append(f"MPICH's suite on {host.name}: {problem}")
         return
+    finally:
+        save()  # whoever interrupts the run keeps what it found
     whole.mpich.append(found)
-    if plan.mpich.order != WITHOUT_ONLY and not plan.mpich.build_only:
+    if keep:
         store.add_mpich(WORK, found)
     print(report.mpich_table(found), flush=True)
 
@@ -292,7 +324,7 @@ def main() -> int:
             print(f"with {settings_label(plan.mpich.settings)}", flush=True)
         for host in hosts:
             if plan.mpich.directories and host.name in plan.mpich_hosts:
-                run_mpich(host, plan, options.verbose, whole)
+                run_mpich(host, plan, options.verbose, options.resume, whole)
             if plan.mpi4py and host.name in plan.mpi4py_hosts:
                 run_mpi4py(host, plan, options.verbose, whole)
     whole.seconds = time.monotonic() - started
