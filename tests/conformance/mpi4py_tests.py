@@ -44,6 +44,7 @@ from conformance.jobs import (
 )
 from conformance.processes import LONGEST_STEP_SECONDS, Outcome
 from conformance.processes import run as run_job
+from conformance.selection import ONE_RANK_MPI4PY
 from conformance.suite import SuiteError, unpack
 
 if TYPE_CHECKING:
@@ -386,7 +387,6 @@ def run_host(
     stored = Baselines(work / f"baseline-mpi4py-{host.name}.json", f"{describe(host)} {tests}")
     everything = []
     try:
-        suite = PythonSuite(host, tests, launcher, niceness, left_out)
         for ranks in numbers:
             found = PythonResults(
                 host.name,
@@ -395,9 +395,10 @@ def run_host(
                 order=order,
                 settings=settings_label(settings),
                 overdrive=tested_version(),
-                left_out=left_out,
+                left_out=sorted({*left_out, *(ONE_RANK_MPI4PY if ranks > 1 else [])}),
             )
-            key = f"{ranks} {only} {' '.join(left_out)}"
+            suite = PythonSuite(host, tests, launcher, niceness, found.left_out)
+            key = f"{ranks} {only} {' '.join(found.left_out)}"
             known = stored.get(key)
             if known is None and order == WITH_FIRST:
                 _with_first(suite, ranks, only, found)

@@ -22,9 +22,9 @@ from conformance.compare import (
     as_json,
 )
 from conformance.jobs import WAYS, Traffic
-from conformance.mpi4py_tests import PythonResults
+from conformance.mpi4py_tests import EXCLUDED_MODULES, EXCLUDED_MODULES_ON, PythonResults
 from conformance.mpich_tests import HostResults
-from conformance.selection import FORCED_DIRECTORIES
+from conformance.selection import FORCED_DIRECTORIES, ONE_RANK_MPI4PY
 
 
 @dataclass
@@ -448,6 +448,14 @@ def page(whole: Report) -> str:
     mpi4py = [part for part in whole.mpi4py if not part.settings]
     if mpi4py:
         lines += ["## mpi4py's test suite", "", mpi4py_table(mpi4py, markdown=True), ""]
+        lines += [
+            f"Left out everywhere: {_names(EXCLUDED_MODULES)} (dynamic processes: several hosts",
+            "crash in containers when these modules are imported); with more than one rank:",
+            f"{_names(ONE_RANK_MPI4PY)} (communicates nothing).",
+        ]
+        for host, modules in EXCLUDED_MODULES_ON.items():
+            lines.append(f"On {host}: {_names(modules)} (needs Fortran, which this host has not).")
+        lines.append("")
     for found in whole.mpich:
         if found.settings:
             continue
@@ -460,6 +468,10 @@ def page(whole: Report) -> str:
         lines += _reasons("Not built", found.unbuildable)
         lines += _reasons("Left out", found.skipped)
     return "\n".join(lines + _forced_section(whole)).rstrip() + "\n"
+
+
+def _names(modules: list[str]) -> str:
+    return ", ".join(f"`{name}`" for name in modules)
 
 
 def _where(found: HostResults | PythonResults) -> str:

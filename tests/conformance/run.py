@@ -97,6 +97,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--continue", dest="resume", action="store_true", help="only tests without a stored result"
     )
+    parser.add_argument("--without-heavy", action="store_true", help="leave out what takes long")
     parser.add_argument("--build-only", action="store_true", help="only build MPICH's suite")
     parser.add_argument("--stacks", action="store_true", help="show where a hanging test waits")
     parser.add_argument("--verbose", action="store_true", help="show outputs of differing tests")
@@ -196,6 +197,7 @@ def make_plans(options: argparse.Namespace) -> list[Plan]:
             order=order,
             build_only=options.build_only,
             representative=options.representative,
+            without_heavy=options.without_heavy,
             stacks=options.stacks,
             settings=options.settings,
         ),
@@ -277,8 +279,8 @@ def run_mpich(
 def run_mpi4py(host: host_mpis.Host, plan: Plan, verbose: bool, whole: report.Report) -> None:
     """Run mpi4py's suite on one host."""
     left_out = []
-    if plan.mpich.representative or plan.mpich.without_heavy:
-        left_out = left_out_of_mpi4py(host.name, forced=plan.mpich.without_heavy)
+    if plan.mpich.representative or plan.mpich.settings:
+        left_out = left_out_of_mpi4py(host.name, forced=bool(plan.mpich.settings))
     try:
         found = mpi4py_tests.run_host(
             host,

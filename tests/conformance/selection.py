@@ -40,6 +40,9 @@ HEAVY: list[tuple[str, str]] = [
 ]
 """Pattern for the identity of a test, reason."""
 
+ONE_RANK_MPI4PY = ["test_util_dtlib"]
+"""Modules that communicate nothing and compute for minutes: they run with one rank only."""
+
 HEAVY_MPI4PY = {"test_util_dtlib": "converts thousands of datatypes, communicates nothing"}
 """Modules of mpi4py's suite that those parts leave out, with the reason."""
 
