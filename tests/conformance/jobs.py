@@ -43,6 +43,8 @@ SHARING: dict[str, dict[str, str]] = {
         "OMPI_MCA_rmaps_base_oversubscribe": "1",
         "OMPI_MCA_hwloc_base_binding_policy": "none",
         "OMPI_MCA_mpi_yield_when_idle": "1",
+        # Without a network device UCX creates no windows, and nothing else is tried.
+        "OMPI_MCA_osc": "^ucx",
     },
     "openmpi5": {
         "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",

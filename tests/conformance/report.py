@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 from collections import Counter
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -249,12 +250,12 @@ def _list(title: str, results: list[tuple[str, Result]]) -> list[str]:
 
 
 def _reasons(title: str, reasons: dict[str, str]) -> list[str]:
-    """Return a folded list, tests grouped by reason."""
+    """Return a folded list, tests grouped by reason; numbers such as times do not count."""
     if not reasons:
         return []
     grouped: dict[str, list[str]] = {}
     for identity, reason in reasons.items():
-        grouped.setdefault(reason, []).append(identity)
+        grouped.setdefault(re.sub(r"\d+", "_", reason), []).append(identity)
     lines = [f"<details><summary>{title}: {len(reasons)}</summary>", ""]
     for reason, names in sorted(grouped.items(), key=lambda item: -len(item[1])):
         unique = list(dict.fromkeys(name.split(" ")[0] for name in names))
