@@ -200,9 +200,10 @@ def read_records(folder: Path) -> Records:
 class StallWatch:
     """Tells when the ranks have written nothing for too long."""
 
-    def __init__(self, records: Path) -> None:
+    def __init__(self, records: Path, limit_seconds: float) -> None:
         """Start watching the files of a folder."""
         self.records = records
+        self.limit_seconds = limit_seconds
         self.size = 0
         self.idle = 0.0
         self.last = time.monotonic()
@@ -215,7 +216,7 @@ class StallWatch:
         size = sum(path.stat().st_size for path in self.records.glob("*.jsonl"))
         if size != self.size:
             self.idle, self.size = 0.0, size
-        return self.idle > STALL_SECONDS
+        return self.idle > self.limit_seconds
 
 
 class PythonSuite:
@@ -227,6 +228,7 @@ class PythonSuite:
         tests: Path,
         launcher: Launcher,
         niceness: int,
+        patience: float,
         left_out: list[str],
     ) -> None:
         """Remember where the tests are and how to start them."""
@@ -234,6 +236,7 @@ class PythonSuite:
         self.tests = tests
         self.launcher = launcher
         self.niceness = niceness
+        self.patience = patience
         self.left_out = left_out
 
     def _job(
@@ -248,13 +251,13 @@ class PythonSuite:
         environment["PYTHONPATH"] = str(self.tests)
         program = [self.host.python, str(HERE / "mpi4py_rank.py"), str(self.tests), str(records)]
         command = [*self.host.mpiexec(ranks), *program, *arguments]
-        watch = StallWatch(records)
+        watch = StallWatch(records, STALL_SECONDS * self.patience)
 
         outcome = run_job(
             command,
             environment,
             folder,
-            LIMIT_SECONDS,
+            LIMIT_SECONDS * self.patience,
             niceness=self.niceness,
             stalled=watch.stalled,
         )
@@ -373,6 +376,7 @@ def run_host(
     *,
     only: str,
     niceness: int,
+    patience: float,
     library: Path,
     order: str,
     left_out: list[str],
@@ -397,7 +401,7 @@ def run_host(
                 overdrive=tested_version(),
                 left_out=sorted({*left_out, *(ONE_RANK_MPI4PY if ranks > 1 else [])}),
             )
-            suite = PythonSuite(host, tests, launcher, niceness, found.left_out)
+            suite = PythonSuite(host, tests, launcher, niceness, patience, found.left_out)
             key = f"{ranks} {only} {' '.join(found.left_out)}"
             known = stored.get(key)
             if known is None and order == WITH_FIRST:

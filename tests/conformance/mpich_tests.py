@@ -89,6 +89,7 @@ class Options:
     without_heavy: bool = False
     stacks: bool = False
     settings: dict[str, str] = field(default_factory=dict)
+    patience: float = 1.0
     known: frozenset[str] = frozenset()
     """Tests that need not run any more."""
 
@@ -153,6 +154,8 @@ class Runner:
         if overdrive and expected_seconds > 0:
             allowed = max(SHORTEST_LIMIT_SECONDS, SLOWDOWN_ALLOWED * expected_seconds)
             limit = min(limit, allowed)
+        exact = stated and limit == test.limit_seconds
+        limit *= self.options.patience
         statistics = self.launcher.temporary / uuid.uuid4().hex
         if overdrive:
             statistics.mkdir()
@@ -176,7 +179,7 @@ class Runner:
             environment,
             self.build.directory / test.directory,
             # The launcher ends the job itself at the list's limit: that is a test, too.
-            limit + 5 if stated and limit == test.limit_seconds else limit,
+            limit + 5 if exact else limit,
             niceness=self.options.niceness,
             before_kill=look,
         )

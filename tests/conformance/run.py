@@ -90,6 +90,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--settings", default="", help="NAME=VALUE,... for Overdrive; results are kept apart"
     )
+    parser.add_argument("--patience", type=float, default=1.0, help="factor for time limits (1)")
     parser.add_argument("--without-only", action="store_true", help="only run without Overdrive")
     parser.add_argument("--library", type=Path, default=DEFAULT_LIBRARY, help="what is preloaded")
     parser.add_argument("--with-first", action="store_true", help="run without only what fails")
@@ -200,6 +201,7 @@ def make_plans(options: argparse.Namespace) -> list[Plan]:
             without_heavy=options.without_heavy,
             stacks=options.stacks,
             settings=options.settings,
+            patience=options.patience,
         ),
         mpi4py="mpi4py" in directories and not options.build_only,
     )
@@ -288,6 +290,7 @@ def run_mpi4py(host: host_mpis.Host, plan: Plan, verbose: bool, whole: report.Re
             plan.ranks,
             only=plan.mpich.only,
             niceness=plan.mpich.niceness,
+            patience=plan.mpich.patience,
             library=plan.mpich.library,
             order=plan.mpich.order,
             left_out=left_out,
