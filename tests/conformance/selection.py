@@ -28,6 +28,7 @@ HEAVY: list[tuple[str, str]] = [
     ("pt2pt/sendrecv1 2 *cnt=262144 *", LONG),
     ("pt2pt/sendself 1 *cnt=65530 *", LONG),
     ("pt2pt/sendself 1 *cnt=262144 *", LONG),
+    ("coll/bcast* -count=262144 *", LONG),
     ("comm/ctxalloc *", "creates a hundred thousand communicators"),
     ("comm/ctxsplit *", "creates a hundred thousand communicators"),
     ("threads/pt2pt/multisend[234] *", "25 threads that spin in a barrier of their own"),
