@@ -13,7 +13,7 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from campaign import PLAIN, Sample
@@ -26,6 +26,7 @@ MAX_WAITED = 0.05
 MAX_FOREIGN_CORES = 0.5
 """With more ranks than cores waiting is normal; there foreign use of the cores is the criterion."""
 MIN_COMMON_ROUNDS = 3
+MIN_ROUNDS_FOR_INTERVAL = 5
 MIN_SAMPLES = 3
 """Fewer clean samples of a point are shown but not judged."""
 DATA_FILES = {
@@ -34,7 +35,7 @@ DATA_FILES = {
     "ranks": {"pairs", "ring", "halo"},
     "cost": {"cost", "init", "memory"},
 }
-RATE_UNITS = {"MB/s", "msg/s"}
+RATE_UNITS = {"MB/s", "GB/s", "msg/s", "Gflop/s", "Mupdates/s", "steps/s"}
 MEDIAN_INTERVAL = 1.57
 """Half width of the notch of a median: this times the quartile distance over sqrt(n)."""
 
@@ -73,17 +74,34 @@ class Cell:
     @property
     def quartiles(self) -> tuple[float, float]:
         """Return the lower and upper quartile."""
-        values = self.values
-        if len(values) < 2:
-            return values[0], values[0]
-        low, _, high = statistics.quantiles(values, n=4, method="inclusive")
-        return low, high
+        return quartiles(self.values)
 
     @property
     def uncertainty(self) -> float:
         """Return the relative half width of the median's interval."""
-        low, high = self.quartiles
-        return MEDIAN_INTERVAL * (high - low) / math.sqrt(len(self.values)) / max(self.median, 1e-9)
+        return notch(self.values)
+
+
+def quartiles(values: list[float]) -> tuple[float, float]:
+    """Return the lower and upper quartile."""
+    if len(values) < 2:
+        return values[0], values[0]
+    low, _, high = statistics.quantiles(values, n=4, method="inclusive")
+    return low, high
+
+
+def notch(values: list[float]) -> float:
+    """Return the relative half width of the interval of the values' median."""
+    low, high = quartiles(values)
+    middle = max(statistics.median(values), 1e-9)
+    return MEDIAN_INTERVAL * (high - low) / math.sqrt(len(values)) / middle
+
+
+def _ratios_by_round(base: Cell, mine: Cell) -> list[float]:
+    return [
+        statistics.median(base.by_round[number]) / statistics.median(mine.by_round[number])
+        for number in sorted(set(mine.by_round) & set(base.by_round))
+    ]
 
 
 def regime_of(sample: Sample) -> str:
@@ -171,12 +189,9 @@ class Results:
             return None
         if min(len(mine.values), len(base.values)) < MIN_SAMPLES:
             return None
-        common = sorted(set(mine.by_round) & set(base.by_round))
-        if len(common) >= MIN_COMMON_ROUNDS:
-            ratio = statistics.median(
-                statistics.median(base.by_round[r]) / statistics.median(mine.by_round[r])
-                for r in common
-            )
+        ratios = _ratios_by_round(base, mine)
+        if len(ratios) >= MIN_COMMON_ROUNDS:
+            ratio = statistics.median(ratios)
         else:
             ratio = base.median / mine.median
         return 1 / ratio if mine.unit in RATE_UNITS else ratio
@@ -195,6 +210,9 @@ class Results:
         base = self.cell(regime, base_host, base_variant, point)
         if mine is None or base is None:
             return 0.0
+        ratios = _ratios_by_round(base, mine)
+        if len(ratios) >= MIN_ROUNDS_FOR_INTERVAL:
+            return notch(ratios)
         return math.hypot(mine.uncertainty, base.uncertainty)
 
     def tight_share(self, limit: float) -> float:
@@ -207,30 +225,23 @@ class Results:
 
     def save(self, folder: Path) -> None:
         """Write one line per cell, in one file per group of tests."""
-        folder.mkdir(parents=True, exist_ok=True)
-        names = [
-            "test",
-            "shape",
-            "mode",
-            "kind",
-            "size_bytes",
-            "ranks",
-            "regime",
-            "host",
-            "variant",
-        ]
         for group, tests in DATA_FILES.items():
-            with (folder / f"{group}.csv").open("w", newline="") as file:
-                writer = csv.writer(file)
-                writer.writerow([*names, "unit", "samples", "median", "quartile1", "quartile3"])
-                rows = []
-                for (regime, host, variant, p), cell in self.cells.items():
-                    if p.test in tests:
-                        head = [p.test, p.shape, p.mode, p.kind, p.size_bytes, p.ranks]
-                        numbers = [f"{value:.5g}" for value in (cell.median, *cell.quartiles)]
-                        row = [*head, regime, host, variant, cell.unit, len(cell.values), *numbers]
-                        rows.append(row)
-                writer.writerows(sorted(rows, key=lambda row: row[: len(names)]))
+            self.save_cells(folder / f"{group}.csv", tests)
+
+    def save_cells(self, path: Path, tests: set[str] | None = None) -> None:
+        """Write one line per cell of these tests, or of all."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        names = [f.name for f in fields(Point)] + ["regime", "host", "variant"]
+        rows = []
+        for (regime, host, variant, p), cell in self.cells.items():
+            if tests is None or p.test in tests:
+                head = [p.test, p.shape, p.mode, p.kind, p.size_bytes, p.ranks]
+                numbers = [f"{value:.5g}" for value in (cell.median, *cell.quartiles)]
+                rows.append([*head, regime, host, variant, cell.unit, len(cell.values), *numbers])
+        with path.open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow([*names, "unit", "samples", "median", "quartile1", "quartile3"])
+            writer.writerows(sorted(rows, key=lambda row: row[: len(names)]))
 
 
 def geometric_mean(values: list[float]) -> float:

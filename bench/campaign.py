@@ -14,9 +14,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
-from jobs import BUILD, P2P, Host, run_mpi
+from jobs import BUILD, P2P, ROOT, Host, run_mpi
 
 SOURCES = P2P
+KERNELS = ROOT / "bench" / "kernels"
 PROGRAMS = BUILD / "bench"
 LATENCY_SIZES = "0,1,8,64,256,1K,2K,4K,8K,16K,32K,64K,128K,256K,512K,1M,2M,4M"
 STREAM_SIZES = "1,8,64,256,1K,4K,8K,16K,64K,256K,1M,4M"
@@ -113,10 +114,11 @@ def parse_sizes(text: str) -> list[int]:
 
 @dataclass
 class Programs:
-    """The compiled benchmark of one host; `problem` says why there is none."""
+    """The compiled benchmarks of one host; `problem` says why there are none."""
 
     od_p2p: Path | None = None
     probe: Path | None = None
+    od_kernels: Path | None = None
     problem: str = ""
     notes: list[str] = field(default_factory=list)
 
@@ -129,15 +131,16 @@ def _compile(command: list[str], host: Host, cwd: Path) -> str:
 
 
 def build_programs(host: Host) -> Programs:
-    """Compile the benchmark for a host unless what is there is newer than the sources."""
+    """Compile the benchmarks for a host unless what is there is newer than the sources."""
     folder = PROGRAMS / host.name
     folder.mkdir(parents=True, exist_ok=True)
-    binary, probe = folder / "od_p2p", folder / "libod_probe.so"
+    binary, probe, kernels = folder / "od_p2p", folder / "libod_probe.so", folder / "od_kernels"
     sources = sorted(SOURCES.glob("*.c"))
-    newest = max(path.stat().st_mtime for path in SOURCES.iterdir() if path.is_file())
-    if all(path.exists() and path.stat().st_mtime > newest for path in (binary, probe)):
-        return Programs(binary, probe)
-    programs = Programs(binary, probe)
+    everything = [*SOURCES.iterdir(), *KERNELS.iterdir()]
+    newest = max(path.stat().st_mtime for path in everything if path.is_file())
+    programs = Programs(binary, probe, kernels)
+    if all(path.exists() and path.stat().st_mtime > newest for path in (binary, probe, kernels)):
+        return programs
     flags = [*OPTIMISATION, *WARNINGS, "-std=gnu11", *(f"-D{name}" for name in host.defines)]
     problem = _compile(
         [*host.mpicc, *flags, "-shared", "-fPIC", str(SOURCES / "probe.c"), "-o", str(probe)],
@@ -152,6 +155,10 @@ def build_programs(host: Host) -> Programs:
     if not problem and (host.mpifort is None or fortran_problem):
         names = [str(path) for path in sources]
         problem = _compile([*host.mpicc, *flags, *names, "-o", str(binary)], host, folder)
+    if not problem:
+        shared = [SOURCES / name for name in ("harness.c", "probe.c", "turns.c")]
+        names = [str(path) for path in (*sorted(KERNELS.glob("*.c")), *shared)]
+        problem = _compile([*host.mpicc, *flags, *names, "-lm", "-o", str(kernels)], host, folder)
     programs.problem = problem
     return programs
 

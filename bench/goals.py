@@ -41,6 +41,7 @@ KIND_TITLES = {
 }
 MAX_TOLERANCE = 0.03
 MAX_RAW_MULTIPLE = 2.5
+COLLECTIVES = ["bcast", "alltoall", "allreduce"]
 CALLS = ["MPI_Comm_rank", "MPI_Type_size", "MPI_Wtime", "MPI_Comm_get_attr"]
 MAX_CALL_NS = 10.0
 MAX_INIT_MS = 5.0
@@ -73,9 +74,10 @@ def _reached(value: float, goal: float) -> bool:
     return round(value, 2) >= goal
 
 
-def _ratio(
+def ratio_of(
     results: Results, point: Point, regime: str, host: str, base_host: str, base: str = PLAIN
 ) -> Ratio | None:
+    """Return how many times as fast Overdrive is as another variant; None if that is unknown."""
     value = results.speedup(regime, point, host, OVERDRIVE, base_host, base)
     if value is None:
         return None
@@ -87,10 +89,14 @@ def _describe(point: Point) -> str:
     parts = [size_name(point.size_bytes)]
     if point.test == "latency":
         parts += [point.shape, point.mode]
+    elif point.test == "skew":
+        parts.append(point.shape)
+    elif point.test in COLLECTIVES:
+        parts.insert(0, point.test)
     return " ".join(parts)
 
 
-def _judge(
+def judge_ratios(
     topic: str,
     title: str,
     regime: str,
@@ -127,7 +133,7 @@ def ratio_finding(
     points: list[Point],
     regime: str,
     host: str,
-    mean_goal: float,
+    mean_goal: float | None,
     each_goal: float | None,
     base_host: str | None = None,
 ) -> Finding:
@@ -135,12 +141,13 @@ def ratio_finding(
     title = HOST_TITLES[host]
     if base_host is not None and base_host != host:
         title += f" vs {HOST_TITLES[base_host]}"
-    ratios = [_ratio(results, point, regime, host, base_host or host) for point in points]
+    ratios = [ratio_of(results, point, regime, host, base_host or host) for point in points]
     known = [ratio for ratio in ratios if ratio is not None]
-    return _judge(topic, title, regime, known, len(points), mean_goal, each_goal)
+    return judge_ratios(topic, title, regime, known, len(points), mean_goal, each_goal)
 
 
-def _latency_points(shapes: list[str], low: int, high: int) -> list[Point]:
+def latency_points(shapes: list[str], low: int, high: int) -> list[Point]:
+    """Return the points of the ping-pong from heap buffers of two ranks."""
     return [
         Point("latency", shape, mode, "heap", size, 2)
         for shape in shapes
@@ -151,8 +158,8 @@ def _latency_points(shapes: list[str], low: int, high: int) -> list[Point]:
 
 
 def _latency(results: Results, hosts: list[str]) -> list[Finding]:
-    usual = _latency_points(["usual", "alternating"], 8 * KIB, 2 * MIB)
-    app = _latency_points(["app"], 8 * KIB, 2 * MIB)
+    usual = latency_points(["usual", "alternating"], 8 * KIB, 2 * MIB)
+    app = latency_points(["app"], 8 * KIB, 2 * MIB)
     found = []
     for title, points in (
         ("Latency 8 KiB - 2 MiB, unchanged and 16 alternating buffers", usual),
@@ -173,7 +180,7 @@ def _latency(results: Results, hosts: list[str]) -> list[Finding]:
 
 
 def _short_messages(results: Results, hosts: list[str]) -> list[Finding]:
-    points = _latency_points(["usual"], 0, 4 * KIB)
+    points = latency_points(["usual"], 0, 4 * KIB)
     found = []
     for host in (h for h in FIVE if h in hosts):
         for regime in REGIMES:
@@ -195,11 +202,11 @@ def _against_fastest(
     others = [other for other in FIVE if other in hosts]
     ratios = []
     for point in points:
-        against = [_ratio(results, point, regime, host, other) for other in others]
+        against = [ratio_of(results, point, regime, host, other) for other in others]
         known = [ratio for ratio in against if ratio is not None]
         if len(known) == len(FIVE):
             ratios.append(min(known, key=lambda ratio: ratio.value))
-    return _judge(topic, HOST_TITLES[host], regime, ratios, len(points), None, 1.0)
+    return judge_ratios(topic, HOST_TITLES[host], regime, ratios, len(points), None, 1.0)
 
 
 def _against_raw(results: Results, regime: str, host: str) -> Finding:
@@ -264,10 +271,10 @@ def _oversubscribed(results: Results, hosts: list[str]) -> list[Finding]:
             for host in (h for h in FIVE if h in hosts):
                 for regime in REGIMES:
                     best = best_variant(results, regime, host, points) or PLAIN
-                    ratios = [_ratio(results, p, regime, host, host, best) for p in points]
+                    ratios = [ratio_of(results, p, regime, host, host, best) for p in points]
                     title = HOST_TITLES[host] + (f" ({best})" if best != PLAIN else "")
                     known = [ratio for ratio in ratios if ratio is not None]
-                    found.append(_judge(topic, title, regime, known, len(points), 2.0, None))
+                    found.append(judge_ratios(topic, title, regime, known, len(points), 2.0, None))
     return found
 
 

@@ -11,6 +11,7 @@ import resource
 import signal
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,7 @@ import hosts as host_table  # noqa: E402
 Host = host_table.Host
 HOST_NAMES: list[str] = host_table.NAMES
 TERMINATION_SECONDS = 5
+ABANDON_SECONDS = 0.3
 
 
 def library(preset: str = "release") -> Path:
@@ -103,14 +105,30 @@ def _children_seconds() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
+def _output(
+    process: subprocess.Popen[str], seconds: float, abandon: threading.Event | None
+) -> tuple[str, str]:
+    """Wait for the end; raise TimeoutExpired at the time limit or when nobody wants it any more."""
+    if abandon is None:
+        return process.communicate(timeout=seconds)
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            return process.communicate(timeout=ABANDON_SECONDS)
+        except subprocess.TimeoutExpired:
+            if abandon.is_set() or time.monotonic() > end:
+                raise
+
+
 def run_job(
     command: list[str],
     env: dict[str, str],
     seconds: float,
     niceness: int = 0,
     cwd: Path | None = None,
+    abandon: threading.Event | None = None,
 ) -> JobResult:
-    """Run a command to its end or to the time limit and return its output."""
+    """Run a command to its end, to the time limit or until `abandon` is set; return its output."""
     if niceness != 0:
         command = ["nice", "-n", str(niceness), *command]
     busy, own = _busy_seconds(), _children_seconds()
@@ -128,7 +146,7 @@ def run_job(
     )
     timed_out = False
     try:
-        stdout, stderr = process.communicate(timeout=seconds)
+        stdout, stderr = _output(process, seconds, abandon)
     except subprocess.TimeoutExpired:
         timed_out = True
         _end(process)
@@ -153,13 +171,14 @@ def run_mpi(
     settings: dict[str, str] | None = None,
     niceness: int = 0,
     cwd: Path | None = None,
+    abandon: threading.Event | None = None,
 ) -> JobResult:
     """Run an MPI program over a host, with Overdrive if its library is given."""
     variables = dict(settings or {})
     if lib is not None:
         variables |= overdrive_variables(lib)
     prefix = host.mpiexec(ranks, variables)
-    return run_job([*prefix, *command], host.environment(), seconds, niceness, cwd)
+    return run_job([*prefix, *command], host.environment(), seconds, niceness, cwd, abandon)
 
 
 def build_regime_probe() -> Path | None:

@@ -8,39 +8,13 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import matplotlib
+from analysis import REGIMES, Point, Results
+from campaign import OVERDRIVE, PLAIN, load
+from drawing import COLOURS, finish, line, plt, style
+from goals import FIVE, HOST_TITLES, best_variant
+from matplotlib.axes import Axes
 
-matplotlib.use("Agg")
-
-import matplotlib.pyplot as plt  # noqa: E402
-from analysis import REGIMES, Point, Results, size_name  # noqa: E402
-from campaign import OVERDRIVE, PLAIN, load  # noqa: E402
-from goals import FIVE, HOST_TITLES, best_variant  # noqa: E402
-from matplotlib.axes import Axes  # noqa: E402
-
-COLOURS = {
-    "openmpi4": "#1f77b4",
-    "openmpi5": "#17becf",
-    "mpich4": "#d62728",
-    "mpich5": "#ff7f0e",
-    "impi": "#2ca02c",
-    "mpiabi": "#9467bd",
-}
 SHAPE_TITLES = {"usual": "unchanged buffer", "alternating": "16 buffers", "app": "application"}
-DOTS_PER_INCH = 110
-
-
-def _style(axes: Axes, sizes: list[int], title: str, label: str) -> None:
-    axes.set_title(title, fontsize=10)
-    axes.set_xticks(range(len(sizes)), [size_name(size) for size in sizes], rotation=60, fontsize=7)
-    axes.set_ylabel(label, fontsize=9)
-    axes.grid(alpha=0.3, which="both")
-
-
-def _line(axes: Axes, sizes: list[int], values: dict[int, float | None], **style: object) -> None:
-    known = [(i, values[s]) for i, s in enumerate(sizes) if values.get(s) is not None]
-    if known:
-        axes.plot([i for i, _ in known], [value for _, value in known], **style)
 
 
 def _medians(
@@ -55,21 +29,6 @@ def _speedups(
     return {p.size_bytes: results.speedup(regime, p, host, OVERDRIVE, host, base) for p in points}
 
 
-def _finish(figure: plt.Figure, folder: Path, name: str, caption: str) -> None:
-    handles: dict[str, object] = {}
-    for axes in figure.axes:
-        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
-            handles.setdefault(label, handle)
-    figure.suptitle(caption, fontsize=12)
-    figure.legend(
-        list(handles.values()), list(handles), loc="lower center", ncol=4, fontsize=8, frameon=False
-    )
-    figure.tight_layout(rect=(0, 0.09, 1, 0.98))
-    figure.savefig(folder / name, dpi=DOTS_PER_INCH)
-    plt.close(figure)
-    print(f"{name}\t{caption}")
-
-
 def _with_and_without(
     axes: Axes, results: Results, regime: str, hosts: list[str], points: list[Point]
 ) -> None:
@@ -78,7 +37,7 @@ def _with_and_without(
     for host in hosts:
         for variant, dashes in ((PLAIN, "--"), (OVERDRIVE, "-")):
             suffix = " + Overdrive" if variant == OVERDRIVE else ""
-            _line(
+            line(
                 axes,
                 sizes,
                 _medians(results, regime, host, variant, points),
@@ -101,7 +60,7 @@ def latency_ratio(results: Results, folder: Path, hosts: list[str]) -> None:
             )
             sizes = [p.size_bytes for p in points]
             for host in hosts:
-                _line(
+                line(
                     axes,
                     sizes,
                     _speedups(results, regime, host, points),
@@ -113,8 +72,8 @@ def latency_ratio(results: Results, folder: Path, hosts: list[str]) -> None:
             axes.axhline(1, color="black", linewidth=0.8)
             axes.set_yscale("log", base=2)
             axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-            _style(axes, sizes, f"{title}, {regime}", "times as fast as the host alone")
-    _finish(figure, folder, "latency_ratio.png", "Latency with Overdrive relative to each host")
+            style(axes, sizes, f"{title}, {regime}", "times as fast as the host alone")
+    finish(figure, folder, "latency_ratio.png", "Latency with Overdrive relative to each host")
 
 
 def latency(results: Results, folder: Path, hosts: list[str]) -> None:
@@ -128,8 +87,8 @@ def latency(results: Results, folder: Path, hosts: list[str]) -> None:
             )
             sizes = [p.size_bytes for p in points]
             _with_and_without(axes, results, regime, hosts, points)
-            _style(axes, sizes, f"{SHAPE_TITLES[shape]}, {regime}", "half round trip, µs")
-    _finish(figure, folder, "latency.png", "One-way latency of two ranks")
+            style(axes, sizes, f"{SHAPE_TITLES[shape]}, {regime}", "half round trip, µs")
+    finish(figure, folder, "latency.png", "One-way latency of two ranks")
 
 
 def streams(results: Results, folder: Path, hosts: list[str]) -> None:
@@ -143,8 +102,8 @@ def streams(results: Results, folder: Path, hosts: list[str]) -> None:
             sizes = [p.size_bytes for p in points]
             _with_and_without(axes, results, regime, hosts, points)
             label = "messages per second" if test == "rate" else "MB/s"
-            _style(axes, sizes, f"{title}, {regime}", label)
-    _finish(figure, folder, "bandwidth.png", "Bandwidth and message rate, 64 messages in flight")
+            style(axes, sizes, f"{title}, {regime}", label)
+    finish(figure, folder, "bandwidth.png", "Bandwidth and message rate, 64 messages in flight")
 
 
 def oversubscribed(results: Results, folder: Path, hosts: list[str]) -> None:
@@ -161,7 +120,7 @@ def oversubscribed(results: Results, folder: Path, hosts: list[str]) -> None:
                     best = best_variant(results, regime, host, points)
                     if best is None:
                         continue
-                    _line(
+                    line(
                         axes,
                         sizes,
                         _speedups(results, regime, host, points, best),
@@ -173,8 +132,8 @@ def oversubscribed(results: Results, folder: Path, hosts: list[str]) -> None:
                     )
             axes.axhline(1, color="black", linewidth=0.8)
             axes.set_yscale("log")
-            _style(axes, sizes, f"{title}, {ranks} ranks", "times as fast as the host alone")
-    _finish(
+            style(axes, sizes, f"{title}, {ranks} ranks", "times as fast as the host alone")
+    finish(
         figure,
         folder,
         "oversubscribed.png",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import platform
 from pathlib import Path
 
 from analysis import (
@@ -20,46 +18,7 @@ from analysis import (
 )
 from campaign import OVERDRIVE, PLAIN
 from goals import FIVE, HOST_TITLES, KIND_TITLES, Finding, judge
-
-DASH = "–"
-
-
-def _table(header: list[str], rows: list[list[str]]) -> list[str]:
-    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
-    return [*lines, *("| " + " | ".join(row) + " |" for row in rows), ""]
-
-
-def _number(value: float | None) -> str:
-    if value is None:
-        return DASH
-    if value >= 1000:
-        return f"{value:.0f}"
-    return f"{value:.3g}"
-
-
-def _processor() -> str:
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.split(":", 1)[1].strip()
-    return platform.machine()
-
-
-def _distribution() -> str:
-    try:
-        return platform.freedesktop_os_release()["PRETTY_NAME"]
-    except OSError:
-        return "unknown"
-
-
-def _facts(versions: dict[str, str], missing: dict[str, str], extra: list[str]) -> list[str]:
-    hosts = ", ".join(f"{HOST_TITLES[name]} ({version})" for name, version in versions.items())
-    lines = [
-        f"- Machine: {_processor()}, {os.cpu_count()} cores; Linux {platform.release()}, "
-        f"{_distribution()}.",
-        f"- Hosts measured: {hosts}.",
-    ]
-    lines += [f"- **Not measured: {HOST_TITLES[name]}**: {why}." for name, why in missing.items()]
-    return [*lines, *(f"- {line}" for line in extra), ""]
+from page import DASH, facts, goals_section, number, table
 
 
 def _method(results: Results) -> list[str]:
@@ -88,34 +47,6 @@ def _method(results: Results) -> list[str]:
         "the receiver reads all of it, and both are timed.",
         "",
     ]
-
-
-def _verdict(met: bool | None) -> str:
-    return {True: "yes", False: "**no**", None: "?"}[met]
-
-
-def _goals(findings: list[Finding]) -> list[str]:
-    lines = ["## Goals", ""]
-    judged = [finding for finding in findings if finding.met is not None]
-    met = sum(finding.met is True for finding in judged)
-    lines += [
-        f"{met} of {len(judged)} figures are reached; {len(findings) - len(judged)} were not "
-        "measured. Ratios are speeds relative to the host alone.",
-        "",
-    ]
-    topics = list(dict.fromkeys(finding.topic for finding in findings))
-    rows = []
-    for topic in topics:
-        verdicts = [finding.met for finding in findings if finding.topic == topic]
-        rows.append([topic, *(str(verdicts.count(met)) for met in (True, False, None))])
-    lines += _table(["goal", "reached", "missed", "not measured"], rows)
-    for topic in topics:
-        group = [finding for finding in findings if finding.topic == topic]
-        lines += [f"**{topic}**", ""]
-        rows = [[f.host, f.regime, f.goal, f.measured, f.smallest, _verdict(f.met)] for f in group]
-        header = ["over", "regime", "goal", "measured", "smallest", "reached"]
-        lines += _table(header, rows)
-    return lines
 
 
 def _latency_tables(results: Results, hosts: list[str]) -> list[str]:
@@ -147,10 +78,10 @@ def _median_table(results: Results, hosts: list[str], points: list[Point], title
                 medians = [results.median(regime, host, variant, point) for point in points]
                 if any(median is not None for median in medians):
                     name = HOST_TITLES[host] + (" + Overdrive" if variant == OVERDRIVE else "")
-                    rows.append([name, *(_number(median) for median in medians)])
+                    rows.append([name, *(number(median) for median in medians)])
         if rows:
             lines += [f"**{title}, {regime}**", ""]
-            lines += _table(["", *(size_name(p.size_bytes) for p in points)], rows)
+            lines += table(["", *(size_name(p.size_bytes) for p in points)], rows)
     return lines
 
 
@@ -176,7 +107,7 @@ def _kind_table(results: Results, hosts: list[str]) -> list[str]:
                     rows.append([title, shape, *cells])
         if rows:
             lines += [f"**{regime}**", ""]
-            lines += _table(["buffer", "shape", *(HOST_TITLES[host] for host in hosts)], rows)
+            lines += table(["buffer", "shape", *(HOST_TITLES[host] for host in hosts)], rows)
     return lines
 
 
@@ -201,12 +132,12 @@ def _oversubscribed_tables(results: Results, hosts: list[str]) -> list[str]:
                     for variant in sorted(names, key=lambda v: (v == OVERDRIVE, v != PLAIN, v)):
                         medians = [results.median(regime, host, variant, p) for p in points]
                         if any(median is not None for median in medians):
-                            numbers = [_number(median) for median in medians]
+                            numbers = [number(median) for median in medians]
                             rows.append([HOST_TITLES[host], variant, regime, *numbers])
             if rows:
                 lines += [f"**{ranks} ranks, {test}**", ""]
                 header = ["host", "variant", "regime", *(size_name(p.size_bytes) for p in points)]
-                lines += _table(header, rows)
+                lines += table(header, rows)
     return lines
 
 
@@ -231,8 +162,8 @@ def write_page(
         command,
         "```",
         "",
-        *_facts(versions, missing, extra_facts),
-        *_goals(findings),
+        *facts(versions, missing, extra_facts),
+        *goals_section(findings),
         *[line for file, caption in plots for line in (f"![{caption}]({file})", "")],
         *_method(results),
         *_latency_tables(results, hosts),

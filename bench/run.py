@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -20,6 +19,7 @@ from pathlib import Path
 from analysis import Results
 from campaign import OVERDRIVE, PROGRAMS, TOPICS, Campaign, Sample, build_programs, load, save
 from jobs import ROOT, Host, end_jobs_on_termination, library, select_hosts
+from page import draw, replace_path
 from report import write_page
 
 PAGE = ROOT / "docs" / "measurements" / "p2p.md"
@@ -104,30 +104,6 @@ def measure(options: argparse.Namespace, hosts: list[Host], lib: Path | None) ->
     return failures + campaign.failures
 
 
-def draw(samples: Path, page: Path) -> list[tuple[str, str]]:
-    """Draw the pictures with an interpreter that has matplotlib; say so if there is none."""
-    folder = page.parent / "plots"
-    setup = ROOT / "tools" / "setup" / "environments.py"
-    found = subprocess.run(
-        [sys.executable, str(setup)], stdout=subprocess.PIPE, text=True, check=False
-    )
-    if found.returncode != 0:
-        print("bench: no pictures: matplotlib cannot be installed", file=sys.stderr)
-        return []
-    interpreter = found.stdout.strip().splitlines()[-1]
-    script = str(ROOT / "bench" / "plots.py")
-    result = subprocess.run(
-        [interpreter, script, str(samples), str(folder)],
-        stdout=subprocess.PIPE,
-        text=True,
-        check=False,
-    )
-    if result.returncode != 0:
-        print("bench: drawing failed", file=sys.stderr)
-    lines = [line.split("\t") for line in result.stdout.splitlines() if "\t" in line]
-    return [(f"plots/{name}", caption) for name, caption in lines]
-
-
 def evaluate(
     options: argparse.Namespace,
     command: str,
@@ -139,7 +115,9 @@ def evaluate(
     samples = load(options.samples)
     results = Results(samples)
     results.save(options.page.parent / "data")
-    plots = [] if options.no_plots else draw(options.samples, options.page)
+    plots = (
+        [] if options.no_plots else draw("plots.py", options.samples, options.page.parent / "plots")
+    )
     measured = {sample.host for sample in samples}
     versions = {name: version for name, version in hosts.items() if name in measured}
     facts = [f"Rounds: {len({sample.round for sample in samples})}."]
@@ -185,11 +163,6 @@ def main() -> int:
     versions = {host.name: host.version for host in hosts}
     evaluate(options, command, versions, missing, failures)
     return 0
-
-
-def replace_path(text: str) -> str:
-    """Return the text with paths in the project made relative to it."""
-    return text.replace(f"{ROOT}/", "")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,267 @@
+"""What the page on copies measures: parts, their variants, and one group of jobs after the other.
+
+Each part has groups: jobs that are compared with each other and take turns (turns.py), or programs
+of the distribution that can only run one after the other. The group that has the fewest rounds so
+far comes next, so that many short runs with `--add` add up to a balanced whole.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from analysis import MAX_FOREIGN_CORES
+from campaign import OVERDRIVE, PLAIN, PROGRAMS, Sample, load, save
+from jobs import Host, build_regime_probe, exchange_ns
+from real_programs import run as run_program
+from real_programs import why_unavailable
+from turns import Variant, run_together
+
+SAMPLES = PROGRAMS / "copy"
+PATHS = ["cells", "pull", "cooperative", "push", "kernel"]
+"""What the setting `copy_path` can force."""
+ENVELOPE_SIZES = "64,128,256,512,1K,2K,4K,8K,16K,32K,64K,128K,256K,512K,1M,2M,4M,8M"
+HOST_SIZES = "8K,16K,32K,64K,128K,256K,512K,1M,2M"
+SKEW_SIZES = "8K,16K,32K,64K,128K,256K,512K,1M"
+COLLECTIVE_SIZES = "8,1K,16K,128K,1M"
+MAIN_HOST = "openmpi4"
+SKEW_HOSTS = ["openmpi4", "openmpi5", "mpich4", "mpich5"]
+FIVE_HOSTS = [*SKEW_HOSTS, "impi"]
+PAUSE_SECONDS = 6
+"""What a group of jobs takes beside its measuring time, roughly."""
+GROUP_SECONDS = 30
+PROGRAM_SECONDS = 60
+KERNEL_INPUTS = ["short", "long"]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Jobs that take turns."""
+
+    name: str
+    hosts: tuple[str, ...]
+    arguments: tuple[str, ...]
+    ranks: int = 2
+    program: str = "od_p2p"
+    paths: tuple[str, ...] = ()
+    """Forced paths; without them the variants are each host with and without Overdrive."""
+    with_plain: bool = True
+
+
+@dataclass(frozen=True)
+class Part:
+    """A chapter of the page; `share` is its share of the time. No groups: whole programs."""
+
+    name: str
+    share: float
+    groups: tuple[Group, ...] = ()
+    programs: tuple[str, ...] = ()
+
+
+PARTS = [
+    Part(
+        "envelope",
+        0.25,
+        (
+            Group(
+                "paths",
+                (MAIN_HOST,),
+                ("--tests", "latency,memcpy", "--shapes", "usual,app", "--sizes", ENVELOPE_SIZES),
+                paths=tuple(PATHS),
+                with_plain=False,
+            ),
+        ),
+    ),
+    Part(
+        "hosts",
+        0.2,
+        (
+            Group(
+                "hosts",
+                tuple(FIVE_HOSTS),
+                ("--tests", "latency", "--shapes", "usual,app", "--modes", "blocking,nonblocking")
+                + ("--sizes", HOST_SIZES, "--sample-ms", "2"),
+            ),
+        ),
+    ),
+    Part(
+        "skew",
+        0.15,
+        (Group("skew", tuple(SKEW_HOSTS), ("--tests", "skew", "--sizes", SKEW_SIZES)),),
+    ),
+    Part(
+        "kernels",
+        0.2,
+        tuple(
+            Group(
+                name,
+                (MAIN_HOST,),
+                ("--shapes", name, "--sample-ms", "15"),
+                program="od_kernels",
+                paths=tuple(PATHS),
+            )
+            for name in KERNEL_INPUTS
+        ),
+    ),
+    Part("programs", 0.15, programs=("hpcc", "lammps")),
+    Part(
+        "collectives",
+        0.05,
+        tuple(
+            Group(
+                f"{ranks} ranks",
+                tuple(FIVE_HOSTS),
+                ("--tests", "collectives", "--sizes", COLLECTIVE_SIZES),
+                ranks=ranks,
+            )
+            for ranks in (2, 4)
+        ),
+    ),
+]
+
+
+def samples_file(part: str, folder: Path = SAMPLES) -> Path:
+    """Return the file of a part's raw samples."""
+    return folder / f"{part}.csv"
+
+
+def load_part(part: str, folder: Path = SAMPLES) -> list[Sample]:
+    """Return the raw samples of a part, none if it has not been measured."""
+    path = samples_file(part, folder)
+    return load(path) if path.exists() else []
+
+
+@dataclass
+class CopyCampaign:
+    """Measures parts; `programs` maps (host, program) to executables."""
+
+    hosts: dict[str, Host]
+    programs: dict[tuple[str, str], Path]
+    lib: Path
+    niceness: int = 0
+    folder: Path = SAMPLES
+    only_group: str = ""
+    failures: list[str] = field(default_factory=list)
+
+    def measure(self, part: Part, seconds: float) -> None:
+        """Add samples to a part until the time is over; at least one group is run."""
+        step = self._programs_step if part.programs else self._group_step
+        end = time.monotonic() + seconds
+        while True:
+            started = time.monotonic()
+            step(part, end - started)
+            now = time.monotonic()
+            print(f"bench: {part.name}: {max(end - now, 0):.0f} s left", flush=True)
+            if end - now < (now - started) / 2:
+                return
+
+    def _add(self, part: Part, samples: list[Sample], problems: Sequence[str]) -> None:
+        save(samples, samples_file(part.name, self.folder), append=True)
+        for problem in problems:
+            self.failures.append(f"{part.name}: {problem}")
+            print(f"bench: {self.failures[-1]}", file=sys.stderr, flush=True)
+
+    def _variants(self, group: Group) -> list[Variant]:
+        found = []
+        for name in group.hosts:
+            host, program = self.hosts.get(name), self.programs.get((name, group.program))
+            if host is None or program is None:
+                continue
+            if group.with_plain:
+                found.append(Variant(PLAIN, host, program))
+            found.append(Variant(OVERDRIVE, host, program, self.lib))
+            for path in group.paths:
+                setting = {"OVERDRIVE_COPY_PATH": path}
+                found.append(Variant(path, host, program, self.lib, setting))
+        return found
+
+    def _group_step(self, part: Part, seconds: float) -> None:
+        samples = load_part(part.name, self.folder)
+
+        def rounds(group: Group) -> int:
+            return len({s.round for s in samples if belongs(s, group)})
+
+        wanted = [g for g in part.groups if self.only_group in ("", g.name)] or list(part.groups)
+        group = min(wanted, key=rounds)
+        first = 1 + max((sample.round for sample in samples), default=-1)
+        measuring = min(GROUP_SECONDS, max(seconds - PAUSE_SECONDS, 1.0))
+        variants = self._variants(group)
+        if not variants:
+            self._add(part, [], [f"{group.name}: no host"])
+            return
+        found, problems = run_together(
+            variants, group.arguments, group.ranks, measuring, first, self.niceness
+        )
+        self._add(part, found, [f"{group.name}: {problem}" for problem in problems])
+
+    def _programs_step(self, part: Part, seconds: float) -> None:
+        """Run one program in every variant once."""
+        samples = load_part(part.name, self.folder)
+        host = self.hosts.get(MAIN_HOST)
+        usable = [p for p in part.programs if host and not why_unavailable(p, host)]
+        if host is None or not usable:
+            self._add(part, [], [f"{p}: {why_unavailable(p, MAIN_HOST)}" for p in part.programs])
+            return
+        program = min(usable, key=lambda p: len({s.round for s in samples if s.test == p}))
+        number = 1 + max((sample.round for sample in samples), default=-1)
+        variants = [PLAIN, OVERDRIVE, *PATHS]
+        # Each round begins elsewhere, so that no variant always follows the same one.
+        start = number % len(variants)
+        reference = ""
+        for variant in [*variants[start:], *variants[:start]]:
+            found, text, problem = self._run_program(program, host, variant, number)
+            reference = reference or text
+            if not problem and text != reference:
+                problem = "results differ from those of the variant before"
+            self._add(part, found, [f"{program}, {variant}: {problem}"] if problem else [])
+
+    def _run_program(
+        self, program: str, host: Host, variant: str, number: int
+    ) -> tuple[list[Sample], str, str]:
+        probe = build_regime_probe()
+        read: Callable[[], float] = lambda: exchange_ns(probe) if probe else -1.0  # noqa: E731
+        settings = {"OVERDRIVE_COPY_PATH": variant} if variant in PATHS else {}
+        before = read()
+        result = run_program(
+            program,
+            host,
+            variant != PLAIN,
+            lib=self.lib,
+            settings=settings,
+            niceness=self.niceness,
+            seconds=PROGRAM_SECONDS,
+        )
+        after = read()
+        samples = [
+            Sample(
+                host=host.name,
+                variant=variant,
+                round=number,
+                test=program,
+                shape=name,
+                mode="-",
+                kind="-",
+                size_bytes=0,
+                ranks=2,
+                value=metric.value,
+                unit=metric.unit,
+                probe_before_ns=before,
+                probe_after_ns=after,
+                # Whole programs do not tell how long they waited for a core.
+                waited=float(result.foreign_cores > MAX_FOREIGN_CORES),
+                foreign_cores=result.foreign_cores,
+            )
+            for name, metric in result.metrics.items()
+            if result.ok
+        ]
+        return samples, result.comparable, result.problem
+
+
+def belongs(sample: Sample, group: Group) -> bool:
+    """Tell whether a sample is of this group and not of another one of the same part."""
+    if group.program == "od_kernels":
+        return sample.shape == group.name
+    return sample.ranks == group.ranks

@@ -1,0 +1,75 @@
+// What the benchmark programs share: options, the sampling loop and its output.
+//
+// Output is one line per sample:
+//   test,shape,mode,kind,size_bytes,ranks,value,unit,probe_before_ns,probe_after_ns,waited,
+//   foreign_cores
+// `waited` is the share of the sample's time for which a rank wanted its core and another process
+// had it; `foreign_cores` is how many cores other programs used during the round of samples.
+//
+// A *sample* is one short timed repetition with a cache-line probe before and after it. All samples
+// of one invocation are taken round by round (every point once, then every point again), because
+// the machine changes its distance regime within seconds and each point should see each regime.
+#ifndef OVERDRIVE_BENCH_P2P_HARNESS_H_
+#define OVERDRIVE_BENCH_P2P_HARNESS_H_
+
+#include <mpi.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { kMaxSizes = 64, kMaxBytes = 8 << 20 };
+
+typedef struct {
+  const char* program;
+  int rank, ranks, calibrating;
+  // Rounds after the first, which calibrates; with `seconds` above 0 as many as fit into them.
+  int repetitions;
+  double seconds, sample_ms;
+  const char *tests, *shapes, *modes, *kinds;  // comma-separated lists
+  size_t sizes[kMaxSizes];
+  int size_count;
+  const char* turns;  // file shared with other jobs, see turns.h, or NULL
+  int job, jobs;      // which of how many jobs this is
+  char* stack_send;   // od_p2p only: 2 MiB each in main's frame
+  char* stack_receive;
+} Bench;
+
+// 1 if `list` (comma-separated) contains `name`.
+int Listed(const char* list, const char* name);
+
+// The options that all programs know, as text for their usage message.
+extern const char kCommonOptions[];
+// 0 if an option is unknown or its value makes no sense.
+int ParseOptions(int argc, char** argv, Bench* bench);
+int ParseSizes(const char* text, Bench* bench);
+
+// After MPI_Init: options, shared pages, pinning, and the first turn. Returns an exit status for a
+// program that cannot go on (after MPI_Finalize), or 0.
+int StartBench(int argc, char** argv, const char* usage, Bench* bench);
+// Calls `run` once to calibrate and then for each round.
+void RunRounds(Bench* bench, void (*run)(const Bench* bench));
+
+// A timed body: runs `iterations` on this rank.
+typedef void (*Body)(void* context, int64_t iterations);
+typedef struct {
+  const char *test, *shape, *mode, *kind, *unit;
+  size_t bytes;
+} Label;
+// Collective: warms up, calibrates `*iterations` if it is 0 (so that a sample lasts about
+// bench->sample_ms), and otherwise takes one sample and prints scale(ns per iteration). Ends with
+// the job's next turn.
+void Sample(const Bench* bench, const Label* label, Body body, void* context, int64_t* iterations,
+            double (*scale)(const Label* label, double ns_per_iteration));
+// Prints one value (rank 0 does) with the probes around it and the share of the time that a rank
+// waited for its core.
+void Report(const Bench* bench, const Label* label, double value, double before_ns, double after_ns,
+            double waited);
+// Collective. A barrier made of messages, which also drives what the library still has to deliver.
+void MessageBarrier(void);
+// Collective. Lets the other jobs measure and returns when it is this one's turn again.
+void NextTurn(const Bench* bench);
+
+double HalfRoundTripMicroseconds(const Label* label, double ns_per_iteration);
+double StepMicroseconds(const Label* label, double ns_per_iteration);
+double Milliseconds(const Label* label, double ns_per_iteration);
+
+#endif  // OVERDRIVE_BENCH_P2P_HARNESS_H_
