@@ -1,6 +1,6 @@
 # The engine: everything below the faces, compiled without mpi.h into one static library.
 
-set(OVERDRIVE_CORE_DIRS config topology memory node host p2p engine observe)
+set(OVERDRIVE_CORE_DIRS config topology memory node host p2p coll engine observe)
 
 # Sets `out` to the sources under src/<dir>... that are (tests: TRUE) or are not (FALSE) unit tests.
 function(overdrive_core_sources out tests)
@@ -22,8 +22,20 @@ if(NOT OVERDRIVE_CORE_SOURCES)
   file(WRITE "${CMAKE_BINARY_DIR}/generated/empty.cc" "// Stands in for the engine's sources.\n")
   set(OVERDRIVE_CORE_SOURCES "${CMAKE_BINARY_DIR}/generated/empty.cc")
 endif()
+# The reduction kernels need the headers of Highway, and only these: nothing of it is linked.
+find_path(OVERDRIVE_HIGHWAY_INCLUDE hwy/highway.h)
+if(NOT OVERDRIVE_HIGHWAY_INCLUDE)
+  message(FATAL_ERROR "Highway is missing: install libhwy-dev, or set OVERDRIVE_HIGHWAY_INCLUDE")
+endif()
+file(GLOB OVERDRIVE_KERNEL_SOURCES CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/src/coll/ops/*.cc")
+# Not fused: a sum of products must have the same bits on every processor. No optimisation across
+# files: there is nothing to gain, and each face would compile all kernels again.
+set_source_files_properties(${OVERDRIVE_KERNEL_SOURCES} PROPERTIES
+  COMPILE_OPTIONS "-ffp-contract=off;-fno-lto")
+
 add_library(overdrive_core STATIC ${OVERDRIVE_CORE_SOURCES})
 target_link_libraries(overdrive_core PUBLIC overdrive_options)
+target_include_directories(overdrive_core SYSTEM PRIVATE "${OVERDRIVE_HIGHWAY_INCLUDE}")
 
 # The program behind `overdrive info` and the manual's tables: the library's own view of the settings.
 add_executable(overdrive-settings "${CMAKE_SOURCE_DIR}/src/config/settings_tool.cc")

@@ -15,7 +15,16 @@ import sys
 import time
 
 GROUPS: dict[str, list[str]] = {
-    "build": ["g++", "cmake", "ninja-build", "ccache", "make", "pkg-config", "libtomlplusplus-dev"],
+    "build": [
+        "g++",
+        "cmake",
+        "ninja-build",
+        "ccache",
+        "make",
+        "pkg-config",
+        "libtomlplusplus-dev",
+        "libhwy-dev",
+    ],
     "test": ["libgtest-dev", "python3-venv"],
     "lint": ["clang-format"],
     "hosts": [
