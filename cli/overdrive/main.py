@@ -5,7 +5,17 @@ from __future__ import annotations
 import os
 import sys
 
-from overdrive import calibrate, info, installation, launch, launchers, manual, options, study
+from overdrive import (
+    calibrate,
+    info,
+    installation,
+    lab,
+    launch,
+    launchers,
+    manual,
+    options,
+    study,
+)
 from overdrive.errors import CommandError
 
 USAGE = """\
@@ -18,6 +28,7 @@ Commands:
   run PROGRAM [ARGUMENT...]             start one program with Overdrive (also below a launcher)
   calibrate [--quick]                   measure this node, so that the best ways are chosen on it
   study copy [--output DIR]             measure every way a message can take, with plots
+  lab COMMAND [ARGUMENT...]             a virtual cluster on this machine; `lab --help` says more
   info [--json]                         what is installed, possible and set here, and why
   manual [--write FILE | --check FILE]  reference of settings and statistics in Markdown
 
@@ -66,6 +77,8 @@ def run(arguments: list[str]) -> int:
         return calibrate.run(here, rest, environment)
     if command == "study":
         return study.run(here, rest, environment)
+    if command == "lab":
+        return lab.run(here, chosen, rest, environment)
     if command == "manual":
         return manual.run(here, rest)
     if command == "help":

@@ -1,0 +1,64 @@
+"""Gets the right to make namespaces, as superuser or by a user namespace, or says why not."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from overdrive import lab_system
+from overdrive.errors import CommandError
+
+_USER_NAMESPACE_SWITCHES = (
+    ("kernel/unprivileged_userns_clone", "0", "1"),
+    ("kernel/apparmor_restrict_unprivileged_userns", "1", "0"),
+    ("user/max_user_namespaces", "0", "10000"),
+)
+"""Files of system settings, the value that forbids, and one that permits."""
+
+SYSTEM_SETTINGS = "/proc/sys"
+
+
+def hindrances() -> list[str]:
+    """Return what on this machine is known to forbid user namespaces, with the remedy."""
+    found = []
+    for name, forbids, permits in _USER_NAMESPACE_SWITCHES:
+        try:
+            value = Path(SYSTEM_SETTINGS, name).read_text().strip()
+        except OSError:
+            continue
+        if value == forbids:
+            dotted = name.replace("/", ".")
+            found.append(f"{dotted} is {value} (`sysctl -w {dotted}={permits}` would permit them)")
+    try:
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith("Seccomp:") and line.split()[1] != "0":
+                found.append("a seccomp filter is active, as in containers")
+    except OSError:
+        pass
+    return found
+
+
+def separate() -> str:
+    """Make this process able to create namespaces; return by which right.
+
+    Raises CommandError which says what is missing.
+    """
+    has_right = lab_system.effective_capabilities() & (1 << lab_system.CAP_SYS_ADMIN) != 0
+    first = "this process lacks CAP_SYS_ADMIN"
+    if has_right:
+        try:
+            lab_system.unshare(lab_system.CLONE_NEWUTS)
+            return "capabilities"
+        except OSError as reason:
+            first = f"CAP_SYS_ADMIN is there, but: {reason}"
+    try:
+        lab_system.enter_user_namespace()
+        lab_system.unshare(lab_system.CLONE_NEWUTS)
+        return "user namespace"
+    except OSError as reason:
+        causes = hindrances() or ["the kernel gives no further reason"]
+        raise CommandError(
+            f"no right to make namespaces. {first}; and a user namespace cannot be used: "
+            f"{reason}: {'; '.join(causes)}. Permit user namespaces, or run as root "
+            f"({'in a container: with --privileged' if os.geteuid() == 0 else 'with sudo'})"
+        ) from reason
