@@ -1,0 +1,86 @@
+"""Run inside nodes: serves and measures traffic between them.
+
+    traffic.py serve                    answers datagrams, swallows streams; says "ready"
+    traffic.py echo HOST COUNT          prints how many of COUNT datagrams came back
+    traffic.py stream HOST BYTES        prints the Mbit/s of a stream
+"""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import sys
+import time
+
+PORT = 5201
+ANSWER_SECONDS = 0.3
+
+
+def serve() -> None:
+    """Serve until killed."""
+    datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    datagrams.bind(("", PORT))
+    streams = socket.create_server(("", PORT))
+    selector = selectors.DefaultSelector()
+    selector.register(datagrams, selectors.EVENT_READ)
+    selector.register(streams, selectors.EVENT_READ)
+    print("ready", flush=True)
+    while True:
+        for key, _ in selector.select():
+            if key.fileobj is datagrams:
+                data, sender = datagrams.recvfrom(2048)
+                datagrams.sendto(data, sender)
+            else:
+                connection, _ = streams.accept()
+                with connection:
+                    while connection.recv(1 << 16):
+                        pass
+                    connection.sendall(b"x")
+
+
+def echo(host: str, count: int) -> int:
+    """Return how many datagrams came back, of a few at a time."""
+    back = 0
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as own:
+        own.connect((host, PORT))
+        for first in range(0, count, 20):
+            batch = range(first, min(first + 20, count))
+            for number in batch:
+                own.send(b"%d" % number)
+            own.settimeout(ANSWER_SECONDS)
+            waiting = len(batch)
+            try:
+                while waiting:
+                    own.recv(2048)
+                    back += 1
+                    waiting -= 1
+            except TimeoutError:
+                pass
+            except socket.timeout:  # noqa: UP041 - another class before Python 3.10
+                pass
+    return back
+
+
+def stream(host: str, size: int) -> float:
+    """Return the Mbit/s of a stream, until the receiver has it all."""
+    with socket.create_connection((host, PORT), timeout=60) as connection:
+        begin = time.monotonic()
+        connection.sendall(bytes(size))
+        connection.shutdown(socket.SHUT_WR)
+        connection.recv(1)
+        return size * 8e-6 / (time.monotonic() - begin)
+
+
+def main() -> None:
+    """Do what the arguments say."""
+    what, rest = sys.argv[1], sys.argv[2:]
+    if what == "serve":
+        serve()
+    elif what == "echo":
+        print(echo(rest[0], int(rest[1])))
+    elif what == "stream":
+        print(stream(rest[0], int(rest[1])))
+
+
+if __name__ == "__main__":
+    main()
