@@ -204,13 +204,13 @@ def collective_points(name: str, ranks: int) -> list[Point]:
     """Return the points of one collective of the host."""
     return [
         Point(name, "usual", "blocking", "heap", size, ranks)
-        for size in parse_sizes(COLLECTIVE_SIZES)
+        for size in parse_sizes(COLLECTIVE_SIZES[ranks])
     ]
 
 
 def _collectives(results: Results, hosts: list[str]) -> list[Finding]:
     found = []
-    for ranks in (2, 4):
+    for ranks in COLLECTIVE_SIZES:
         topic = f"Collectives of the host are as fast as without Overdrive, {ranks} ranks"
         points = [point for name in COLLECTIVES for point in collective_points(name, ranks)]
         for host in (h for h in FIVE_HOSTS if h in hosts):

@@ -20,6 +20,7 @@ from analysis import (
 )
 from campaign import OVERDRIVE, PLAIN, parse_sizes
 from copy_campaign import (
+    COLLECTIVE_SIZES,
     ENVELOPE_SIZES,
     FIVE_HOSTS,
     HOST_SIZES,
@@ -157,7 +158,8 @@ def _skew(results: Results, hosts: list[str]) -> list[str]:
         "Both ranks agree on a time; one of them is late by the time given and computes until "
         "then. *Call*: how long `MPI_Send` takes. *Total*: from the moment when both are there "
         "until `MPI_Recv` returns. The buffer is written before each message. Each cell is the "
-        "host alone → with Overdrive, in µs.",
+        "host alone → with Overdrive, in µs. A host for which a message is short enough to be sent "
+        "at once (8 KiB over MPICH 4.0) lets its sender go as early itself.",
         "",
     ]
     sizes = parse_sizes(SKEW_SIZES)
@@ -242,7 +244,8 @@ def _kernels(results: Results) -> list[str]:
         "so small that communication counts; the share of the time that goes into messages, "
         "waiting for the other rank included, is that of the host alone. Every run compares its "
         "results with a serial run. In the lines *host's all-to-all* the collective of the host "
-        "carries the data, which Overdrive leaves as it is.",
+        "carries the data, which Overdrive leaves as it is. Published for a choice among ways to "
+        "copy: applications up to 17 % faster than with either of two single ways.",
         "",
     ]
     for regime in REGIMES:
@@ -281,12 +284,12 @@ def _summary(results: Results, regime: str, points: list[Point], what: str) -> l
     if PLAIN not in gains or len(gains) < 2:
         return []
     text = [
-        f"{name if name != PLAIN else 'the host alone'} {mean:.2f} times "
-        f"({smallest:.2f} to {largest:.2f})"
-        for name, (mean, largest, smallest) in gains.items()
+        f"{'the host alone' if base == PLAIN else base} {mean:.2f} ({least:.2f} to {most:.2f})"
+        for base, (mean, most, least) in gains.items()
     ]
     return [
-        f"In geometric mean over these {what} the choice is as fast as: {'; '.join(text)}.",
+        f"How many times as fast the choice is, geometric mean over these {what} (smallest to "
+        f"largest): against {'; '.join(text)}.",
         "",
     ]
 
@@ -298,7 +301,8 @@ def _programs(results: Results) -> list[str]:
         f"Unmodified programs of the distribution, two ranks over {HOST_TITLES[MAIN_HOST]}, median "
         "and the half width of its interval over whole runs; what the programs compute is compared "
         "with the runs without Overdrive. A run counts as near or far if the machine was so before "
-        "and after it.",
+        "and after it. The inputs are small (`bench/programs`): LAMMPS moves 864 atoms and "
+        "exchanges their neighbours in every step, the transposed matrix has order 480.",
         "",
     ]
     for regime in REGIMES:
@@ -314,6 +318,12 @@ def _programs(results: Results) -> list[str]:
         if rows:
             lines += [f"**{regime}**", ""]
             lines += table(["", *_variant_header()], rows)
+            points = [
+                point
+                for program, names in PROGRAM_FIGURES.items()
+                for point in results.points(test=program, shape=names)
+            ]
+            lines += _summary(results, regime, points, "figures")
     return lines
 
 
@@ -325,7 +335,7 @@ def _collectives(results: Results, hosts: list[str]) -> list[str]:
         "in brackets the time of the host in µs.",
         "",
     ]
-    for ranks in (2, 4):
+    for ranks in COLLECTIVE_SIZES:
         for regime in REGIMES:
             rows = []
             for name in COLLECTIVES:
