@@ -454,6 +454,11 @@ def page(whole: Report) -> str:
             "crash in containers when these modules are imported); with more than one rank:",
             f"{_names(ONE_RANK_MPI4PY)} (communicates nothing).",
         ]
+        for part in mpi4py:
+            usual = ONE_RANK_MPI4PY if part.ranks > 1 else []
+            more = [name for name in part.left_out if name not in usual]
+            if more:
+                lines.append(f"On {part.host} with {part.ranks} ranks also: {_names(more)}.")
         for host, modules in EXCLUDED_MODULES_ON.items():
             lines.append(f"On {host}: {_names(modules)} (needs Fortran, which this host has not).")
         lines.append("")

@@ -50,6 +50,7 @@ from conformance.selection import (
     FORCED_MPI4PY_HOSTS,
     FORCED_MPI4PY_RANKS,
     FORCED_MPICH_HOSTS,
+    HEAVY_MPI4PY,
     left_out_of_mpi4py,
 )
 from conformance.suite import SuiteError
@@ -283,6 +284,8 @@ def run_mpi4py(host: host_mpis.Host, plan: Plan, verbose: bool, whole: report.Re
     left_out = []
     if plan.mpich.representative or plan.mpich.settings:
         left_out = left_out_of_mpi4py(host.name, forced=bool(plan.mpich.settings))
+    elif plan.mpich.without_heavy:
+        left_out = list(HEAVY_MPI4PY)
     try:
         found = mpi4py_tests.run_host(
             host,
