@@ -15,24 +15,19 @@
 namespace od::coll::ops {
 namespace {
 
-// Bytes that hold the value; the rest of a long double of the x87 format is padding.
+// A number at any address. Storing a long double of the x87 format writes its ten bytes and leaves
+// the padding behind them alone.
 template <typename T>
-constexpr std::size_t kValueBytes = sizeof(T);
-template <>
-constexpr std::size_t kValueBytes<long double> = std::numeric_limits<long double>::digits == 64
-                                                     ? 10
-                                                     : sizeof(long double);
-
+struct Unaligned {
+  typedef T Type __attribute__((aligned(1), may_alias));
+};
 template <typename T>
 T load(const char* from) {
-  T value;
-  std::memcpy(&value, from, sizeof value);
-  return value;
+  return *reinterpret_cast<const typename Unaligned<T>::Type*>(from);
 }
-
 template <typename T>
-void store(char* to, const T& value) {
-  std::memcpy(to, &value, kValueBytes<T>);
+void store(char* to, T value) {
+  *reinterpret_cast<typename Unaligned<T>::Type*>(to) = value;
 }
 
 // How an element of one kind is read and written.
@@ -50,7 +45,9 @@ struct Complex {
     Real part[2];
   };
   static constexpr std::size_t kExtentBytes = sizeof(Value);
-  static Value read(const char* from) { return load<Value>(from); }
+  static Value read(const char* from) {
+    return {{load<Real>(from), load<Real>(from + sizeof(Real))}};
+  }
   static void write(char* to, const Value& value) {
     store(to, value.part[0]);
     store(to + sizeof(Real), value.part[1]);
@@ -61,13 +58,14 @@ template <typename V, typename I>
 struct ValueAndIndex {
   using Value = Pair<V, I>;
   static constexpr std::size_t kExtentBytes = sizeof(Value);
-  static constexpr std::size_t kIndexOffset = offsetof(Value, index);
-  static Value read(const char* from) {
-    return {load<V>(from + offsetof(Value, value)), load<I>(from + kIndexOffset)};
-  }
-  static void write(char* to, const Value& value) {
-    store(to + offsetof(Value, value), value.value);
-    store(to + kIndexOffset, value.index);
+  static V value(const char* from) { return load<V>(from + offsetof(Value, value)); }
+  static I index(const char* from) { return load<I>(from + offsetof(Value, index)); }
+  static void write_value(char* to, V value) { store(to + offsetof(Value, value), value); }
+  static void write_index(char* to, I index) { store(to + offsetof(Value, index), index); }
+  static Value read(const char* from) { return {value(from), index(from)}; }
+  static void write(char* to, const Value& pair) {
+    write_value(to, pair.value);
+    write_index(to, pair.index);
   }
 };
 
@@ -85,10 +83,20 @@ struct Min {
     return right < left ? right : left;
   }
 };
-// The value does not change, but of two NaNs it is always the left one that is returned.
+// The right operand of a sum or product, or the left one where that is a NaN: the value does not
+// change, but of two NaNs it is always the left one that is returned. The x87 needs no such help:
+// it returns the one with the larger significand, whatever the order.
+template <typename T>
+T unless_left_is_nan(T left, T right) {
+  if constexpr (std::is_same_v<T, long double> && std::numeric_limits<T>::digits == 64) {
+    return right;
+  } else {
+    return left != left ? left : right;
+  }
+}
 template <typename T>
 T sum(T left, T right) {
-  return static_cast<T>(left + (left != left ? left : right));
+  return static_cast<T>(left + unless_left_is_nan(left, right));
 }
 struct Sum {
   template <typename T>
@@ -102,7 +110,7 @@ struct Product {
     if constexpr (std::is_integral_v<T>) {
       return static_cast<T>(std::uint64_t{left} * std::uint64_t{right});
     } else {
-      return left * (left != left ? left : right);
+      return left * unless_left_is_nan(left, right);
     }
   }
 };
@@ -116,7 +124,7 @@ struct ComplexProduct {
   template <typename C>
   static C apply(const C& left, const C& right) {
     C product;
-    complex_product(left.part, right.part, product.part, 2);
+    multiply_complex(left.part, right.part, product.part);
     return product;
   }
 };
@@ -177,6 +185,7 @@ struct LogicalXor {
 };
 template <bool kGreater>
 struct Extreme {
+  static constexpr bool kWantsGreater = kGreater;
   template <typename P>
   static P apply(const P& left, const P& right) {
     const bool left_wins = kGreater ? left.value > right.value : left.value < right.value;
@@ -186,11 +195,48 @@ struct Extreme {
   }
 };
 
+// Two sources of pairs: where the result takes the place of the right operand, a value that wins
+// there is not written again.
+template <class Element, bool kGreater>
+void extreme_of_two(char* to, const char* left, const char* right, std::size_t bytes) {
+  const bool in_place = to == right;
+  for (std::size_t i = 0; i < bytes; i += Element::kExtentBytes) {
+    const auto a = Element::value(left + i), b = Element::value(right + i);
+    const auto a_index = Element::index(left + i);
+    auto index = Element::index(right + i);
+    if (kGreater ? a > b : a < b) {
+      Element::write_value(to + i, a);
+      Element::write_index(to + i, a_index);
+      continue;
+    }
+    if (a == b && !(index < a_index)) index = a_index;
+    if (!in_place) Element::write_value(to + i, b);
+    Element::write_index(to + i, index);
+  }
+}
+
+template <class F>
+constexpr bool kIsExtreme = false;
+template <bool kGreater>
+constexpr bool kIsExtreme<Extreme<kGreater>> = true;
+
 template <class F, class Element>
 void kernel(void* dest, const void* const* source, std::size_t sources, std::size_t count,
             Store /*store*/) {
   constexpr std::size_t kStep = Element::kExtentBytes;
   auto* const to = static_cast<char*>(dest);
+  if (sources == 2) {
+    const auto* const left = static_cast<const char*>(source[0]);
+    const auto* const right = static_cast<const char*>(source[1]);
+    if constexpr (kIsExtreme<F>) {
+      extreme_of_two<Element, F::kWantsGreater>(to, left, right, count * kStep);
+      return;
+    }
+    for (std::size_t i = 0; i < count * kStep; i += kStep) {
+      Element::write(to + i, F::apply(Element::read(left + i), Element::read(right + i)));
+    }
+    return;
+  }
   for (std::size_t i = 0; i < count; ++i) {
     auto result = Element::read(static_cast<const char*>(source[0]) + i * kStep);
     for (std::size_t j = 1; j < sources; ++j) {

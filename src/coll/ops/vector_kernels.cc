@@ -30,6 +30,20 @@
 HWY_BEFORE_NAMESPACE();
 namespace od::coll::ops::HWY_NAMESPACE {
 
+template <class F>
+concept Padded = F::kHasPadding;
+
+// What is to be stored at `to`: the result, between gaps as they are.
+template <class F, class D>
+HWY_INLINE hn::Vec<D> between_gaps(D d, hn::Vec<D> result, const char* to) {
+  if constexpr (Padded<F>) {
+    const auto old = hn::LoadU(d, reinterpret_cast<const hn::TFromD<D>*>(to));
+    return F::keep_padding(d, old, result);
+  } else {
+    return result;
+  }
+}
+
 // The vectors at `offset` bytes of all sources, reduced.
 template <class F, class D>
 HWY_INLINE hn::Vec<D> fold_at(D d, const char* const* source, size_t sources, size_t offset) {
@@ -41,9 +55,10 @@ HWY_INLINE hn::Vec<D> fold_at(D d, const char* const* source, size_t sources, si
   return result;
 }
 
-template <class D>
+template <class F, class D>
 HWY_INLINE void store_at(D d, hn::Vec<D> vector, char* dest, size_t offset) {
-  hn::StoreU(vector, d, reinterpret_cast<hn::TFromD<D>*>(dest + offset));
+  hn::StoreU(between_gaps<F>(d, vector, dest + offset), d,
+             reinterpret_cast<hn::TFromD<D>*>(dest + offset));
 }
 
 using Bytes16 = hn::Full128<uint8_t>;
@@ -96,14 +111,17 @@ HWY_INLINE void fold_short(char* dest, const char* const* source, size_t sources
   if (bytes >= 16) {
     const auto last = fold_at<F>(d, source, sources, bytes - 16);
     for (size_t offset = 0; offset + 16 < bytes; offset += 16) {
-      store_at(d, fold_at<F>(d, source, sources, offset), dest, offset);
+      store_at<F>(d, fold_at<F>(d, source, sources, offset), dest, offset);
     }
-    store_at(d, last, dest, bytes - 16);
+    store_at<F>(d, last, dest, bytes - 16);
     return;
   }
   auto result = hn::BitCast(d, load_part(source[0], bytes));
   for (size_t i = 1; i < sources; ++i) {
     result = F::apply(d, result, hn::BitCast(d, load_part(source[i], bytes)));
+  }
+  if constexpr (Padded<F>) {
+    result = F::keep_padding(d, hn::BitCast(d, load_part(dest, bytes)), result);
   }
   store_part(hn::BitCast(Bytes16(), result), dest, bytes);
 }
@@ -120,6 +138,7 @@ HWY_INLINE size_t fold_middle(D d, char* dest, const char* const* source, size_t
   const auto load = [d](const char* from)
                         HWY_ATTR { return hn::LoadU(d, reinterpret_cast<const T*>(from)); };
   const auto store = [d](hn::Vec<D> vector, char* to) HWY_ATTR {
+    vector = between_gaps<F>(d, vector, to);
     if constexpr (kStream) {
       hn::Stream(vector, d, reinterpret_cast<T*>(to));
     } else {
@@ -144,7 +163,7 @@ HWY_INLINE size_t fold_middle(D d, char* dest, const char* const* source, size_t
     store(e, to + 3 * kVectorBytes);
   }
   for (; begin + kVectorBytes <= end; begin += kVectorBytes) {
-    store_at(d, fold_at<F>(d, source, sources, begin), dest, begin);
+    store_at<F>(d, fold_at<F>(d, source, sources, begin), dest, begin);
   }
   return begin;
 }
@@ -174,8 +193,8 @@ HWY_NOINLINE void fold(void* to, const void* const* from, size_t sources, size_t
   } else {
     fold_middle<F, decltype(d), false, false>(d, dest, source, sources, begin, bytes);
   }
-  store_at(d, first, dest, 0);
-  store_at(d, last, dest, bytes - kVectorBytes);
+  store_at<F>(d, first, dest, 0);
+  store_at<F>(d, last, dest, bytes - kVectorBytes);
 }
 
 // A kernel whose elements have kElementBytes.
@@ -277,11 +296,15 @@ Kernel find_complex(Op op) {
   return nullptr;
 }
 
-template <typename Value, typename Index>
+template <typename Value, typename Index, int kValueShift = 0, int kIndexShift = 0>
 Kernel find_extreme(Op op) {
   static_assert(sizeof(Value) == sizeof(Index));
-  if (op == Op::minloc) return &kernel<Extreme<Index, false>, Value, 2 * sizeof(Value)>;
-  if (op == Op::maxloc) return &kernel<Extreme<Index, true>, Value, 2 * sizeof(Value)>;
+  if (op == Op::minloc) {
+    return &kernel<Extreme<Index, false, kValueShift, kIndexShift>, Value, 2 * sizeof(Value)>;
+  }
+  if (op == Op::maxloc) {
+    return &kernel<Extreme<Index, true, kValueShift, kIndexShift>, Value, 2 * sizeof(Value)>;
+  }
   return nullptr;
 }
 
@@ -325,6 +348,13 @@ Kernel find(Op op, Kind kind) {
       return find_bitwise<1>(op);
     case Kind::float_int:
       return find_extreme<float, int32_t>(op);
+    case Kind::double_int:
+      return find_extreme<double, int64_t, 0, 32>(op);
+    case Kind::long_int:
+      if constexpr (sizeof(long) != 8) return nullptr;
+      return find_extreme<int64_t, int64_t, 0, 32>(op);
+    case Kind::short_int:
+      return find_extreme<int32_t, int32_t, 16, 0>(op);
     case Kind::int_int:
       return find_extreme<int32_t, int32_t>(op);
     case Kind::float_float:

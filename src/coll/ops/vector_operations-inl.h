@@ -190,23 +190,49 @@ struct LogicalXor {
   }
 };
 
-// Value and index in turn, both as wide as a lane. `Index` is the type of the index; the vector is
-// one of values. Equal values: the right one's value (zeros differ in sign) and the lower index.
-template <typename Index, bool kGreater>
+// Value and index in turn, each in a lane of its own; the vector is one of values. Equal values:
+// the right one's value (zeros differ in sign) and the lower index. Where a lane is wider than its
+// member the upper bits are padding: kValueShift and kIndexShift bits, which comparisons shift out
+// and keep_padding restores. `Index` is an index with its padding.
+template <typename Index, bool kGreater, int kValueShift = 0, int kIndexShift = 0>
 struct Extreme {
   static constexpr size_t kLanes = 2;
+  static constexpr bool kHasPadding = kValueShift + kIndexShift > 0;
+
   template <class D, class V>
   static HWY_INLINE V apply(D d, V left, V right) {
     const hn::Rebind<Index, D> di;
-    const V left_value = hn::DupEven(left), right_value = hn::DupEven(right);
+    const V left_value = shifted<kValueShift>(hn::DupEven(left));
+    const V right_value = shifted<kValueShift>(hn::DupEven(right));
     const auto left_wins =
         kGreater ? hn::Gt(left_value, right_value) : hn::Lt(left_value, right_value);
     // Not less in this order, so that a NaN as index is handed on as the hosts do.
-    const auto right_lower =
-        hn::RebindMask(d, hn::Lt(hn::BitCast(di, right), hn::BitCast(di, left)));
+    const auto right_lower = hn::RebindMask(d, hn::Lt(shifted<kIndexShift>(hn::BitCast(di, right)),
+                                                      shifted<kIndexShift>(hn::BitCast(di, left))));
     const V one_winner = hn::IfThenElse(left_wins, left, right);
     const V lower_index = hn::OddEven(hn::IfThenElse(right_lower, right, left), right);
     return hn::IfThenElse(hn::Eq(left_value, right_value), lower_index, one_winner);
+  }
+
+  // `result` with the padding of `old`.
+  template <class D, class V>
+  static HWY_INLINE V keep_padding(D d, V old, V result) {
+    const hn::RebindToUnsigned<D> du;
+    using U = hn::TFromD<decltype(du)>;
+    const auto value = hn::Set(du, static_cast<U>(~U{0} >> kValueShift));
+    const auto index = hn::Set(du, static_cast<U>(~U{0} >> kIndexShift));
+    const auto used = hn::BitCast(d, hn::OddEven(index, value));
+    return hn::Or(hn::And(used, result), hn::AndNot(used, old));
+  }
+
+ private:
+  template <int kBits, class V>
+  static HWY_INLINE V shifted(V vector) {
+    if constexpr (kBits == 0) {
+      return vector;
+    } else {
+      return hn::ShiftLeft<kBits>(vector);
+    }
   }
 };
 
