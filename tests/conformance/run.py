@@ -51,6 +51,7 @@ from conformance.selection import (
     FORCED_MPI4PY_RANKS,
     FORCED_MPICH_HOSTS,
     HEAVY_MPI4PY,
+    ONE_RANK_MPI4PY,
     left_out_of_mpi4py,
 )
 from conformance.suite import SuiteError
@@ -279,18 +280,29 @@ def run_mpich(
     print(report.mpich_table(found), flush=True)
 
 
-def run_mpi4py(host: host_mpis.Host, plan: Plan, verbose: bool, whole: report.Report) -> None:
+def run_mpi4py(
+    host: host_mpis.Host, plan: Plan, verbose: bool, resume: bool, whole: report.Report
+) -> None:
     """Run mpi4py's suite on one host."""
     left_out = []
     if plan.mpich.representative or plan.mpich.settings:
         left_out = left_out_of_mpi4py(host.name, forced=bool(plan.mpich.settings))
     elif plan.mpich.without_heavy:
         left_out = list(HEAVY_MPI4PY)
+    ranks = list(plan.ranks)
+    if resume:
+        label = settings_label(plan.mpich.settings)
+        _, stored = store.load(WORK, host.name, host.version, label)
+        enough = {*left_out, *ONE_RANK_MPI4PY}
+        known = {part.ranks for part in stored if enough.issuperset(part.left_out)}
+        ranks = [number for number in ranks if number not in known]
+    if not ranks:
+        return
     try:
         found = mpi4py_tests.run_host(
             host,
             WORK,
-            plan.ranks,
+            ranks,
             only=plan.mpich.only,
             niceness=plan.mpich.niceness,
             patience=plan.mpich.patience,
@@ -334,7 +346,7 @@ def main() -> int:
             if plan.mpich.directories and host.name in plan.mpich_hosts:
                 run_mpich(host, plan, options.verbose, options.resume, whole)
             if plan.mpi4py and host.name in plan.mpi4py_hosts:
-                run_mpi4py(host, plan, options.verbose, whole)
+                run_mpi4py(host, plan, options.verbose, options.resume, whole)
     whole.seconds = time.monotonic() - started
     report.write_json(whole, WORK / "results.json")
     if options.all and not options.without_only and not options.only:
