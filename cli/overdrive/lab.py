@@ -17,6 +17,7 @@ from overdrive import (
     lab_jobs,
     lab_network,
     lab_nodes,
+    lab_privilege,
     lab_state,
     launch,
     launchers,
@@ -147,7 +148,8 @@ def _up(arguments: list[str]) -> int:
 def _show(lab: Lab) -> None:
     sockets = f", {lab.sockets} sockets of {lab.cores} cores" if lab.sockets else ""
     nodes = "1 node" if len(lab.nodes) == 1 else f"{len(lab.nodes)} nodes"
-    print(f"lab '{lab.name}': {nodes}{sockets}, MTU {lab.mtu}, by {lab.privilege}")
+    rights = ", in a user namespace" if lab.privilege == lab_privilege.USER_NAMESPACE else ""
+    print(f"lab '{lab.name}': {nodes}{sockets}, MTU {lab.mtu}{rights}")
     width = max(len(machine.name) for machine in lab.everyone())
     for machine in [*lab.nodes, *([lab.head] if lab.head else [])]:
         state = "" if machine.alive() else ", DEAD"

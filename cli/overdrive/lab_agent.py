@@ -2,14 +2,16 @@
 
     lab_agent.py TABLE [SSH-OPTION...] NODE COMMAND...
 
-It runs in the lab's head, below a launcher. The command gets a pid namespace of its own inside the
-node's, so everything that it starts there, in whatever session, ends with it. It ends when the
-command ends, when this process ends, or when the launcher does.
+It runs in the lab's head, below a launcher, and ends when the command ends, when it is killed, or
+when the launcher does. Everything that the command has started in the node, in whatever session,
+ends with it:
 
     this process    enters the node, waits for the launcher's or the next one's end
-      second        in the node's pid namespace; makes the job's
-        first of the job's pid namespace, collects orphans
-          command
+      second        in the node; adopts orphans, kills what is left
+        command     what the launcher wants
+
+The job's processes have numbers of the node, as on a real one: launchers make names from them which
+have to differ between jobs.
 
 Started often and by programs that wait: imports little.
 """
@@ -66,29 +68,40 @@ def _code(status: int) -> int:
 
 def _run_command(command: str) -> int:
     lab_system.drop_kept_capabilities()
+    preload = os.environ.pop(lab_system.PRELOAD_KEPT, "")
+    if preload:
+        os.environ["LD_PRELOAD"] = preload
     os.execv("/bin/sh", ["sh", "-c", command])
     return FAILED
 
 
-def _first_of_job(command: str) -> int:
-    """Be process 1 of the job in this node: wait for the command, then end with all the rest."""
-    lab_system.die_with_parent(signal.SIGKILL)
-    lab_system.mount("none", "/", None, lab_system.MS_REC | lab_system.MS_SLAVE)
-    quiet = lab_system.MS_NOSUID | lab_system.MS_NODEV | lab_system.MS_NOEXEC
-    lab_system.mount("proc", "/proc", "proc", quiet)
-    lab_system.set_name("lab:job")
-    child = _child(lambda: _run_command(command))
-    while True:
-        pid, status = os.waitpid(-1, 0)
-        if pid == child:
-            return _code(status)
-
-
 def _in_node(command: str) -> int:
-    lab_system.die_with_parent(signal.SIGKILL)
-    lab_system.unshare(lab_system.CLONE_NEWPID | lab_system.CLONE_NEWNS)
-    first = _child(lambda: _first_of_job(command))
-    return _code(os.waitpid(first, 0)[1])
+    """Run the command in this node; end with it, or when told to, and leave nothing."""
+    awaited = {signal.SIGCHLD, signal.SIGTERM}
+    signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
+    lab_system.die_with_parent(signal.SIGTERM, 0)  # the parent is outside of the node
+    lab_system.adopt_orphans()
+    lab_system.set_name("lab:job")
+    me = os.getpid()
+
+    def body() -> int:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, awaited)
+        lab_system.die_with_parent(signal.SIGKILL, me)
+        return _run_command(command)
+
+    child = _child(body)
+    code = None
+    while code is None:
+        if signal.sigwait(awaited) == signal.SIGTERM:
+            code = FAILED
+        while code is None:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if pid == 0:
+                break
+            if pid == child:
+                code = _code(status)
+    lab_system.end_children()
+    return code
 
 
 def run(table: dict, host: str, command: str) -> int:
@@ -108,7 +121,7 @@ def run(table: dict, host: str, command: str) -> int:
     for descriptor in [*watched, ended]:
         poll.register(descriptor, select.POLLIN)
     if ended not in [descriptor for descriptor, _ in poll.poll()]:
-        os.kill(child, signal.SIGKILL)
+        os.kill(child, signal.SIGTERM)
     return _code(os.waitpid(child, 0)[1])
 
 

@@ -11,7 +11,6 @@ import os
 import shutil
 import signal
 import sys
-import time
 from collections.abc import Mapping
 from typing import NoReturn
 
@@ -23,6 +22,9 @@ _PASSED_ON = (signal.SIGTERM, signal.SIGHUP)
 _FROM_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
 
 CANNOT_START = 127
+
+OUTSIDE = 0
+"""The number of a parent that is not in the pid namespace which its child has entered."""
 
 
 def _become(command: list[str], environment: dict[str, str], where: str) -> NoReturn:
@@ -61,34 +63,6 @@ def _wait_for(child: int) -> int:
 def _restore_signals() -> None:
     for number in (*_PASSED_ON, *_FROM_TERMINAL, signal.SIGPIPE):
         signal.signal(number, signal.SIG_DFL)
-
-
-def _children() -> list[int]:
-    """Return the children of this process, by the /proc of the pid namespace it is in."""
-    me = os.getpid()
-    found = []
-    for name in os.listdir("/proc"):
-        if not name.isdigit():
-            continue
-        with contextlib.suppress(OSError):
-            with open(f"/proc/{name}/stat") as file:
-                fields = file.read().rpartition(")")[2].split()
-            if fields[0] != "Z" and int(fields[1]) == me:
-                found.append(int(name))
-    return found
-
-
-def _end_rest() -> None:
-    """End what the command has left behind; orphans have become children of this process."""
-    while True:
-        for child in _children():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(child, signal.SIGKILL)
-        try:
-            if os.waitpid(-1, os.WNOHANG) == (0, 0):
-                time.sleep(0.002)
-        except ChildProcessError:
-            return
 
 
 def run(
@@ -137,7 +111,7 @@ def run(
         _become(command, variables, node.name)
 
     def supervise() -> None:
-        lab_system.die_with_parent(signal.SIGKILL)
+        lab_system.die_with_parent(signal.SIGKILL, OUTSIDE)
         lab_system.adopt_orphans()
         me = os.getpid()
 
@@ -146,11 +120,11 @@ def run(
             start()
 
         code = _wait_for(lab_nodes.in_child(body))
-        _end_rest()
+        lab_system.end_children()
         os._exit(code)
 
     def alone() -> None:
-        lab_system.die_with_parent(signal.SIGKILL)
+        lab_system.die_with_parent(signal.SIGKILL, OUTSIDE)
         start()
 
     return _wait_for(lab_nodes.in_child(supervise if job else alone))

@@ -130,11 +130,13 @@ def waiting(placement: Placement, present: Mapping[str, str]) -> dict[str, str]:
     """Return how Overdrive's ranks should wait, where the nodes share too few processors.
 
     A rank sees that its own node has enough; that the other nodes use the same ones it cannot see.
+    Pairs of ranks that exchange 8 bytes, 4 nodes of 2 ranks on 2 processors: 5 us with yield, 20 to
+    30 with sleep; 5 (Open MPI) to 14 (MPICH) with auto, which spins.
     """
     processors = len(os.sched_getaffinity(0))
     fits_in_nodes = max(placement.counts().values()) <= processors
     if fits_in_nodes and len(placement.node_of) > processors and "OVERDRIVE_WAIT" not in present:
-        return {"OVERDRIVE_WAIT": "sleep"}
+        return {"OVERDRIVE_WAIT": "yield"}
     return {}
 
 

@@ -162,7 +162,9 @@ def _furnish(plan: Plan, folder: Path, index: int) -> None:
     # In every node, because Open MPI's daemons look for it; only the head has the table.
     program = Path(__file__).with_name("lab_agent.py")
     words = [sys.executable or "python3", "-I", "-S", str(program), str(inside / TABLE)]
-    (inside / AGENT).write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
+    # What is preloaded is meant for the command, not for the agent.
+    keep = f"export {lab_system.PRELOAD_KEPT}=$LD_PRELOAD; unset LD_PRELOAD"
+    (inside / AGENT).write_text(f'#!/bin/sh\n{keep}\nexec {shlex.join(words)} "$@"\n')
     (inside / AGENT).chmod(0o755)
     lab_system.mount(str(inside / HOSTS), "/etc/hosts", None, lab_system.MS_BIND)
 

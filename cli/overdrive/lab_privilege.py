@@ -8,6 +8,9 @@ from pathlib import Path
 from overdrive import lab_system
 from overdrive.errors import CommandError
 
+CAPABILITIES, USER_NAMESPACE = "capabilities", "user namespace"
+"""By which right a lab was made."""
+
 _USER_NAMESPACE_SWITCHES = (
     ("kernel/unprivileged_userns_clone", "0", "1"),
     ("kernel/apparmor_restrict_unprivileged_userns", "1", "0"),
@@ -48,13 +51,13 @@ def separate() -> str:
     if has_right:
         try:
             lab_system.unshare(lab_system.CLONE_NEWUTS)
-            return "capabilities"
+            return CAPABILITIES
         except OSError as reason:
             first = f"CAP_SYS_ADMIN is there, but: {reason}"
     try:
         lab_system.enter_user_namespace()
         lab_system.unshare(lab_system.CLONE_NEWUTS)
-        return "user namespace"
+        return USER_NAMESPACE
     except OSError as reason:
         causes = hindrances() or ["the kernel gives no further reason"]
         raise CommandError(

@@ -60,7 +60,7 @@ class Lab:
     name: str
     folder: str
     keeper: int
-    privilege: str  # "capabilities" or "user namespace"
+    privilege: str  # as lab_privilege names it
     sockets: int
     cores: int
     mtu: int

@@ -9,8 +9,10 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import signal
 import socket
 import struct
+import time
 from pathlib import Path
 
 CLONE_NEWNS = 0x00020000
@@ -32,6 +34,9 @@ _PR_CAP_AMBIENT_RAISE, _PR_CAP_AMBIENT_CLEAR_ALL = 2, 4
 CAP_NET_ADMIN, CAP_SYS_CHROOT, CAP_SYS_PTRACE, CAP_SYS_ADMIN = 12, 18, 19, 21
 _CAPABILITIES_KEPT = (CAP_NET_ADMIN, CAP_SYS_CHROOT, CAP_SYS_PTRACE, CAP_SYS_ADMIN)
 _CAPABILITY_VERSION_3 = 0x20080522
+
+PRELOAD_KEPT = "_LAB_LD_PRELOAD"
+"""The variable in which a launch agent keeps LD_PRELOAD for the command that it starts."""
 
 NAMESPACE_ORDER = ("user", "ipc", "uts", "net", "pid", "mnt")
 """The user namespace first, since it gives the right to enter the others; the mount namespace last,
@@ -68,19 +73,47 @@ def _prctl(option: int, *arguments: object) -> int:
     return _check(_libc.prctl(option, *arguments), f"prctl {option}")
 
 
-def die_with_parent(signal_number: int, parent: int | None = None) -> None:
+def die_with_parent(signal_number: int, parent: int) -> None:
     """Have this process get a signal when its parent ends; ends it if that has happened already.
 
-    `parent` is who should be the parent; None where the parent's number cannot be seen from here.
+    `parent` is its number as this process sees it: 0 if it is outside of the pid namespace.
     """
     _prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal_number))
-    if parent is not None and os.getppid() != parent:
+    if os.getppid() != parent:
         os._exit(1)
 
 
 def adopt_orphans() -> None:
     """Make this process the parent of descendants whose own parent has ended."""
     _prctl(_PR_SET_CHILD_SUBREAPER, ctypes.c_ulong(1))
+
+
+def _children() -> list[int]:
+    """Return the living children of this process, by the /proc of its pid namespace."""
+    me = os.getpid()
+    found = []
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        with contextlib.suppress(OSError):
+            with open(f"/proc/{name}/stat") as file:
+                fields = file.read().rpartition(")")[2].split()
+            if fields[0] != "Z" and int(fields[1]) == me:
+                found.append(int(name))
+    return found
+
+
+def end_children() -> None:
+    """Kill every child; with adopt_orphans() these become all descendants, whatever they do."""
+    while True:
+        for child in _children():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+        try:
+            if os.waitpid(-1, os.WNOHANG) == (0, 0):
+                time.sleep(0.002)
+        except ChildProcessError:
+            return
 
 
 def set_name(name: str) -> None:
