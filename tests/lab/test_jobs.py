@@ -124,7 +124,7 @@ def test_without_overdrive_nothing_is_taken_over(job):
     assert job.statistics() == {}
 
 
-def job_processes(job: Job, program: str) -> list[str]:
+def job_processes(job: Job) -> list[str]:
     """Return the processes that are not the lab's own."""
     found = [processes.describe(pid) for pid in processes.members(job.cluster.job)]
     return [text for text in found if " lab up " not in text]
@@ -145,10 +145,10 @@ def started(job: Job, *placement: str):
 def expect_nothing_left(job: Job) -> None:
     """Demand that no process of the job is left in any node, and that the lab is there."""
     deadline = time.monotonic() + 20
-    left = job_processes(job, job.program)
+    left = job_processes(job)
     while left and time.monotonic() < deadline:
         time.sleep(0.05)
-        left = job_processes(job, job.program)
+        left = job_processes(job)
     assert left == []
     assert job.cluster.good("exec", "0", "echo", "here") == "here\n"
 
@@ -171,6 +171,18 @@ def test_a_stopped_job_leaves_nothing(job, how):
         os.kill(ranks[-1], signal.SIGKILL)
     process.communicate(timeout=60)
     assert process.returncode != 0
+    expect_nothing_left(job)
+
+
+def test_jobs_share_nodes(job):
+    """A job starts and ends while another one runs on the same nodes, and leaves that one alone."""
+    process = started(job, "-n", "4", "--ppn", "2")
+    before = len(job_processes(job))
+    other = job.cluster(*job.words("-n", "4", "--ppn", "2"), env=job.environment())
+    assert other.code == 0, other.text()
+    assert len(job_processes(job)) == before
+    process.terminate()
+    process.communicate(timeout=60)
     expect_nothing_left(job)
 
 
@@ -238,7 +250,7 @@ def test_agent_names_what_is_wrong(cluster):
 
 def test_ranks_share_processors_politely():
     placement = lab_jobs.place(64, 64, None, None, lab_jobs.BLOCK)
-    assert lab_jobs.waiting(placement, {}) == {"OVERDRIVE_WAIT": "sleep"}
+    assert lab_jobs.waiting(placement, {}) == {"OVERDRIVE_WAIT": "yield"}
     assert lab_jobs.waiting(placement, {"OVERDRIVE_WAIT": "spin"}) == {}
     assert lab_jobs.waiting(lab_jobs.place(1, 1, None, None, lab_jobs.BLOCK), {}) == {}
 

@@ -213,7 +213,7 @@ def test_a_user_without_rights_has_labs_as_well(unprivileged):
     if done.code != 0 and "user namespace cannot be used" in done.err:
         pytest.skip(f"no user namespaces here: {done.err.strip()}")
     assert done.code == 0, done.text()
-    assert "by user namespace" in done.out
+    assert "in a user namespace" in done.out
     # Programs in nodes are the user's own and have no capabilities; the head can enter nodes.
     look = "hostname; id -u; grep CapEff /proc/self/status"
     assert lab.good("exec", "1", "sh", "-c", look).split() == [

@@ -112,15 +112,15 @@ def test_loss_is_seen_and_can_be_ended(cluster, server):
     assert traffic(cluster, "0", "echo", server, "100") == "100"
     try:
         cluster.good("loss", "30%", "0")
-        back = int(traffic(cluster, "0", "echo", server, "400"))
+        back = int(traffic(cluster, "0", "echo", server, "200"))
         unharmed = traffic(cluster, "2", "echo", server, "100")
         state = json.loads(cluster.good("status", "--json"))[0]["nodes"]
         cluster.good("loss", "100")
         nothing = traffic(cluster, "0", "echo", server, "20")
     finally:
         cluster.good("loss", "off")
-    # 280 of 400 are expected with a standard deviation of 9; an address lookup may be lost, too.
-    assert 200 <= back <= 330, f"{back} of 400 datagrams came back at 30 % loss"
+    # 140 of 200 are expected with a standard deviation of 6.5; a busy machine may be late as well.
+    assert 90 <= back <= 175, f"{back} of 200 datagrams came back at 30 % loss"
     assert unharmed == "100"
     assert [node["loss"] for node in state] == ["30%", "off", "off", "off"]
     assert nothing == "0"

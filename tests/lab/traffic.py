@@ -1,7 +1,7 @@
 """Run inside nodes: serves and measures traffic between them.
 
     traffic.py serve                    answers datagrams, swallows streams; says "ready"
-    traffic.py echo HOST COUNT          prints how many of COUNT datagrams came back
+    traffic.py echo HOST COUNT          prints how many of COUNT datagrams came back soon
     traffic.py stream HOST BYTES        prints the Mbit/s of a stream
 """
 
@@ -14,6 +14,8 @@ import time
 
 PORT = 5201
 ANSWER_SECONDS = 0.3
+AT_ONCE = 50
+"""Datagrams on their way at once; they fit into any socket's buffer."""
 
 
 def serve() -> None:
@@ -43,8 +45,8 @@ def echo(host: str, count: int) -> int:
     back = 0
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as own:
         own.connect((host, PORT))
-        for first in range(0, count, 20):
-            batch = range(first, min(first + 20, count))
+        for first in range(0, count, AT_ONCE):
+            batch = range(first, min(first + AT_ONCE, count))
             for number in batch:
                 own.send(b"%d" % number)
             own.settimeout(ANSWER_SECONDS)
