@@ -49,7 +49,7 @@ if(EXISTS "${CMAKE_SOURCE_DIR}/overdrive")
           PATTERN "*_test.py" EXCLUDE
           PATTERN "test_*.py" EXCLUDE)
 endif()
-install(TARGETS overdrive-settings overdrive-measure RUNTIME
+install(TARGETS overdrive-settings overdrive-measure overdrive-collectives RUNTIME
         DESTINATION "${CMAKE_INSTALL_LIBDIR}/overdrive")
 install(FILES "${CMAKE_BINARY_DIR}/lib/overdrive/skipped-faces.txt"
         DESTINATION "${CMAKE_INSTALL_LIBDIR}/overdrive")

@@ -45,6 +45,8 @@ foreach(source IN LISTS OVERDRIVE_CORE_TESTS)
   overdrive_add_test(${name} "${source}" overdrive_core)
 endforeach()
 
+target_link_libraries(schedules_test PRIVATE overdrive_coll_testing)
+
 if(TARGET overdrive_loader_objects)
   file(GLOB OVERDRIVE_LOADER_TESTS CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/src/face/loader/*_test.cc")
   foreach(source IN LISTS OVERDRIVE_LOADER_TESTS)

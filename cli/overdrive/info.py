@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Mapping
 from typing import Any
 
-from overdrive import launchers, mechanisms, settings
+from overdrive import collectives, launchers, mechanisms, settings
 from overdrive.errors import CommandError
 from overdrive.installation import FACES, Installation
 
@@ -167,11 +167,15 @@ def render(report: Mapping[str, Any]) -> str:
 
 def run(installation: Installation, arguments: list[str], environment: Mapping[str, str]) -> int:
     """Print the report; return the exit status."""
-    unknown = [argument for argument in arguments if argument != "--json"]
+    unknown = [argument for argument in arguments if argument not in ("--json", "--algorithms")]
     if unknown:
-        raise CommandError(f"`overdrive info` does not know {unknown[0]}; it takes --json only")
+        raise CommandError(
+            f"`overdrive info` does not know {unknown[0]}; it takes --json and --algorithms"
+        )
     # Programs started for the report must not have the library loaded themselves.
     os.environ.pop("LD_PRELOAD", None)
+    if "--algorithms" in arguments:
+        return collectives.show_algorithms(installation, environment, "--json" in arguments)
     report = gather(installation, environment)
     if arguments:
         print(json.dumps(report, indent=2))

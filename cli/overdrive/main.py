@@ -7,6 +7,7 @@ import sys
 
 from overdrive import (
     calibrate,
+    collectives,
     info,
     installation,
     lab,
@@ -15,6 +16,7 @@ from overdrive import (
     manual,
     options,
     study,
+    study_collectives,
 )
 from overdrive.errors import CommandError
 
@@ -28,8 +30,11 @@ Commands:
   run PROGRAM [ARGUMENT...]             start one program with Overdrive (also below a launcher)
   calibrate [--quick]                   measure this node, so that the best ways are chosen on it
   study copy [--output DIR]             measure every way a message can take, with plots
+  study collectives [--output DIR]      which algorithm wins where, by simulation, with plots
   lab COMMAND [ARGUMENT...]             a virtual cluster on this machine; `lab --help` says more
   info [--json]                         what is installed, possible and set here, and why
+  info --algorithms [--json]            every algorithm of every collective
+  explain COLLECTIVE BYTES [...]        which algorithm a call gets, and why
   manual [--write FILE | --check FILE]  reference of settings and statistics in Markdown
 
 Options (before the command):
@@ -73,8 +78,12 @@ def run(arguments: list[str]) -> int:
     environment.update(chosen.variables())
     if command == "info":
         return info.run(here, rest, environment)
+    if command == "explain":
+        return collectives.explain(here, rest, environment)
     if command == "calibrate":
         return calibrate.run(here, rest, environment)
+    if command == "study" and rest[:1] == ["collectives"]:
+        return study_collectives.run(here, rest[1:], environment)
     if command == "study":
         return study.run(here, rest, environment)
     if command == "lab":

@@ -17,6 +17,7 @@ GROUP_TITLES = {
     "p2p": "Messages",
     "reach": "Reachable memory",
     "copy": "Copying",
+    "coll": "Collectives",
     "test": "For tests",
 }
 

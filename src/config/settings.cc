@@ -15,6 +15,9 @@ namespace {
 
 constexpr std::string_view kPrefix = "OVERDRIVE_";
 
+// Rules that choose algorithms of collectives are checked where they are understood (coll/select).
+constexpr std::string_view kRulePrefix = "OVERDRIVE_ADJUST_";
+
 // Set by the `overdrive` command: the names, separated by commas, that were given on its command
 // line. Only tells where values come from.
 constexpr std::string_view kCommandLineVariable = "OVERDRIVE_COMMAND_LINE";
@@ -68,6 +71,7 @@ class Loading {
           std::end(kOtherVariables)) {
         continue;
       }
+      if (variable.compare(0, kRulePrefix.size(), kRulePrefix) == 0) continue;
       const std::optional<std::size_t> index = index_of_variable(variable);
       if (!index) {
         report_unknown_variable(variable);

@@ -6,7 +6,7 @@
 //   name     what users write: `name = value` in a file, OVERDRIVE_NAME (upper case) in the
 //            environment, `--set name=value` on the command line
 //   default, min, max   built-in value and the accepted range (lengths for strings and lists)
-//   group    section of the manual; one of job, report, wait, p2p, copy, reach, test
+//   group    section of the manual; one of job, report, wait, p2p, copy, reach, coll, test
 //   doc      Markdown, whole sentences; first sentence says what it is
 // Add a row and the structure, the parser, `overdrive info` and the manual all know it
 // (afterwards run `overdrive manual --write docs/manual/settings.md`).
@@ -161,6 +161,13 @@
   X(far_kernel_min_bytes, SizeType, "far_kernel_min", kTiB, 0, kTiB, copy,                         \
     "Smallest message that is read through the operating system when the sender's buffer is "      \
     "not shared, between cores that do not share a cache.")                                        \
+  X(tuning, StringType, "tuning", "off", 0, 4096, coll,                                            \
+    "Path of a tuning file (JSON): rules that choose the algorithms of collectives. Rules in "     \
+    "variables `OVERDRIVE_ADJUST_...` come before it; where none matches, or with `off`, the "     \
+    "built-in cost model chooses.")                                                                \
+  X(intel_adjust, BoolType, "intel_adjust", false, false, true, coll,                              \
+    "Also obeys the variables `I_MPI_ADJUST_...` of Intel MPI where the one of Overdrive is not "  \
+    "set, so that scripts carry over.")                                                            \
   X(test_remote, PairsType, "test_remote", {}, 0, 4096, test,                                      \
     "For tests: treats these pairs of ranks of `MPI_COMM_WORLD` as if they were on different "     \
     "nodes. `0-1,2-3` lists pairs, `all` means every pair.")

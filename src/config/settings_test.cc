@@ -172,6 +172,11 @@ TEST_F(SettingsTest, MissingFileIsSilentOddFileIsNot) {
   EXPECT_EQ(load({}, {fifo, ""}).issues.size(), 1u);  // and does not hang
 }
 
+TEST_F(SettingsTest, RulesForCollectivesAreNotSettings) {
+  const LoadResult result = load({{"OVERDRIVE_ADJUST_ALLREDUCE", "ring"}}, {});
+  EXPECT_TRUE(result.issues.empty());
+}
+
 TEST_F(SettingsTest, UnknownNamesGetSuggestions) {
   const LoadResult result = load(
       {{"OVERDRIVE_EAGERMAX", "1K"}, {"OVERDRIVE_verbsoe", "1"}, {"OVERDRIVE_QQQQQQQQQQQQ", "1"}},

@@ -24,6 +24,7 @@ GROUPS: dict[str, list[str]] = {
         "pkg-config",
         "libtomlplusplus-dev",
         "libhwy-dev",
+        "nlohmann-json3-dev",
     ],
     "test": ["libgtest-dev", "python3-venv"],
     "lint": ["clang-format"],
@@ -38,6 +39,7 @@ GROUPS: dict[str, list[str]] = {
     ],
     "programs": ["netpipe-openmpi", "netpipe-mpich2", "hpcc", "lammps", "lammps-data"],
     "conformance": ["automake", "autoconf", "libtool", "dpkg-dev", "xz-utils"],
+    "simulation": ["libsimgrid-dev"],
     "faults": ["libjemalloc2", "libtcmalloc-minimal4", "iproute2", "util-linux"],
 }
 """Package names by purpose; `python3 tools/setup/packages.py GROUP...` installs them."""

@@ -1,0 +1,157 @@
+"""`overdrive explain` and `overdrive info --algorithms`: collectives as the library sees them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from overdrive import settings
+from overdrive.errors import CommandError
+from overdrive.installation import Installation
+
+TOOL = "overdrive-collectives"
+
+STRICT_STATUS = 3
+"""Exit status of the program when `strict` makes what it found an error."""
+
+USAGE = """\
+Usage: overdrive explain COLLECTIVE BYTES [--ranks N] [--nodes N] [--no-commute] [--json]
+
+Tells which algorithm a call gets and why: every rule that was looked at, and what each algorithm
+costs by the model. BYTES is the message size as the collective counts it (it is shown); sizes may
+end in K, M or G. --no-commute: the operation of a reduction does not commute.
+
+Example: overdrive explain allreduce 64K --ranks 8 --nodes 2
+"""
+
+
+def query(installation: Installation, environment: Mapping[str, str], *arguments: str) -> Any:
+    """Run the library's own program; return what it says and its exit status."""
+    path = installation.tool.parent / TOOL if installation.tool is not None else None
+    if path is None or not path.exists():
+        raise CommandError(
+            f"{TOOL} was not found near {installation.home}: run `make` in the checkout, "
+            f"or install Overdrive completely"
+        )
+    done = subprocess.run(
+        [str(path), *arguments], env=dict(environment), capture_output=True, text=True, check=False
+    )
+    if done.returncode not in (0, STRICT_STATUS):
+        raise CommandError(done.stderr.strip().splitlines()[0].removeprefix(f"{TOOL}: "))
+    return json.loads(done.stdout), done.returncode
+
+
+def _duration(nanoseconds: float) -> str:
+    for unit, factor in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
+        if nanoseconds >= factor:
+            return f"{nanoseconds / factor:.3g} {unit}"
+    return f"{nanoseconds:.0f} ns"
+
+
+def _parameters(parameters: Mapping[str, int]) -> str:
+    words = {-1: "none"}
+    return ", ".join(
+        f"{name} {words.get(value, value)}" for name, value in parameters.items() if value
+    )
+
+
+def _described(item: Mapping[str, Any]) -> str:
+    extra = _parameters(item["parameters"])
+    return f"{item['algorithm']}/{item['mode']}" + (f" ({extra})" if extra else "")
+
+
+def render_explanation(report: Mapping[str, Any]) -> str:
+    """Return an explanation as text for people."""
+    ranks, nodes = report["ranks"], report["nodes"]
+    place = "one node" if nodes == 1 else f"{nodes} nodes, up to {report['ranks_per_node']} on each"
+    lines = [
+        f"{report['collective']}, {report['bytes']} bytes, {ranks} ranks on {place}"
+        + ("" if report["commutative"] else ", the operation does not commute"),
+        f"  message size: {report['message_size']}",
+        "",
+        f"Chosen: {_described(report['decision'])}, number {report['decision']['number']}",
+        f"  by {report['decision']['origin']}",
+    ]
+    if report["rules"]:
+        lines += ["", "Rules, in order"]
+        for rule in report["rules"]:
+            lines += [f"  {rule['origin']}", f"    {rule['rule']}", f"    {rule['verdict']}"]
+    lines += ["", "Cost by the model"]
+    for candidate in report["candidates"]:
+        reason = f"  {candidate['why_not']}" if candidate["why_not"] else ""
+        lines.append(f"  {_duration(candidate['model_ns']):>9}  {_described(candidate)}{reason}")
+    if report["issues"]:
+        lines += ["", "Problems", *(f"  {issue}" for issue in report["issues"])]
+    return "\n".join(lines) + "\n"
+
+
+def explain(
+    installation: Installation, arguments: list[str], environment: Mapping[str, str]
+) -> int:
+    """Print why a call gets its algorithm; return the exit status."""
+    if not arguments or "--help" in arguments:
+        print(USAGE, end="")
+        return 0 if arguments else 2
+    as_json = "--json" in arguments
+    wanted = [argument for argument in arguments if argument != "--json"]
+    if len(wanted) < 2 or wanted[1].startswith("-"):
+        raise CommandError("`overdrive explain` needs a collective and a size in bytes")
+    # Settings of files count as well, so the library is asked, not the environment.
+    known = {
+        setting["name"]: setting["value"]
+        for setting in settings.query(installation, environment)["settings"]
+    }
+    for name in ("strict", "intel_adjust"):
+        if known.get(name) == "true":
+            wanted.append("--intel" if name == "intel_adjust" else "--strict")
+    if known.get("tuning", "off") != "off":
+        wanted += ["--tuning", known["tuning"]]
+    report, status = query(installation, environment, "explain", *wanted)
+    if as_json:
+        print(json.dumps(report, indent=2))
+    else:
+        print(render_explanation(report), end="")
+    return status
+
+
+def render_algorithms(report: list[Mapping[str, Any]]) -> str:
+    """Return the table of algorithms as text for people."""
+    lines = [
+        "Algorithms of collectives: number, name, what it is. In brackets the number of Intel MPI,",
+        "with h where it stands for the form with shared memory inside nodes.",
+    ]
+    for family in report:
+        lines += ["", f"{family['collective']} (message size: {family['message_size']})"]
+        for algorithm in family["algorithms"]:
+            numbers = ", ".join(
+                f"{number['number']}{'h' if number['hierarchical'] else ''}"
+                for number in algorithm["intel_numbers"]
+            )
+            lines.append(
+                f"  {algorithm['number']}  {algorithm['name']:20} {algorithm['doc']}"
+                + (f" [{numbers}]" if numbers else "")
+            )
+            extra = [f"needs {need}" for need in algorithm["needs"]]
+            if algorithm["takes"]:
+                extra.append(f"takes {', '.join(algorithm['takes'])}")
+                if algorithm["defaults"]:
+                    extra[-1] += f" (default {_parameters(algorithm['defaults'])})"
+            if extra:
+                lines.append(f"{'':28}{'; '.join(extra)}")
+    return "\n".join(lines) + "\n"
+
+
+def show_algorithms(
+    installation: Installation, environment: Mapping[str, str], as_json: bool
+) -> int:
+    """Print the table of algorithms; return the exit status."""
+    report, _ = query(installation, environment, "list")
+    if as_json:
+        json.dump(report, sys.stdout, indent=2)
+        print()
+    else:
+        print(render_algorithms(report), end="")
+    return 0

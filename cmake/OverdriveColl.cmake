@@ -1,0 +1,25 @@
+# What belongs to collectives beside the engine: the program behind `overdrive explain` and `overdrive
+# info --algorithms`, and what runs all ranks of a collective in one process for the unit tests.
+
+# Tuning files are read by the headers of a JSON library; nothing of it is linked.
+find_path(OVERDRIVE_JSON_INCLUDE nlohmann/json.hpp)
+if(NOT OVERDRIVE_JSON_INCLUDE)
+  message(FATAL_ERROR
+    "nlohmann/json.hpp is missing: install nlohmann-json3-dev, or set OVERDRIVE_JSON_INCLUDE")
+endif()
+target_include_directories(overdrive_core SYSTEM PRIVATE "${OVERDRIVE_JSON_INCLUDE}")
+
+add_executable(overdrive-collectives "${CMAKE_SOURCE_DIR}/src/coll/coll_tool.cc")
+target_link_libraries(overdrive-collectives PRIVATE overdrive_core overdrive_options)
+# It prints tables: optimising the engine into it would only lengthen the build.
+set_property(TARGET overdrive-collectives PROPERTY INTERPROCEDURAL_OPTIMIZATION OFF)
+target_link_options(overdrive-collectives PRIVATE -fno-lto)
+if(NOT OVERDRIVE_SANITIZER)
+  target_link_options(overdrive-collectives PRIVATE -static-libstdc++ -static-libgcc)
+endif()
+
+file(GLOB OVERDRIVE_COLL_TESTING_SOURCES CONFIGURE_DEPENDS
+  "${CMAKE_SOURCE_DIR}/src/coll/testing/*.cc")
+add_library(overdrive_coll_testing STATIC EXCLUDE_FROM_ALL ${OVERDRIVE_COLL_TESTING_SOURCES})
+set_property(TARGET overdrive_coll_testing PROPERTY INTERPROCEDURAL_OPTIMIZATION OFF)
+target_link_libraries(overdrive_coll_testing PUBLIC overdrive_core overdrive_options)

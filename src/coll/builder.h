@@ -1,0 +1,79 @@
+// Turns a plain sequence of steps into a schedule: what depends on what is found by itself.
+//
+// An algorithm is written as if its steps ran one after the other. The builder notes which units
+// each step reads and writes and makes a step wait exactly for those before it that touch the same
+// units, unless both only read. So segments travel as a pipeline without a word about it in the
+// algorithm, receives are posted as early as their memory allows, and no two steps that run at the
+// same time can disturb each other. What cannot be seen in memory (the rounds of a barrier, limits
+// on messages under way) is said by fence() and order().
+//
+// Steps of 0 units vanish: both sides of such a message know that it is empty.
+#ifndef OVERDRIVE_COLL_BUILDER_H_
+#define OVERDRIVE_COLL_BUILDER_H_
+
+#include <cstdint>
+#include <map>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "coll/schedule.h"
+
+namespace od::coll {
+
+class Builder {
+ public:
+  using StepId = std::int32_t;
+  static constexpr StepId kNoStep = -1;
+
+  StepId send(int peer, Place source, std::int64_t count);
+  StepId receive(int peer, Place target, std::int64_t count);
+  // Messages without content.
+  StepId signal(int peer);
+  StepId await(int peer);
+  StepId copy(Place target, Place source, std::int64_t count);
+  // target = left op right
+  StepId reduce(Place target, Place left, Place right, std::int64_t count);
+  // The ranks of the node do `what` with these units, which counts as reading and writing them.
+  StepId node(int what, Place place, std::int64_t count);
+
+  // Everything that follows waits for everything before.
+  void fence();
+  // `later` waits for `earlier`; later must be the newest step. kNoStep on either side: nothing.
+  void order(StepId earlier, StepId later);
+
+  // Memory for intermediate results, not yet used by anything else.
+  Place scratch(std::int64_t units);
+
+  // The schedule; the builder is empty afterwards.
+  Schedule finish();
+
+ private:
+  // Units [key, end) of a block have the same history.
+  struct Span {
+    std::int64_t end;
+    StepId writer;
+    std::vector<StepId> readers;  // since the last write
+  };
+  using Spans = std::map<std::int64_t, Span>;
+
+  StepId add(const Step& step);
+  void use(StepId step, Place place, std::int64_t count, bool writes);
+  void wait_for(StepId earlier);
+  void settle(StepId step);
+  static Spans::iterator split(Spans& spans, std::int64_t at);
+
+  std::vector<Step> steps_;
+  std::vector<std::pair<StepId, StepId>> edges_;  // (earlier, later), grouped by later
+  std::vector<StepId> current_waits_;
+  std::unordered_map<std::uint64_t, Spans> memory_;        // by buffer and block
+  std::unordered_map<std::uint64_t, std::uint32_t> sent_;  // ordinals by peer and direction
+  std::vector<bool> has_follower_;
+  StepId fence_ = kNoStep;
+  std::int64_t scratch_units_ = 0;
+  std::uint32_t ordinals_ = 0;
+};
+
+}  // namespace od::coll
+
+#endif  // OVERDRIVE_COLL_BUILDER_H_

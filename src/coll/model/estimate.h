@@ -1,0 +1,70 @@
+// Time of one message in a collective, by the distance of the ranks: the building block of costs.
+//
+// Ranks are taken to lie on nodes in blocks, `per_node` on each: partners less than that apart are
+// neighbours in a node as a rule.
+#ifndef OVERDRIVE_COLL_MODEL_ESTIMATE_H_
+#define OVERDRIVE_COLL_MODEL_ESTIMATE_H_
+
+#include <algorithm>
+#include <cmath>
+
+#include "coll/model/machine.h"
+#include "coll/shape.h"
+
+namespace od::coll {
+
+class Estimate {
+ public:
+  Estimate(const Machine& machine, Collective collective, int ranks, int per_node)
+      : machine_(machine), collective_(collective), ranks_(ranks), per_node_(per_node) {}
+
+  int ranks() const { return ranks_; }
+  int per_node() const { return per_node_; }
+  int nodes() const { return (ranks_ + per_node_ - 1) / per_node_; }
+  // Bytes of the block of one rank, where `bytes` is the collective's message size.
+  double block(double bytes) const {
+    return collective_ == Collective::kAllgatherv ? bytes / ranks_ : bytes;
+  }
+
+  bool is_near(double distance) const { return ranks_ <= per_node_ || distance < per_node_; }
+  const Link& link(double distance) const {
+    return is_near(distance) ? machine_.near : machine_.far;
+  }
+  // A message to a rank `distance` away, when `flows` ranks of the node send at the same time.
+  double hop(double bytes, double distance, int flows) const {
+    const Link& l = link(distance);
+    const double handshake = bytes >= machine_.rendezvous_bytes ? 2 * l.latency_ns : 0;
+    return l.latency_ns + 2 * l.overhead_ns + handshake + transfer(bytes, distance, flows);
+  }
+  // All ranks send at the same time.
+  double exchange(double bytes, double distance) const { return hop(bytes, distance, per_node_); }
+  // How soon the next message can follow.
+  double gap(double bytes, double distance, int flows = 1) const {
+    const Link& l = link(distance);
+    return std::max(l.gap_ns, l.overhead_ns + transfer(bytes, distance, flows));
+  }
+  // All ranks send to their neighbours: one message per node crosses its border.
+  double ring(double bytes) const {
+    return nodes() > 1 ? std::max(hop(bytes, 0, 1), hop(bytes, per_node_, 1)) : hop(bytes, 0, 1);
+  }
+  double ring_gap(double bytes) const {
+    return nodes() > 1 ? std::max(gap(bytes, 0), gap(bytes, per_node_)) : gap(bytes, 0);
+  }
+  double add(double bytes) const { return bytes * machine_.add_byte_ns; }
+  double copy(double bytes) const { return bytes * machine_.copy_byte_ns; }
+
+ private:
+  double transfer(double bytes, double distance, int flows) const {
+    const Link& l = link(distance);
+    return bytes * l.byte_ns * (is_near(distance) ? 1 : flows);
+  }
+
+  const Machine& machine_;
+  Collective collective_;
+  int ranks_;
+  int per_node_;
+};
+
+}  // namespace od::coll
+
+#endif  // OVERDRIVE_COLL_MODEL_ESTIMATE_H_

@@ -1,0 +1,115 @@
+// The simulator against cases that can be worked out by hand, and the closed forms against it.
+#include "coll/model/simulate.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+namespace od::coll {
+namespace {
+
+using enum Collective;
+
+Machine plain() {
+  Machine machine;
+  machine.near = {100, 10, 20, 1};
+  machine.far = {1000, 50, 100, 2};
+  machine.add_byte_ns = 0.5;
+  machine.copy_byte_ns = 0.25;
+  machine.rendezvous_bytes = 1e18;
+  return machine;
+}
+
+double simulated(Collective collective, const char* name, int ranks, int per_node,
+                 std::uint64_t bytes, const Machine& machine) {
+  const Algorithm& algorithm = *find_algorithm(collective, name);
+  return simulate(algorithm, algorithm.defaults, ranks, per_node, bytes, machine).last_ns;
+}
+
+TEST(Simulate, OneMessageTakesWhatLogGpSays) {
+  // overhead + latency + bytes + overhead
+  EXPECT_DOUBLE_EQ(simulated(kBcast, "linear", 2, 2, 40, plain()), 10 + 100 + 40 + 10);
+  EXPECT_DOUBLE_EQ(simulated(kBcast, "linear", 2, 1, 40, plain()), 50 + 1000 + 80 + 50);
+}
+
+TEST(Simulate, LargeMessagesWaitForTheirReceiver) {
+  Machine machine = plain();
+  machine.rendezvous_bytes = 40;
+  // Two more latencies: may I, you may.
+  EXPECT_DOUBLE_EQ(simulated(kBcast, "linear", 2, 1, 40, machine), 50 + 3000 + 80 + 50);
+}
+
+TEST(Simulate, RanksOfANodeShareTheirLink) {
+  // Both ranks of node 0 send 1000 bytes to node 1 at the same time (ring of 4, 2 per node: only
+  // one crosses; recursive doubling at distance 2: both do).
+  const double one = simulated(kAllgather, "recursive_doubling", 2, 1, 1000, plain());
+  const double both = simulated(kAllgather, "recursive_doubling", 4, 2, 1000, plain());
+  // The second round moves 2000 bytes per rank, 4000 through the link.
+  EXPECT_GT(both, one + 4000 * 2 - 2000);
+}
+
+TEST(Simulate, ABinomialTreeTakesItsLevels) {
+  const double level = 50 + 1000 + 0 + 50;
+  EXPECT_NEAR(simulated(kBcast, "binomial", 8, 1, 1, plain()), 3 * level, 3 * 2 + 1);
+}
+
+TEST(Simulate, CountsTrafficBetweenNodes) {
+  const Algorithm& ring = *find_algorithm(kAllgather, "ring");
+  const Simulated result = simulate(ring, {}, 4, 2, 100, plain());
+  EXPECT_EQ(result.messages, 12u);
+  EXPECT_EQ(result.far_bytes, 2u * 3 * 100);  // two borders, three rounds
+}
+
+// The model need not be exact: what it chooses must not be much slower than the best.
+TEST(Model, ChoosesWhatTheSimulatorFindsGood) {
+  const Machine machine;
+  double worst = 1;
+  std::string where;
+  double log_sum = 0;
+  int points = 0;
+  for (const Collective collective :
+       {kBcast, kReduce, kAllreduce, kAllgather, kAlltoall, kReduceScatterBlock, kBarrier}) {
+    for (const auto& [ranks, per_node] : {std::pair{8, 1}, {16, 4}, {13, 1}}) {
+      for (const std::uint64_t bytes : {8u, 4096u, 262144u}) {
+        if (collective == kBarrier && bytes > 8) continue;
+        const Estimate estimate(machine, collective, ranks, per_node);
+        double best = INFINITY;
+        double cheapest = INFINITY;
+        double time_of_cheapest = 0;
+        std::string name;
+        for (const Algorithm& algorithm : algorithms(collective)) {
+          if (algorithm.is_host() || why_not(algorithm, {ranks, true}) != nullptr) continue;
+          const Parameters& p = algorithm.defaults;
+          const double time = simulate(algorithm, p, ranks, per_node, bytes, machine).last_ns;
+          const double cost = algorithm.cost(estimate, static_cast<double>(bytes), p);
+          best = std::min(best, time);
+          if (cost < cheapest) {
+            cheapest = cost;
+            time_of_cheapest = time;
+            name = algorithm.name;
+          }
+        }
+        if (best == 0) continue;  // not one element per rank
+        const double regret = time_of_cheapest / best;
+        log_sum += std::log(regret);
+        ++points;
+        if (regret > worst) {
+          worst = regret;
+          where = std::string(info(collective).name) + ' ' + name + ", " + std::to_string(ranks) +
+                  " ranks, " + std::to_string(per_node) + " per node, " + std::to_string(bytes) +
+                  " bytes";
+        }
+      }
+    }
+  }
+  const double mean = std::exp(log_sum / points);
+  std::printf("model against simulation: %d points, mean %.3f times the best, worst %.2f (%s)\n",
+              points, mean, worst, where.c_str());
+  EXPECT_LT(mean, 1.15);
+  EXPECT_LT(worst, 2.0) << where;
+}
+
+}  // namespace
+}  // namespace od::coll

@@ -1,0 +1,60 @@
+// Schedules of one communicator that are used again, within a budget of memory.
+//
+// What serves all sizes (Algorithm::scales) is kept once: made for one unit, and run with units of
+// the whole vector or block. Others are kept per count. A schedule that is running outlives its
+// place in the cache.
+#ifndef OVERDRIVE_COLL_SCHEDULE_CACHE_H_
+#define OVERDRIVE_COLL_SCHEDULE_CACHE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "coll/registry.h"
+#include "coll/schedule.h"
+#include "coll/shape.h"
+
+namespace od::coll {
+
+class ScheduleCache {
+ public:
+  explicit ScheduleCache(std::size_t budget_bytes) : budget_bytes_(budget_bytes) {}
+
+  struct Found {
+    std::shared_ptr<const Schedule> schedule;
+    // How many of the shape's units are one unit of the schedule: its `count` for a schedule that
+    // serves all sizes, else 1.
+    std::int64_t units_per_unit;
+  };
+  // The schedule for a shape, made now if it is not there. The parameters are effective ones. Ranks
+  // and rank must always be the same.
+  Found get(const Algorithm& algorithm, const Shape& shape);
+
+  std::size_t used_bytes() const { return used_bytes_; }
+  std::size_t entries() const { return entries_.size(); }
+  std::uint64_t made() const { return made_; }
+
+ private:
+  struct Entry {
+    const Algorithm* algorithm;
+    Parameters parameters;
+    std::int64_t count;
+    std::int64_t unit_bytes;
+    std::vector<std::int64_t> counts;
+    int root;
+    bool commutative;
+    bool in_place;
+    std::size_t bytes;
+    std::shared_ptr<const Schedule> schedule;
+  };
+
+  std::size_t budget_bytes_;
+  std::size_t used_bytes_ = 0;
+  std::uint64_t made_ = 0;
+  std::vector<Entry> entries_;  // last used first
+};
+
+}  // namespace od::coll
+
+#endif  // OVERDRIVE_COLL_SCHEDULE_CACHE_H_

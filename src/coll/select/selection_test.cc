@@ -1,0 +1,301 @@
+// The notation of rules, their order, tuning files, tables, and the time of a look-up.
+#include "coll/select/selection.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <set>
+#include <string>
+
+#include "coll/select/tuning_file.h"
+
+namespace od::coll {
+namespace {
+
+using enum Collective;
+
+struct Loaded {
+  Selection selection;
+  std::vector<std::string> issues;
+};
+
+Loaded with(Selection::Environment environment, Selection::Options options = {}) {
+  Loaded result;
+  result.selection = Selection::load(environment, options, result.issues);
+  return result;
+}
+
+constexpr Layout kTwoByFour{8, 2, 4};
+constexpr Layout kEightNodes{8, 8, 1};
+
+std::string chosen(const Loaded& loaded, Collective collective, std::uint64_t bytes,
+                   const Layout& layout = kEightNodes, bool commutative = true) {
+  return loaded.selection.decide(collective, layout, commutative, bytes).algorithm->name;
+}
+
+TEST(Rules, TheFirstClauseThatMatchesCounts) {
+  const Loaded loaded = with({{"OVERDRIVE_ADJUST_ALLREDUCE", "2:0-1023@4-8;1:1K-2K;ring"}});
+  EXPECT_TRUE(loaded.issues.empty());
+  EXPECT_EQ(chosen(loaded, kAllreduce, 0), "rabenseifner");
+  EXPECT_EQ(chosen(loaded, kAllreduce, 1023), "rabenseifner");
+  EXPECT_EQ(chosen(loaded, kAllreduce, 1024), "recursive_doubling");
+  EXPECT_EQ(chosen(loaded, kAllreduce, 2048), "recursive_doubling");
+  EXPECT_EQ(chosen(loaded, kAllreduce, 2049), "ring");
+  // Not 4 to 8 ranks.
+  EXPECT_EQ(chosen(loaded, kAllreduce, 1, {9, 9, 1}), "ring");
+}
+
+TEST(Rules, NamesNumbersSuffixesAndNodes) {
+  const Loaded loaded =
+      with({{"OVERDRIVE_ADJUST_BCAST",
+             " knomial/flat : 4K , 1M-@8%4 ; 108:-64 ; scatter_ring/hier:%1 ; 0"}});
+  EXPECT_TRUE(loaded.issues.empty());
+  EXPECT_EQ(chosen(loaded, kBcast, 4096), "knomial");
+  EXPECT_EQ(chosen(loaded, kBcast, 1 << 20, kTwoByFour), "knomial");
+  EXPECT_EQ(chosen(loaded, kBcast, 64, kTwoByFour), "scatter_ring");
+  EXPECT_EQ(chosen(loaded, kBcast, 65, kEightNodes), "scatter_ring");
+  EXPECT_EQ(loaded.selection.decide(kBcast, kTwoByFour, true, 4096).mode, Mode::kFlat);
+  EXPECT_EQ(loaded.selection.decide(kBcast, kTwoByFour, true, 64).mode, Mode::kHierarchical);
+  Explanation explanation;
+  loaded.selection.decide(kBcast, kTwoByFour, true, 65, &explanation);
+  EXPECT_EQ(explanation.origin, "cost model");
+  EXPECT_EQ(explanation.lines.size(), 4u);
+}
+
+TEST(Rules, EveryIntelNumberNamesAnAlgorithm) {
+  for (const IntelNumber& number : intel_numbers()) {
+    EXPECT_NE(find_algorithm(number.collective, number.name), nullptr)
+        << info(number.collective).name << ' ' << number.number;
+  }
+  // "Topology aware" is the form with shared memory inside nodes.
+  const Loaded loaded = with({{"OVERDRIVE_ADJUST_ALLREDUCE", "4"}});
+  EXPECT_EQ(chosen(loaded, kAllreduce, 1, kTwoByFour), "reduce_bcast");
+  EXPECT_EQ(loaded.selection.decide(kAllreduce, kTwoByFour, true, 1).mode, Mode::kHierarchical);
+}
+
+TEST(Rules, MistakesNameTheClauseAndTheRemedy) {
+  const auto issue = [](const char* name, const char* value) {
+    const Loaded loaded = with({{name, value}});
+    EXPECT_EQ(loaded.issues.size(), 1u) << value;
+    EXPECT_EQ(chosen(loaded, kAllreduce, 100), chosen(with({}), kAllreduce, 100));
+    return loaded.issues.empty() ? std::string() : loaded.issues.front();
+  };
+  EXPECT_NE(issue("OVERDRIVE_ADJUST_ALLREDUCE", "1;rign").find("did you mean ring?"),
+            std::string::npos);
+  EXPECT_NE(issue("OVERDRIVE_ADJUST_ALLREDUCE", "1;rign").find("clause 2"), std::string::npos);
+  EXPECT_NE(issue("OVERDRIVE_ADJUST_ALLREDUCE", "77").find("number 77"), std::string::npos);
+  EXPECT_NE(issue("OVERDRIVE_ADJUST_ALLREDUCE", "1:5-4").find("5-4"), std::string::npos);
+  EXPECT_NE(issue("OVERDRIVE_ADJUST_ALLREDUCE", "1:x").find("sizes such as"), std::string::npos);
+  EXPECT_NE(issue("OVERDRIVE_ADJUST_ALLREDUCE", "1:4@a").find("numbers of ranks"),
+            std::string::npos);
+  EXPECT_NE(issue("OVERDRIVE_ADJUST_ALLREDUCE", "1/numa").find("/numa"), std::string::npos);
+  EXPECT_NE(issue("OVERDRIVE_ADJUST_ALREDUCE", "1").find("did you mean OVERDRIVE_ADJUST_ALLREDUCE"),
+            std::string::npos);
+  EXPECT_NE(issue("OVERDRIVE_ADJUST_ALLREDUCE_SEGMENT", "x").find("64K"), std::string::npos);
+  EXPECT_NE(issue("OVERDRIVE_ADJUST_ALLREDUCE_RADIX", "0").find("from 1 on"), std::string::npos);
+}
+
+TEST(Rules, ParametersForAllAndForOne) {
+  const Loaded loaded = with({{"OVERDRIVE_ADJUST_BCAST", "knomial:0-9;chain"},
+                              {"OVERDRIVE_ADJUST_BCAST_RADIX", "knomial:8"},
+                              {"OVERDRIVE_ADJUST_BCAST_SEGMENT", "32K,chain:8K"},
+                              {"OVERDRIVE_ADJUST_BCAST_LEADERS", "2"}});
+  EXPECT_TRUE(loaded.issues.empty());
+  const Parameters tree = loaded.selection.decide(kBcast, kEightNodes, true, 5).parameters;
+  EXPECT_EQ(tree.radix, 8);
+  EXPECT_EQ(tree.segment_bytes, 32 * 1024);
+  EXPECT_EQ(tree.leaders, 2);
+  const Parameters chain = loaded.selection.decide(kBcast, kEightNodes, true, 50).parameters;
+  EXPECT_EQ(chain.radix, 1);
+  EXPECT_EQ(chain.segment_bytes, 8 * 1024);
+}
+
+TEST(Rules, TheListLimitsTheModel) {
+  const Loaded loaded = with({{"OVERDRIVE_ADJUST_ALLREDUCE_LIST", "gather_scatter,ring"}});
+  std::set<std::string> seen;
+  for (std::uint64_t bytes = 1; bytes < 1u << 30; bytes *= 2) {
+    seen.insert(chosen(loaded, kAllreduce, bytes));
+  }
+  EXPECT_EQ(seen, (std::set<std::string>{"gather_scatter", "ring"}));
+  // Only one of them can serve.
+  EXPECT_EQ(chosen(loaded, kAllreduce, 1 << 29, kEightNodes, false), "gather_scatter");
+}
+
+TEST(Rules, IntelVariablesOnlyWhenAskedFor) {
+  const Selection::Environment environment = {{"I_MPI_ADJUST_ALLREDUCE", "5"},
+                                              {"I_MPI_ADJUST_ALLREDUCE_KN_RADIX", "9"}};
+  Selection::Options accept;
+  accept.accept_intel = true;
+  EXPECT_EQ(chosen(with(environment, accept), kAllreduce, 1 << 29), "gather_scatter");
+  EXPECT_TRUE(with(environment, accept).issues.empty());
+  EXPECT_NE(chosen(with(environment), kAllreduce, 1 << 29), "gather_scatter");
+  // Ours win.
+  Selection::Environment both = environment;
+  both.emplace_back("OVERDRIVE_ADJUST_ALLREDUCE", "ring");
+  EXPECT_EQ(chosen(with(both, accept), kAllreduce, 1), "ring");
+}
+
+TEST(Rules, ReduceScatterStandsForItsBlockForm) {
+  const Loaded loaded = with({{"OVERDRIVE_ADJUST_REDUCE_SCATTER", "2"}});
+  EXPECT_EQ(chosen(loaded, kReduceScatterBlock, 10), "pairwise");
+  const Loaded own = with({{"OVERDRIVE_ADJUST_REDUCE_SCATTER", "2"},
+                           {"OVERDRIVE_ADJUST_REDUCE_SCATTER_BLOCK", "ring"}});
+  EXPECT_EQ(chosen(own, kReduceScatterBlock, 10), "ring");
+  EXPECT_EQ(chosen(own, kReduceScatter, 10), "pairwise");
+}
+
+TEST(Rules, WhatCannotServeFallsThrough) {
+  const Selection::Environment environment = {
+      {"OVERDRIVE_ADJUST_ALLREDUCE", "ring;recursive_doubling"}};
+  EXPECT_EQ(chosen(with(environment), kAllreduce, 1 << 20, kEightNodes, false),
+            "recursive_doubling");
+  EXPECT_EQ(with(environment).selection.compile(kAllreduce, kEightNodes, false).error(), "");
+  Selection::Options strict;
+  strict.strict = true;
+  const Table table = with(environment, strict).selection.compile(kAllreduce, kEightNodes, false);
+  EXPECT_NE(table.error().find("needs an operation that commutes"), std::string::npos);
+  EXPECT_EQ(with(environment, strict).selection.compile(kAllreduce, kEightNodes, true).error(), "");
+}
+
+TEST(Tables, SayTheSameAsDecide) {
+  const Loaded loaded = with({{"OVERDRIVE_ADJUST_ALLREDUCE", "1:0-99;ring:5000-6000@8"}});
+  for (const Layout& layout : {kEightNodes, kTwoByFour, Layout{7, 1, 7}, Layout{1, 1, 1}}) {
+    for (std::size_t c = 0; c < kCollectives; ++c) {
+      const auto collective = static_cast<Collective>(c);
+      const Table table = loaded.selection.compile(collective, layout, true);
+      EXPECT_EQ(table.last_bytes().back(), std::numeric_limits<std::uint64_t>::max());
+      // Sizes on the model's grid, and ends of rules.
+      std::vector<std::uint64_t> sizes = {0, 1, 64, 65536, 1048576, 1ull << 30};
+      if (collective == kAllreduce) sizes.insert(sizes.end(), {99, 5000, 6000});
+      for (const std::uint64_t bytes : sizes) {
+        EXPECT_EQ(table.at(bytes), loaded.selection.decide(collective, layout, true, bytes))
+            << info(collective).name << ' ' << bytes;
+      }
+    }
+  }
+  const Table table = loaded.selection.compile(kAllreduce, kEightNodes, true);
+  EXPECT_STREQ(table.at(99).algorithm->name, "recursive_doubling");
+  EXPECT_STREQ(table.at(5000).algorithm->name, "ring");
+  EXPECT_STREQ(table.at(6000).algorithm->name, "ring");
+}
+
+TEST(Tables, AreQuick) {
+  const Loaded loaded = with({});
+  const auto before = std::chrono::steady_clock::now();
+  const Table table = loaded.selection.compile(kAllreduce, {4096, 64, 64}, true);
+  const auto compiled = std::chrono::steady_clock::now();
+  std::size_t sum = 0;
+  std::uint64_t bytes = 1;
+  constexpr int kRounds = 1'000'000;
+  for (int i = 0; i < kRounds; ++i) {
+    bytes = (bytes * 6364136223846793005u + 1442695040888963407u);
+    sum += static_cast<std::size_t>(table.at(bytes >> (bytes & 63)).algorithm->number);
+  }
+  const auto done = std::chrono::steady_clock::now();
+  const std::chrono::duration<double, std::nano> each = (done - compiled) / kRounds;
+  const std::chrono::duration<double, std::micro> compile = compiled - before;
+  RecordProperty("lookup_ns", std::to_string(each.count()));
+  RecordProperty("compile_us", std::to_string(compile.count()));
+  std::printf("look-up %.1f ns, table %.0f us, %zu entries\n", each.count(), compile.count(),
+              table.decisions().size());
+  EXPECT_GT(sum, 0u);
+  // 100 ns are promised; a machine busy with other things must not fail the test.
+  EXPECT_LT(each.count(), 1000);
+}
+
+TEST(Model, EveryAlgorithmHasACost) {
+  const Machine machine;
+  for (const Algorithm& algorithm : algorithms()) {
+    if (algorithm.is_host()) continue;
+    for (const int ranks : {1, 2, 3, 8, 100, 4096}) {
+      for (const double bytes : {0.0, 8.0, 65536.0, 1e9}) {
+        const Estimate estimate(machine, algorithm.collective, ranks, std::min(ranks, 4));
+        const double cost = algorithm.cost(estimate, bytes, algorithm.defaults);
+        EXPECT_TRUE(cost >= 0 && cost < 1e18) << algorithm.name << ' ' << ranks << ' ' << bytes;
+      }
+    }
+  }
+}
+
+// ---- Tuning files.
+
+TuningFile parsed(const std::string& rules, const std::string& extra = "") {
+  return parse_tuning("{\"format\": \"overdrive-tuning\",\n \"version\": 1,\n" + extra +
+                          "\"rules\": [\n" + rules + "\n]}",
+                      "t.json", "this machine");
+}
+
+TEST(TuningFile, HoldsRulesAndTheMachine) {
+  const TuningFile file = parsed(
+      R"({"collective": "allreduce", "algorithm": "ring", "mode": "flat", "bytes": ["64K", null],
+          "ranks": 8, "ranks_per_node": [1, 4], "nodes": [2, 2], "commutative": true,
+          "segment": "16K", "evidence": {"median_us": 3.5}},
+         {"collective": "bcast", "algorithm": 108})",
+      R"("fingerprint": "this machine", "machine": {"far": {"latency_ns": 9000}},)");
+  ASSERT_TRUE(file.issues.empty()) << file.issues.front();
+  ASSERT_EQ(file.rules.size(), 2u);
+  EXPECT_EQ(file.rules[0].first, kAllreduce);
+  const Rule& rule = file.rules[0].second;
+  EXPECT_STREQ(rule.algorithm->name, "ring");
+  EXPECT_EQ(rule.mode, Mode::kFlat);
+  EXPECT_EQ(rule.parameters.segment_bytes, 16384);
+  EXPECT_EQ(rule.origin, "t.json:4");
+  ASSERT_EQ(rule.conditions.size(), 1u);
+  EXPECT_EQ(rule.conditions[0].bytes.min, 65536u);
+  EXPECT_TRUE(rule.conditions[0].fits({8, 2, 4}, true));
+  EXPECT_FALSE(rule.conditions[0].fits({8, 2, 4}, false));
+  EXPECT_FALSE(rule.conditions[0].fits({8, 4, 2}, true));
+  EXPECT_FALSE(rule.conditions[0].fits({8, 1, 8}, true));
+  ASSERT_TRUE(file.machine.has_value());
+  EXPECT_EQ(file.machine->far.latency_ns, 9000);
+  EXPECT_STREQ(file.rules[1].second.algorithm->name, "scatter_ring");
+}
+
+TEST(TuningFile, MistakesNameLineAndRemedy) {
+  const auto issue = [](const std::string& rules, const std::string& extra = "") {
+    const TuningFile file = parsed(rules, extra);
+    EXPECT_TRUE(file.rules.empty());
+    EXPECT_EQ(file.issues.size(), 1u);
+    return file.issues.empty() ? std::string() : file.issues.front();
+  };
+  const auto has = [](const std::string& text, const char* part) {
+    return text.find(part) != std::string::npos;
+  };
+  std::string text = issue("{\"collective\": \"bcast\",\n \"algorithm\": \"knomail\"}");
+  EXPECT_TRUE(has(text, "t.json:5: ") && has(text, "did you mean knomial?")) << text;
+  text = issue("{\"collective\": \"bcast\",\n \"algorithm\": \"knomial\",\n\"byte\": 3\n}");
+  EXPECT_TRUE(has(text, "t.json:6: ") && has(text, "did you mean \"bytes\"?")) << text;
+  text = issue("{\"collective\": \"bcast\",\n \"algorithm\": 999\n}");
+  EXPECT_TRUE(has(text, "t.json:5: ") && has(text, "number 999")) << text;
+  text = issue("{\"algorithm\": 1}");
+  EXPECT_TRUE(has(text, "t.json:4: ") && has(text, "\"collective\" is missing")) << text;
+  text = issue("{\"collective\": \"bcast\", \"algorithm\": 1, \"ranks\": [4,\n2]}");
+  EXPECT_TRUE(has(text, "ends before it begins")) << text;
+  text = issue("{\"collective\": \"bcast\",\n\"algorithm\" 1}");
+  EXPECT_TRUE(has(text, "t.json:5: ") && has(text, "syntax error")) << text;
+  text = issue("", "\"fingerprint\": \"another\",\n");
+  EXPECT_TRUE(has(text, "t.json:3: ") && has(text, "another")) << text;
+}
+
+TEST(TuningFile, ComesAfterTheEnvironment) {
+  const std::string path = ::testing::TempDir() + "overdrive_tuning_test.json";
+  FILE* stream = fopen(path.c_str(), "w");
+  ASSERT_NE(stream, nullptr);
+  fputs(R"({"format": "overdrive-tuning", "version": 1, "rules": [
+    {"collective": "bcast", "algorithm": "binary", "bytes": [0, 100]},
+    {"collective": "bcast", "algorithm": "chain"}]})",
+        stream);
+  fclose(stream);
+  Selection::Options options;
+  options.tuning_file = path;
+  const Loaded loaded = with({{"OVERDRIVE_ADJUST_BCAST", "linear:0-50;0:200"}}, options);
+  EXPECT_EQ(chosen(loaded, kBcast, 50), "linear");
+  EXPECT_EQ(chosen(loaded, kBcast, 51), "binary");
+  EXPECT_EQ(chosen(loaded, kBcast, 101), "chain");
+  EXPECT_EQ(chosen(loaded, kBcast, 200), "chain");
+  remove(path.c_str());
+  EXPECT_EQ(with({}, options).issues.size(), 1u);
+}
+
+}  // namespace
+}  // namespace od::coll

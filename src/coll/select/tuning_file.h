@@ -1,0 +1,49 @@
+// Reads a tuning file: rules for all collectives in JSON, as `overdrive tune` writes them.
+//
+//   {
+//     "format": "overdrive-tuning", "version": 1,
+//     "fingerprint": "...",               of the machine (topology/fingerprint.h); absent: any
+//     "machine": {"near": {"latency_ns": 200, "overhead_ns": 100, "gap_ns": 100, "byte_ns": 0.12},
+//                 "far": {...}, "add_byte_ns": 0.1, "copy_byte_ns": 0.08},        for the cost
+//                 model
+//     "rules": [
+//       {"collective": "allreduce",       a name, and
+//        "algorithm": "ring",             a name or number, "auto" for the cost model; then
+//        optional "mode": "hierarchical",          or "flat" "bytes": ["64K", "4M"],          a
+//        value, or [first, last]; null: no limit; also for "ranks": [2, null], "ranks_per_node" and
+//        "nodes" "commutative": true, "radix": 4, "segment": "64K", "window": 8, "leaders": 2,
+//        "evidence": ...}                 anything; for people
+//     ]
+//   }
+//
+// The first rule that matches a call and can serve it counts. A file with a mistake, or one for
+// another machine, is not used at all; the message names the line.
+#ifndef OVERDRIVE_COLL_SELECT_TUNING_FILE_H_
+#define OVERDRIVE_COLL_SELECT_TUNING_FILE_H_
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "coll/model/machine.h"
+#include "coll/select/rules.h"
+
+namespace od::coll {
+
+struct TuningFile {
+  std::vector<std::pair<Collective, Rule>> rules;
+  std::optional<Machine> machine;
+  std::vector<std::string> issues;
+};
+
+// `fingerprint`: of this machine; empty: any file will do.
+TuningFile read_tuning_file(const std::string& path, const std::string& fingerprint);
+// The same for the file's text; `path` is for messages.
+TuningFile parse_tuning(std::string_view text, const std::string& path,
+                        const std::string& fingerprint);
+
+}  // namespace od::coll
+
+#endif  // OVERDRIVE_COLL_SELECT_TUNING_FILE_H_

@@ -1,0 +1,29 @@
+// Test support: what each collective means, written as plainly as possible.
+#ifndef OVERDRIVE_COLL_TESTING_DEFINITIONS_H_
+#define OVERDRIVE_COLL_TESTING_DEFINITIONS_H_
+
+#include <vector>
+
+#include "coll/testing/all_ranks.h"
+
+namespace od::coll::testing {
+
+using Block = std::vector<Element>;
+
+// Buffers of one rank by block; what a rank does not have is empty.
+struct Buffers {
+  std::vector<Block> input;
+  std::vector<Block> output;
+};
+
+Element apply(const Case& test, const Element& left, const Element& right);
+
+// Input of all ranks, and outputs as they are before (with MPI_IN_PLACE that is the contribution).
+std::vector<Buffers> before(const Case& test);
+
+// How `output` of each rank must look afterwards; elements with factor 0 may be anything.
+std::vector<std::vector<Block>> after(const Case& test, const std::vector<Buffers>& start);
+
+}  // namespace od::coll::testing
+
+#endif  // OVERDRIVE_COLL_TESTING_DEFINITIONS_H_

@@ -1,0 +1,91 @@
+"""`overdrive explain` and `overdrive info --algorithms`: the library's own view of collectives."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from overdrive import collectives
+
+pytestmark = pytest.mark.quick
+
+
+@pytest.fixture
+def program(tool, real):
+    """Return the environment of a build that has the program."""
+    if not (tool.parent / collectives.TOOL).exists():
+        pytest.skip(f"{collectives.TOOL} is not built beside {tool}: run `make`")
+    return real
+
+
+def test_the_list_has_every_family_with_numbers_and_conditions(overdrive, program):
+    run = overdrive("info", "--algorithms", "--json", env=program)
+    assert run.code == 0, run.err
+    families = {family["collective"]: family for family in json.loads(run.out)}
+    assert len(families) == 17
+    for family in families.values():
+        numbers = [algorithm["number"] for algorithm in family["algorithms"]]
+        assert numbers[0] == 100
+        assert len(set(numbers)) == len(numbers)
+        assert all(algorithm["doc"] for algorithm in family["algorithms"])
+        assert family["message_size"]
+    ring = {a["name"]: a for a in families["allreduce"]["algorithms"]}["ring"]
+    assert ring["intel_numbers"] == [{"number": 8, "hierarchical": False}]
+    assert ring["needs"] == ["an operation that commutes"]
+
+
+def test_the_list_as_text(overdrive, program):
+    run = overdrive("info", "--algorithms", env=program)
+    assert run.code == 0, run.err
+    assert "allreduce (message size: bytes of the vector" in run.out
+    assert "rabenseifner" in run.out
+    assert "[3, 4h]" in run.out
+
+
+def test_explain_names_the_rule_that_fires_and_those_that_do_not(overdrive, program):
+    run = overdrive(
+        "explain", "allreduce", "64K", "--ranks", "8", "--nodes", "2",
+        env={**program, "OVERDRIVE_ADJUST_ALLREDUCE": "2:0-1023;ring:64K;1"},
+    )  # fmt: skip
+    assert run.code == 0, run.err
+    assert "Chosen: ring/hierarchical, number 106\n  by OVERDRIVE_ADJUST_ALLREDUCE, clause 2" in (
+        run.out
+    )
+    assert "clause 1\n    rabenseifner/flat: 0-1023\n    does not match" in run.out
+    assert "Cost by the model" in run.out
+
+
+def test_explain_falls_back_and_says_why(overdrive, program):
+    run = overdrive(
+        "explain", "allreduce", "64K", "--ranks", "8", "--nodes", "8", "--no-commute", "--json",
+        env={**program, "OVERDRIVE_ADJUST_ALLREDUCE": "ring"},
+    )  # fmt: skip
+    assert run.code == 0, run.err
+    report = json.loads(run.out)
+    assert report["rules"][0]["verdict"] == "matches, but needs an operation that commutes"
+    assert report["decision"]["origin"] == "cost model"
+    usable = [item for item in report["candidates"] if not item["why_not"]]
+    assert usable[0]["algorithm"] == report["decision"]["algorithm"]
+    assert [item["model_ns"] for item in usable] == sorted(item["model_ns"] for item in usable)
+
+
+def test_explain_reports_mistakes_in_rules(overdrive, program):
+    run = overdrive("explain", "bcast", "8", env={**program, "OVERDRIVE_ADJUST_BCAST": "knomail"})
+    assert run.code == 0, run.err
+    assert "did you mean knomial?" in run.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["bcst", "8"], "'bcst' is no collective"),
+        (["bcast", "many"], "'many' is no size"),
+        (["bcast"], "needs a collective and a size"),
+        (["bcast", "8", "--ranks", "2", "--nodes", "4"], "more nodes than ranks"),
+        (["bcast", "8", "--frob", "2"], "--frob is unknown"),
+    ],
+)
+def test_explain_says_what_is_wrong(overdrive, program, arguments, message):
+    run = overdrive("explain", *arguments, env=program)
+    assert run.code == 2
+    assert message in run.err
