@@ -323,6 +323,31 @@ void free_host_type(host::Handle handle) {
   OD_HOST(Type_free)(&type);
 }
 
+// What is known of the basic elements of a type.
+constexpr std::int64_t kNoElement = 0;
+constexpr std::int64_t kMixedElements = -1;
+
+// The size of the basic elements of a type if all have the same.
+std::int64_t element_bytes_of(MPI_Datatype type, int depth) {
+  Envelope envelope;
+  if (depth > kMostDepth || !read_envelope(type, &envelope)) return kMixedElements;
+  if (is_predefined(envelope.combiner)) {
+    const std::int64_t size = size_of(type);
+    return size == true_bounds_of(type).extent ? size : kMixedElements;  // else a pair with a gap
+  }
+  if (envelope.datatypes == 0) return kMixedElements;
+  const Contents contents(type, envelope);
+  if (!contents.valid()) return kMixedElements;
+  std::int64_t bytes = kNoElement;
+  for (std::size_t i = 0; i < contents.type_count(); ++i) {
+    const std::int64_t part = element_bytes_of(contents.type(i), depth + 1);
+    if (part == kNoElement || part == bytes) continue;
+    if (bytes != kNoElement) return kMixedElements;
+    bytes = part;
+  }
+  return bytes;
+}
+
 // Gives an opaque layout a type of its own, which the program cannot free. Not a duplicate: that
 // would call the program's attribute functions.
 void keep_host_type(MPI_Datatype type, p2p::Layout* layout) {
@@ -366,6 +391,10 @@ std::unique_ptr<p2p::Layout> make_layout(host::Handle handle) {
   if (layout->shape == p2p::Shape::opaque) {
     layout->size = size;
     keep_host_type(type, layout.get());
+  }
+  if (state.host.err_split_element != 0 && layout->shape != p2p::Shape::contiguous) {
+    const std::int64_t bytes = element_bytes_of(type, 0);
+    if (bytes > 1) layout->whole_bytes = bytes;
   }
   return layout;
 }

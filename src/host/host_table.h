@@ -40,6 +40,7 @@ struct HostTable {
 
   // Error codes (classes are valid codes in every MPI) in the host's numbering.
   int err_truncate = 0;
+  int err_split_element = 0;  // of a message that ends inside a basic element; 0: not an error
   int err_buffer = 0;
   int err_no_mem = 0;
   int err_intern = 0;

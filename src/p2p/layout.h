@@ -40,6 +40,8 @@ struct Layout {
   std::int64_t block_bytes = 0;
   std::int64_t stride = 0;
   std::vector<Segment> segments;
+  // Size of each basic element if the host refuses messages that end inside one, else 0.
+  std::int64_t whole_bytes = 0;
   host::Handle host_type = 0;  // needed by opaque layouts; a duplicate that outlives the program's
   void (*dispose)(host::Handle host_type) = nullptr;  // frees host_type with the last reference
   // Never freed (predefined datatypes): references are not counted, which saves the atomic

@@ -85,6 +85,11 @@ void Transport::finish_receive(Request& receive, const MessageHeader& header, st
   } else {
     receive.status.error = host::kSuccess;
     receive.status.bytes = static_cast<std::int64_t>(bytes);
+    const std::int64_t whole_bytes = receive.layout->whole_bytes;
+    if (whole_bytes != 0 && receive.status.bytes % whole_bytes != 0) [[unlikely]] {
+      receive.status.error = host_.err_split_element;
+      receive.status.bytes -= receive.status.bytes % whole_bytes;
+    }
   }
   counters_.bytes_received += bytes;
   receive.complete = true;

@@ -227,13 +227,20 @@ def test_errors_are_the_hosts(
         assert not result.leftovers, result.report()
         return
 
-    def cases(result: jobs.Result) -> list[str]:
-        return sorted(line for line in result.stdout.splitlines() if line.startswith("case "))
+    # MPICH 5 itself crashes when a message ends inside an element, and returns no error from a
+    # receive if the program's own error handler has seen it.
+    mpich5 = host.name in ("mpich5", "mpiabi")
+    options = ["--split=0"] if mpich5 else []
+    hosts_faults = ("case handler recv", "case handler wait:") if mpich5 else ()
 
-    reference = jobs.run(host, 2, [program], overdrive=False)
+    def cases(result: jobs.Result) -> list[str]:
+        lines = sorted(line for line in result.stdout.splitlines() if line.startswith("case "))
+        return [line for line in lines if not line.startswith(hosts_faults)]
+
+    reference = jobs.run(host, 2, [program, *options], overdrive=False)
     assert cases(reference), reference.report()
     if overdrive:
-        result = jobs.run(host, 2, [program, "--strict=1"])
+        result = jobs.run(host, 2, [program, "--strict=1", *options])
         expect.passed(result)
         expect.took_our_path(result, 50)
         assert cases(result) == cases(reference), result.report()
