@@ -33,6 +33,16 @@ PROGRAMS = {
 }
 
 
+def hangs_in_finalize(result: jobs.Result) -> bool:
+    """Tell whether the program had found nothing wrong before it hung in the host's MPI_Finalize.
+
+    MPICH 4.0 over UCX does so in about one of ten runs on two nodes, without Overdrive as well
+    (seen with `wildcards` and `mixed_requests`). The line PASS comes right before.
+    """
+    done = result.timed_out and "PASS " in result.stdout and "FAIL " not in result.stderr
+    return done and "Finalize" in result.stacks
+
+
 @pytest.mark.netns
 @pytest.mark.quick
 @pytest.mark.parametrize("name", list(PROGRAMS))
@@ -47,11 +57,6 @@ def test_across_nodes(
     """Two ranks on each of two nodes: local pairs are Overdrive's, the others the host's."""
     if host.name not in ("openmpi4", "mpich4"):
         pytest.skip(f"{host.name}: the launcher of this host is not set up for namespaces")
-    if host.name == "mpich4":
-        # MPICH 4.0 over UCX hangs in its own Finalize after some of these programs, also without
-        # Overdrive (seen with mixed_requests; not yet shown for the others): its two-node runs
-        # cannot judge Overdrive. An open point, see docs/manual.md.
-        pytest.skip("mpich4: ranks on two nodes may hang inside the host's MPI_Finalize")
     program = compiled(HERE / f"{name}.c")
     shim = str(programs.plain_library(programs.SUPPORT / "idle.c"))
     idle = [] if host.family == "openmpi" else [shim]
@@ -66,6 +71,8 @@ def test_across_nodes(
         preload=([], idle),
         limit=60,
     )
+    if host.name == "mpich4" and hangs_in_finalize(result):
+        pytest.skip("passed, but then the host hung in its MPI_Finalize, as it does by itself")
     expect.passed(result)
     if overdrive:
         expect.took_our_path(result, 50)
