@@ -1,5 +1,5 @@
 # What belongs to collectives beside the engine: the program behind `overdrive explain` and `overdrive
-# info --algorithms`, and what runs all ranks of a collective in one process for the unit tests.
+# info --algorithms`.
 
 # Tuning files are read by the headers of a JSON library; nothing of it is linked.
 find_path(OVERDRIVE_JSON_INCLUDE nlohmann/json.hpp)
@@ -17,9 +17,3 @@ target_link_options(overdrive-collectives PRIVATE -fno-lto)
 if(NOT OVERDRIVE_SANITIZER)
   target_link_options(overdrive-collectives PRIVATE -static-libstdc++ -static-libgcc)
 endif()
-
-file(GLOB OVERDRIVE_COLL_TESTING_SOURCES CONFIGURE_DEPENDS
-  "${CMAKE_SOURCE_DIR}/src/coll/testing/*.cc")
-add_library(overdrive_coll_testing STATIC EXCLUDE_FROM_ALL ${OVERDRIVE_COLL_TESTING_SOURCES})
-set_property(TARGET overdrive_coll_testing PROPERTY INTERPROCEDURAL_OPTIMIZATION OFF)
-target_link_libraries(overdrive_coll_testing PUBLIC overdrive_core overdrive_options)

@@ -45,7 +45,10 @@ foreach(source IN LISTS OVERDRIVE_CORE_TESTS)
   overdrive_add_test(${name} "${source}" overdrive_core)
 endforeach()
 
-target_link_libraries(schedules_test PRIVATE overdrive_coll_testing)
+# Runs all ranks of a collective in one process.
+file(GLOB OVERDRIVE_COLL_TESTING_SOURCES CONFIGURE_DEPENDS
+  "${CMAKE_SOURCE_DIR}/src/coll/testing/*.cc")
+target_sources(schedules_test PRIVATE ${OVERDRIVE_COLL_TESTING_SOURCES})
 
 if(TARGET overdrive_loader_objects)
   file(GLOB OVERDRIVE_LOADER_TESTS CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/src/face/loader/*_test.cc")

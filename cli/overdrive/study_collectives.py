@@ -102,11 +102,12 @@ def outcomes(
     bytes_: int,
     nodes: int,
     per_node: int,
+    most_steps: int,
 ) -> list[Outcome]:
     """Return what every algorithm costs at one point."""
     report, _ = collectives.query(
         installation, environment, "simulate", collective, str(bytes_), "--ranks",
-        str(nodes * per_node), "--nodes", str(nodes),
+        str(nodes * per_node), "--nodes", str(nodes), "--most-steps", str(most_steps),
     )  # fmt: skip
     return [
         Outcome(
@@ -209,6 +210,11 @@ def _arguments(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--per-node", type=int, default=64, help="ranks on each node")
     parser.add_argument("--nodes", default=",".join(map(str, NODES)), help="numbers of nodes")
     parser.add_argument("--collectives", default=",".join(COLLECTIVES))
+    parser.add_argument(
+        "--most-steps", type=int, default=1_000_000,
+        help="larger simulations are replaced by the model",
+    )  # fmt: skip
+    parser.add_argument("--sizes", default=",".join(map(str, SIZES)), help="in bytes")
     parser.add_argument("--no-plots", action="store_true", help="write the table only")
     return parser.parse_args(arguments)
 
@@ -218,10 +224,9 @@ def run(installation: Installation, arguments: list[str], environment: Mapping[s
     chosen = _arguments(arguments)
     try:
         nodes = [int(text) for text in chosen.nodes.split(",")]
+        sizes = [int(text) for text in chosen.sizes.split(",")]
     except ValueError as reason:
-        raise CommandError(f"--nodes {chosen.nodes}: must be numbers separated by commas") from (
-            reason
-        )
+        raise CommandError("--nodes and --sizes take numbers separated by commas") from reason
     chosen.output.mkdir(parents=True, exist_ok=True)
     points: list[list[Outcome]] = []
     for collective in chosen.collectives.split(","):
@@ -229,9 +234,17 @@ def run(installation: Installation, arguments: list[str], environment: Mapping[s
             raise CommandError(f"'{collective}' is not one of {', '.join(COLLECTIVES)}")
         for count in nodes:
             print(f"{collective}, {count} nodes", file=sys.stderr)
-            for size in (0,) if collective == "barrier" else SIZES:
+            for size in (0,) if collective == "barrier" else sizes:
                 points.append(
-                    outcomes(installation, environment, collective, size, count, chosen.per_node)
+                    outcomes(
+                        installation,
+                        environment,
+                        collective,
+                        size,
+                        count,
+                        chosen.per_node,
+                        chosen.most_steps,
+                    )
                 )
     rows = summary(points)
     table = chosen.output / "collectives.csv"

@@ -4,7 +4,7 @@
 //   overdrive-collectives explain COLLECTIVE BYTES [--ranks N] [--nodes N] [--no-commute]
 //                                 [--tuning FILE] [--intel] [--strict]
 //   overdrive-collectives simulate COLLECTIVE BYTES [--ranks N] [--nodes N] [--algorithm NAME]
-//                                 [--tuning FILE]
+//                                 [--tuning FILE] [--most-steps N]
 //
 // The environment counts as it would for a program. Exit status 0; 2 for wrong arguments; 3 if
 // `--strict` makes what was found an error.
@@ -32,7 +32,8 @@ constexpr const char* kUsage =
     "       overdrive-collectives explain COLLECTIVE BYTES [--ranks N] [--nodes N] [--no-commute]\n"
     "                             [--tuning FILE] [--intel] [--strict]\n"
     "       overdrive-collectives simulate COLLECTIVE BYTES [--ranks N] [--nodes N]\n"
-    "                             [--algorithm NAME] [--tuning FILE]\n";
+    "                             [--algorithm NAME] [--tuning FILE]\n"
+    "                             [--most-steps N]\n";
 
 struct Arguments {
   Collective collective{};
@@ -40,6 +41,8 @@ struct Arguments {
   Layout layout;
   bool commutative = true;
   std::string algorithm;
+  // Of all ranks together: a million take about a second and 100 MB.
+  double most_steps = 1e6;
   Selection::Options options;
 };
 
@@ -176,9 +179,6 @@ int explain(const Arguments& arguments) {
   return arguments.options.strict && (!error.empty() || !issues.empty()) ? 3 : 0;
 }
 
-// Beyond this many steps of all ranks a simulation takes minutes and gigabytes.
-constexpr double kMostSteps = 4e6;
-
 // Runs the schedules between those ranks that take part in them.
 bool simulated(const Decision& decision, const Arguments& arguments, const Machine& machine,
                Simulated& result) {
@@ -188,7 +188,8 @@ bool simulated(const Decision& decision, const Arguments& arguments, const Machi
   const int per_node = flat ? layout.most_per_node : 1;
   double bytes = static_cast<double>(arguments.bytes);
   if (!flat) bytes = leader_bytes(arguments.collective, layout.most_per_node, bytes);
-  if (ranks > 65536) return false;
+  // Not even one rank's schedule, where all have more steps than that for sure.
+  if (ranks > arguments.most_steps) return false;
   Shape shape;
   shape.ranks = ranks;
   shape.rank = ranks / 2;
@@ -197,7 +198,7 @@ bool simulated(const Decision& decision, const Arguments& arguments, const Machi
   shape.parameters = decision.parameters;
   if (info(arguments.collective).has_counts) shape.count /= ranks;
   const auto steps = static_cast<double>(make_schedule(*decision.algorithm, shape).steps.size());
-  if (steps * ranks > kMostSteps) return false;
+  if (steps * ranks > arguments.most_steps) return false;
   result = simulate(*decision.algorithm, decision.parameters, ranks, per_node,
                     static_cast<std::uint64_t>(bytes), machine);
   if (!flat) {
@@ -270,15 +271,16 @@ int run(int argc, char** argv) {
       arguments.options.strict = true;
     } else if (i + 1 == argc) {
       return usage(option + " is unknown, or its value is missing");
-    } else if (option == "--ranks" || option == "--nodes") {
+    } else if (option == "--ranks" || option == "--nodes" || option == "--most-steps") {
       const std::string text = argv[++i];
       char* end = nullptr;
       const long value = std::strtol(text.c_str(), &end, 10);
-      if (text.empty() || *end != 0 || value < 1 || value > 16'777'216) {
+      if (text.empty() || *end != 0 || value < 1 || value > 1'000'000'000) {
         return usage(option + " " + text + ": must be a number from 1 on");
       }
-      (option == "--ranks" ? arguments.layout.ranks : arguments.layout.nodes) =
-          static_cast<int>(value);
+      if (option == "--ranks") arguments.layout.ranks = static_cast<int>(value);
+      if (option == "--nodes") arguments.layout.nodes = static_cast<int>(value);
+      if (option == "--most-steps") arguments.most_steps = static_cast<double>(value);
     } else if (option == "--tuning") {
       arguments.options.tuning_file = argv[++i];
       arguments.options.fingerprint = topology::fingerprint();
