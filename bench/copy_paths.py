@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -96,6 +97,22 @@ def measure(options: argparse.Namespace, hosts: list[Host], lib: Path) -> list[s
     return failures + campaign.failures
 
 
+def note_seconds(options: argparse.Namespace, seconds: float) -> None:
+    """Remember for how long the samples that there are have been measured."""
+    note = options.samples / "seconds"
+    before = float(note.read_text()) if options.add and note.exists() else 0.0
+    note.parent.mkdir(parents=True, exist_ok=True)
+    note.write_text(f"{before + seconds:.0f}")
+
+
+def reproduction(samples: Path, niceness: int) -> str:
+    """Return the one command that measures as much as the calls did that made the samples."""
+    note = samples / "seconds"
+    seconds = float(note.read_text()) if note.exists() else BUDGET_SECONDS
+    command = ["python3", "bench/copy_paths.py", "--budget", f"{round(seconds, -1):.0f}"]
+    return shlex.join([*command, *(["--nice", str(niceness)] if niceness else [])])
+
+
 def evaluate(
     options: argparse.Namespace,
     command: str,
@@ -141,18 +158,13 @@ def main() -> int:
         if not lib.exists() and not options.build:
             print(f"bench: {lib} is missing: build Overdrive first (make)", file=sys.stderr)
             return 1
+        started = time.monotonic()
         failures = measure(options, hosts, lib)
+        if not options.build:
+            note_seconds(options, time.monotonic() - started)
         if options.build or options.no_page:
             return 1 if failures else 0
-    # The page shows how the samples were made, also when they are only evaluated again.
-    note = options.samples / "command"
-    if (options.evaluate or options.add) and note.exists():
-        command = note.read_text()
-    else:
-        shown = [replace_path(argument) for argument in sys.argv[1:]]
-        command = shlex.join(["python3", "bench/copy_paths.py", *shown])
-        note.parent.mkdir(parents=True, exist_ok=True)
-        note.write_text(command)
+    command = reproduction(options.samples, options.nice)
     evaluate(options, command, hosts, missing, failures)
     return 0
 

@@ -406,7 +406,7 @@ def write_page(
         "```",
         "",
         *facts(versions, missing, extra_facts),
-        *goals_section(findings),
+        *goals_section(findings, "what the goal names"),
         *[line for file, caption in plots for line in (f"![{caption}]({file})", "")],
         *_method(results),
         *_envelope(results["envelope"]),

@@ -60,14 +60,14 @@ def verdict(met: bool | None) -> str:
     return {True: "yes", False: "**no**", None: "?"}[met]
 
 
-def goals_section(findings: list[Finding]) -> list[str]:
+def goals_section(findings: list[Finding], base: str) -> list[str]:
     """Return the chapter of the goals: how many are reached, and each of them."""
     lines = ["## Goals", ""]
     judged = [finding for finding in findings if finding.met is not None]
     met = sum(finding.met is True for finding in judged)
     lines += [
         f"{met} of {len(judged)} figures are reached; {len(findings) - len(judged)} were not "
-        "measured. Ratios are speeds relative to the host alone.",
+        f"measured. Ratios are speeds relative to {base}.",
         "",
     ]
     topics = list(dict.fromkeys(finding.topic for finding in findings))

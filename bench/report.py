@@ -163,7 +163,7 @@ def write_page(
         "```",
         "",
         *facts(versions, missing, extra_facts),
-        *goals_section(findings),
+        *goals_section(findings, "the host alone"),
         *[line for file, caption in plots for line in (f"![{caption}]({file})", "")],
         *_method(results),
         *_latency_tables(results, hosts),
