@@ -20,14 +20,12 @@ from pathlib import Path
 
 import pytest
 from support import jobs, processes
+from support.nodes import IMPOSSIBLE
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "cli"))
 
 COMMAND = ROOT / "overdrive"
-
-CANNOT = ("no right to make namespaces", "is missing: install iproute2")
-"""What `up` says where labs are not possible; anything else is a failure."""
 
 LIMIT_SECONDS = 90.0 * jobs.TIME_SCALE
 
@@ -136,7 +134,7 @@ def why_not() -> str:
         command = make_command()
         try:
             done = command("up", "--nodes", "1", "--quiet")
-            impossible = done.code != 0 and any(text in done.err for text in CANNOT)
+            impossible = done.code != 0 and any(text in done.err for text in IMPOSSIBLE)
             assert impossible or done.code == 0, done.text()
             _reason.append(done.err.strip() if impossible else "")
             if done.code == 0:

@@ -1,4 +1,4 @@
-"""Communicators that span "nodes" (network namespaces): wildcards, rings, mixed requests."""
+"""Communicators that span nodes (of a virtual cluster): wildcards, rings, mixed requests."""
 
 from __future__ import annotations
 
@@ -33,16 +33,6 @@ PROGRAMS = {
 }
 
 
-def hangs_in_finalize(result: jobs.Result) -> bool:
-    """Tell whether the program had found nothing wrong before it hung in the host's MPI_Finalize.
-
-    MPICH 4.0 over UCX does so in about one of ten runs on two nodes, without Overdrive as well
-    (seen with `wildcards` and `mixed_requests`). The line PASS comes right before.
-    """
-    done = result.timed_out and "PASS " in result.stdout and "FAIL " not in result.stderr
-    return done and "Finalize" in result.stacks
-
-
 @pytest.mark.netns
 @pytest.mark.quick
 @pytest.mark.parametrize("name", list(PROGRAMS))
@@ -55,11 +45,14 @@ def test_across_nodes(
     seed: int,
 ) -> None:
     """Two ranks on each of two nodes: local pairs are Overdrive's, the others the host's."""
-    if host.name not in ("openmpi4", "mpich4"):
-        pytest.skip(f"{host.name}: the launcher of this host is not set up for namespaces")
+    if name == "intercomm" and host.name in ("mpich5", "mpiabi"):
+        # Seen in many runs with four ranks on two processors, with and without Overdrive.
+        pytest.skip(f"{host.name}: the host hangs in messages of inter-communicators between nodes")
     program = compiled(HERE / f"{name}.c")
-    shim = str(programs.plain_library(programs.SUPPORT / "idle.c"))
-    idle = [] if host.family == "openmpi" else [shim]
+    # MPICH does not give its processor away, and 4.0 does not get through MPI_Finalize.
+    help_needed = [] if host.name in ("openmpi4", "openmpi5", "impi") else ["idle.c"]
+    help_needed += ["disconnect.c"] if host.name == "mpich4" else []
+    shims = [str(programs.plain_library(programs.SUPPORT / name)) for name in help_needed]
     result = jobs.run(
         host,
         4,
@@ -67,12 +60,9 @@ def test_across_nodes(
         overdrive=overdrive,
         launcher_prefix=nodes.enter(nodes.head),
         launcher_options=nodes.launcher_options(host.family, 2),
-        env={} if host.family == "openmpi" else {"UCX_NET_DEVICES": "eth0"},
-        preload=([], idle),
+        preload=([], shims),
         limit=60,
     )
-    if host.name == "mpich4" and hangs_in_finalize(result):
-        pytest.skip("passed, but then the host hung in its MPI_Finalize, as it does by itself")
     expect.passed(result)
     if overdrive:
         expect.took_our_path(result, 50)
