@@ -239,7 +239,7 @@ def run_host(
         if test.identity in options.known:
             continue
         short = options.representative or options.without_heavy
-        reason = selection.excluded(host, test, short)
+        reason = selection.excluded(host, test, short, "pull_wait" in options.settings)
         if not reason and test.memory_gib > memory_gib() / 2:
             reason = f"needs {test.memory_gib:g} GiB of memory"
         if reason:

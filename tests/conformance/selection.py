@@ -85,6 +85,11 @@ FORCED: list[dict[str, str]] = [
 ]
 """Settings that force each way of copying in turn, or switch reachable memory off."""
 
+FORCED_LEFT_OUT = [
+    ("pt2pt/sendflood *", "each of its senders would wait a millisecond for every late receiver"),
+]
+"""Pattern for the identity of a test, reason; holds for runs with settings that force a way."""
+
 FORCED_DIRECTORIES = ["pt2pt", "datatype", "comm", "threads"]
 FORCED_MPICH_HOSTS = ["openmpi4", "mpich4"]
 FORCED_MPI4PY_HOSTS = ["openmpi5", "mpich5"]
@@ -97,7 +102,7 @@ def left_out_of_mpi4py(host_name: str, forced: bool = False) -> list[str]:
     return [*HEAVY_MPI4PY, *others]
 
 
-def excluded(host: Host, test: Test, representative: bool) -> str:
+def excluded(host: Host, test: Test, representative: bool, forced: bool = False) -> str:
     """Return why a test is left out; empty when it is to be run."""
     for hosts, pattern, reason in EVERYWHERE:
         if fnmatch.fnmatchcase(host.name, hosts) and fnmatch.fnmatchcase(test.identity, pattern):
@@ -106,4 +111,7 @@ def excluded(host: Host, test: Test, representative: bool) -> str:
         for pattern, reason in HEAVY:
             if fnmatch.fnmatchcase(test.identity, pattern):
                 return reason
+    for pattern, reason in FORCED_LEFT_OUT if forced else []:
+        if fnmatch.fnmatchcase(test.identity, pattern):
+            return reason
     return ""
