@@ -46,18 +46,23 @@ def _status(status: int) -> int:
     return code if code >= 0 else 128 - code
 
 
-def _wait_for(child: int) -> int:
-    """Wait for a child; what would end this process goes to the child, which then ends both."""
+def _wait_for(child: int) -> tuple[int, int]:
+    """Wait for a child; what would end this process goes to the child, which then ends both.
+
+    Returns its exit status, and the last signal that was to end it, or 0.
+    """
+    seen = [0]
 
     def pass_on(number: int, _: object) -> None:
+        seen.append(number)
         with contextlib.suppress(ProcessLookupError):
             os.kill(child, number)
 
     for number in _PASSED_ON:
         signal.signal(number, pass_on)
     for number in _FROM_TERMINAL:  # the terminal sends them to the child, too
-        signal.signal(number, lambda *_: None)
-    return _status(os.waitpid(child, 0)[1])
+        signal.signal(number, lambda number, _: seen.append(number))
+    return _status(os.waitpid(child, 0)[1]), seen[-1]
 
 
 def _restore_signals() -> None:
@@ -119,12 +124,13 @@ def run(
             lab_system.die_with_parent(signal.SIGKILL, me)
             start()
 
-        code = _wait_for(lab_nodes.in_child(body))
+        code, stopped_by = _wait_for(lab_nodes.in_child(body))
         lab_system.end_children()
-        os._exit(code)
+        # Hydra may report success for a job that it has ended because it was told to.
+        os._exit(128 + stopped_by if code == 0 and stopped_by else code)
 
     def alone() -> None:
         lab_system.die_with_parent(signal.SIGKILL, OUTSIDE)
         start()
 
-    return _wait_for(lab_nodes.in_child(supervise if job else alone))
+    return _wait_for(lab_nodes.in_child(supervise if job else alone))[0]

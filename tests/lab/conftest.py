@@ -109,7 +109,9 @@ class Command:
         deadline = time.monotonic() + seconds * jobs.TIME_SCALE
         while True:
             found = [processes.describe(pid) for pid in processes.members(self.job)]
-            found += [str(path) for path in Path(self.folder).rglob("*")]
+            # os.walk passes over what disappears meanwhile.
+            for folder, folders, files in os.walk(self.folder):
+                found += [os.path.join(folder, name) for name in (*folders, *files)]
             if not found or time.monotonic() > deadline:
                 return found
             time.sleep(0.02)
