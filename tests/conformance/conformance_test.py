@@ -181,7 +181,7 @@ class TestStore(unittest.TestCase):
             self.assertIsNone(store.load(work, "h", "2", forced)[0])
         self.assertEqual([found.results[0].status for found in whole.mpich], [PASS, DIFFERENCE])
         page = report.page(whole)
-        self.assertIn("**1 differences.**", page)
+        self.assertIn("**1 differences** among 2 tests compared", page)
         self.assertIn(f"- h {forced} `pt2pt/a 2`: broken", page)
         self.assertIn("| 4321 |", page.partition(f"### `{forced}`")[2])
 

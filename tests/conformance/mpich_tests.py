@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -205,12 +205,14 @@ def _tests(host: Host, build: Path, suite: Path, directories: list[str]) -> List
     return lists
 
 
-def add_what_did_not_run(host: Host, work: Path, found: HostResults) -> None:
+def add_what_did_not_run(
+    host: Host, work: Path, found: HostResults, directories: Sequence[str] = DIRECTORIES
+) -> None:
     """Note the tests of the suite about which nothing is known, so that no table hides them."""
     known = {result.identity for result in found.results}
     known |= found.skipped.keys() | found.unbuildable.keys()
     suite = source(work / "source")
-    for test in _tests(host, work / "suite" / host.name, suite, list(DIRECTORIES)).tests:
+    for test in _tests(host, work / "suite" / host.name, suite, list(directories)).tests:
         if test.identity not in known:
             found.skipped[test.identity] = NOT_RUN
 

@@ -64,6 +64,8 @@ SAVE_AFTER = 10
 ALL_MPICH_HOSTS = ["openmpi4", "mpich4"]
 """Where `--all` runs MPICH's suite: the distribution's MPI libraries; mpi4py's runs everywhere."""
 
+ALL_MPI4PY_RANKS = (1, 2, 3, 4)
+
 REPRESENTATIVE_DIRECTORIES = ["pt2pt", "comm", "datatype", "f77", "f90", "f08", "threads"]
 REPRESENTATIVE_MPICH_HOSTS = ["mpich4"]
 REPRESENTATIVE_MPI4PY_HOSTS = ["openmpi5", "mpich5"]
@@ -153,19 +155,46 @@ def chosen_hosts(options: argparse.Namespace) -> list:
 def write_page(options: argparse.Namespace, skipped: list[str]) -> int:
     """Write the page of docs/measurements from everything that is stored."""
     whole = report.Report(skipped=skipped)
-    for host in chosen_hosts(options):
+    hosts = chosen_hosts(options)
+    for host in hosts:
         for settings in store.all_settings(WORK, host.name):
             found, parts = store.load(WORK, host.name, host.version, settings)
             whole.mpi4py += parts
             if found is not None:
                 whole.mpich.append(found)
-                if not settings:
-                    mpich_tests.add_what_did_not_run(host, WORK, found)
+                part = FORCED_DIRECTORIES if settings else mpich_tests.DIRECTORIES
+                mpich_tests.add_what_did_not_run(host, WORK, found, part)
+    whole.skipped += missing_parts(whole, [host.name for host in hosts])
     PAGE.parent.mkdir(parents=True, exist_ok=True)
     PAGE.write_text(report.page(whole), encoding="utf-8")
     print(f"wrote {PAGE.relative_to(ROOT)}")
     print(whole.summary())
     return 1 if whole.differences() else 0
+
+
+def missing_parts(whole: report.Report, hosts: list[str]) -> list[str]:
+    """Return what the page lacks altogether."""
+    labels = [settings_label(settings) for settings in FORCED]
+    wanted: list[tuple[str, str, int]] = [(name, "", 0) for name in ALL_MPICH_HOSTS]
+    wanted += [(name, "", ranks) for name in hosts for ranks in ALL_MPI4PY_RANKS]
+    wanted += [(name, label, 0) for label in labels for name in FORCED_MPICH_HOSTS]
+    for label in labels:
+        for name in FORCED_MPI4PY_HOSTS:
+            wanted += [(name, label, ranks) for ranks in FORCED_MPI4PY_RANKS]
+    found = {(part.host, part.settings, 0) for part in whole.mpich}
+    found |= {(part.host, part.settings, part.ranks) for part in whole.mpi4py}
+    missing: dict[tuple[str, str], list[int]] = {}
+    for name, label, ranks in wanted:
+        if name in hosts and (name, label, ranks) not in found:
+            missing.setdefault((name, label), []).append(ranks)
+    lines = []
+    for (name, label), numbers in missing.items():
+        where = f"{name} with `{label}`" if label else name
+        suites = ["MPICH's suite"] if 0 in numbers else []
+        ranks = ", ".join(str(number) for number in numbers if number)
+        suites += [f"mpi4py's suite with {ranks} ranks"] if ranks else []
+        lines.append(f"{where}: {' and '.join(suites)}")
+    return lines
 
 
 @dataclass
@@ -174,7 +203,7 @@ class Plan:
 
     mpich: mpich_tests.Options
     mpi4py: bool = True
-    ranks: Sequence[int] = (1, 2, 3, 4)
+    ranks: Sequence[int] = ALL_MPI4PY_RANKS
     mpich_hosts: Sequence[str] = field(default_factory=lambda: list(host_mpis.NAMES))
     mpi4py_hosts: Sequence[str] = field(default_factory=lambda: list(host_mpis.NAMES))
 
