@@ -23,6 +23,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--all", action="store_true", help="also what is neither quick nor chosen by -m"
     )
     group.addoption(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="an Overdrive setting for every job that does not choose it itself, "
+        "such as copy_path=pull",
+    )
+    group.addoption(
         "--without-overdrive",
         action="store_true",
         help="run the programs over the plain host, to check the tests themselves",
@@ -31,6 +39,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 HOST_SUITES = ("p2p", "hostile", "memory", "fortran", "python", "real", "lab")
 """Folders whose tests run MPI jobs on every host; without a choice only their quick part runs."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Hand the settings of --set to the jobs."""
+    for setting in config.getoption("--set"):
+        name, _, value = setting.partition("=")
+        jobs.COMMON_SETTINGS[name] = value
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -107,12 +107,13 @@
   X(reach_keep_bytes, SizeType, "reach_keep", 0, 0, kTiB, reach,                                   \
     "How much freed reachable memory a rank may keep for reuse, once in its caches and once in "   \
     "its free lists; the rest goes back to the system. 0: a 32nd of the machine's memory divided " \
-    "by its processors, between 32 MiB and 1 GiB.")                                                \
+    "by its processors, between 32 MiB and 1 GiB; a 32nd of a control group's limit divided "      \
+    "likewise where that is less.")                                                                \
   X(reach_huge, ReachHugeChoice, "reach_huge", ReachHuge::kAuto, ReachHuge::kAuto,                 \
     ReachHuge::kEager, reach,                                                                      \
-    "Huge pages for blocks of at least 2 MiB. `auto`: where the kernel gives them to ordinary "    \
-    "memory without being asked, so that the program computes as fast as without Overdrive. "      \
-    "`eager`: always, at once when a block is allocated. `off`: never.")                           \
+    "Huge pages for reachable memory. `auto`: unless the kernel's setting for ordinary memory is " \
+    "`never`, and within a part of the machine's memory, so that the program computes as fast as " \
+    "without Overdrive. `eager`: always, at once when a block is allocated. `off`: never.")        \
   X(reach_libraries, StringType, "reach_libraries", "", 0, 4096, reach,                            \
     "Libraries whose static data is made reachable as well: beginnings of their file names, "      \
     "separated by commas. The C library, the MPI library and Overdrive itself never are.")         \

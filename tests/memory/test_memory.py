@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import resource
 import shutil
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -132,17 +134,145 @@ def test_unequal_limits(host: Host, compiled: Build, needs_overdrive: None) -> N
     assert peers == [0, 1], result.report()
 
 
+ALLOCATORS = {"jemalloc": "libjemalloc.so.2", "tcmalloc": "libtcmalloc_minimal.so.4"}
+
+
 @pytest.mark.quick
-def test_foreign_malloc(host: Host, compiled: Build, needs_overdrive: None) -> None:
+@pytest.mark.parametrize("allocator", ALLOCATORS)
+def test_foreign_malloc(
+    allocator: str, host: Host, compiled: Build, needs_overdrive: None
+) -> None:
     """With another allocator blocks are its own, and the log says why."""
-    found = sorted(Path("/usr/lib").glob("*/libjemalloc.so.2"))
+    found = sorted(Path("/usr/lib").glob(f"*/{ALLOCATORS[allocator]}"))
     if not found:
-        pytest.skip("libjemalloc.so.2 is not installed")
+        pytest.skip(f"{ALLOCATORS[allocator]} is not installed")
     command = [compiled(HERE / "reachable.c"), *want(False, True)]
     for preload in (([str(found[0])], []), ([], [str(found[0])])):
         result = jobs.run(host, 2, command, preload=preload, settings={"verbose": "2"})
         expect.passed(result)
         assert "the program brings its own malloc" in result.stderr, result.report()
+
+
+@pytest.mark.quick
+def test_own_malloc(host: Host, compiled: Build, needs_overdrive: None) -> None:
+    """A program with an allocator linked into it."""
+    program = compiled(HERE / "reachable_own.c", (str(HERE / "own_malloc.c"),))
+    result = jobs.run(host, 2, [program, *want(False, True)], settings={"verbose": "2"})
+    if result.returncode != 0:
+        alone = jobs.run(host, 2, [program, *want(False, False)], overdrive=False)
+        if alone.returncode != 0:
+            pytest.skip(f"{host.name} alone does not run with an allocator of the program's own")
+    expect.passed(result)
+    assert "the program brings its own malloc" in result.stderr, result.report()
+
+
+@pytest.mark.quick
+def test_small_blocks(host: Host, compiled: Build) -> None:
+    """Blocks that the C library serves, with threads that come and go."""
+    expect.passed(jobs.run(host, 2, [compiled(HERE / "small_blocks.c")]))
+
+
+@pytest.mark.quick
+def test_freed_twice(host: Host, compiled: Build) -> None:
+    """A block that is freed twice ends the program, as it does without Overdrive."""
+    result = jobs.run(host, 1, [compiled(HERE / "small_blocks.c"), "--twice=1"])
+    assert result.returncode != 0 and not result.timed_out, result.report()
+    assert "double free" in result.stderr, result.report()
+
+
+@pytest.fixture
+def memory_group() -> Iterator[Callable[[int], list[str]]]:
+    """Return a function that makes a control group with a limit; the prefix of what runs in it."""
+    own = {}
+    for line in Path("/proc/self/cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        own.update(dict.fromkeys(controllers.split(","), path))
+    made: list[Path] = []
+
+    def make(limit: int) -> list[str]:
+        for controller, mount, file in (
+            ("memory", "/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+            ("", "/sys/fs/cgroup", "memory.max"),
+        ):
+            # Beside the test's own group: in version 2 a group with processes has no inner ones.
+            base = Path(mount + own.get(controller, "/none"))
+            group = base / f"overdrive-test-{os.getpid()}"
+            try:
+                group.mkdir()
+                made.append(group)
+                (group / file).write_text(str(limit))
+            except OSError:
+                continue
+            return ["sh", "-c", f'echo $$ >"{group}/cgroup.procs" && exec "$@"', "sh"]
+        pytest.skip("no control group with a memory limit can be made here")
+
+    yield make
+    for group in made:
+        for _ in range(100):
+            try:
+                group.rmdir()
+                break
+            except OSError:  # processes that have just ended
+                time.sleep(0.1)
+
+
+GROUP_BYTES = 400 << 20
+
+
+def test_memory_group(
+    host: Host,
+    compiled: Build,
+    needs_overdrive: None,
+    memory_group: Callable[[int], list[str]],
+) -> None:
+    """Within the memory limit of a control group the program gets what it gets without us."""
+    prefix = memory_group(GROUP_BYTES)
+    command = [compiled(HERE / "little_memory.c"), "--mib=60"]
+    alone = jobs.run(host, 2, command, launcher_prefix=prefix, overdrive=False)
+    if alone.returncode != 0:
+        pytest.skip(f"{host.name} alone needs more memory")
+    for huge in ("auto", "eager"):
+        settings = {"reach_huge": huge}
+        result = jobs.run(host, 2, command, launcher_prefix=prefix, settings=settings)
+        expect.passed(result)
+        assert result.counter("reach_heap_peak") > 0, result.report()
+
+
+THP = Path("/sys/kernel/mm/transparent_hugepage")
+
+
+@pytest.fixture
+def kernel_pages() -> Iterator[Callable[[str, str], None]]:
+    """Return a function that sets the kernel's policy for huge pages until the end of the test."""
+    files = [THP / "enabled", THP / "shmem_enabled"]
+    if not all(os.access(file, os.W_OK) for file in files):
+        pytest.skip("the kernel's policy for huge pages cannot be set here")
+    before = [re.search(r"\[(.*)\]", file.read_text()) for file in files]
+
+    def choose(*words: str) -> None:
+        for file, word in zip(files, words, strict=True):
+            file.write_text(word)
+
+    yield choose
+    choose(*(found.group(1) for found in before if found))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shared", ["never", "advise", "always"])
+@pytest.mark.parametrize("enabled", ["never", "madvise", "always"])
+def test_kernel_pages(
+    enabled: str,
+    shared: str,
+    host: Host,
+    compiled: Build,
+    needs_overdrive: None,
+    kernel_pages: Callable[[str, str], None],
+) -> None:
+    """Every policy of the kernel; slow because it changes the machine for everybody meanwhile."""
+    kernel_pages(enabled, shared)
+    expect.passed(jobs.run(host, 2, [compiled(HERE / "reachable.c"), *want(True, True)]))
+    command = [compiled(HERE / "forks.c"), "--forks=20", f"--bytes={16 << 20}"]
+    expect.passed(jobs.run(host, 2, command))
 
 
 CORE_LIMIT_BYTES = 400 << 20

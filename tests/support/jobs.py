@@ -33,6 +33,10 @@ def overdrive_library() -> Path:
     return Path(os.environ.get("OVERDRIVE_TEST_LIBRARY", default))
 
 
+COMMON_SETTINGS: dict[str, str] = {}
+"""Overdrive's settings of every job that does not choose them itself (pytest --set)."""
+
+
 @dataclass
 class Result:
     """What a job did."""
@@ -146,7 +150,7 @@ def run(
         if overdrive:
             libraries = [*preload[0], str(overdrive_library()), *preload[1]]
             variables["OVERDRIVE_STATS"] = stats or str(directory / "%r.json")
-            for key, value in (settings or {}).items():
+            for key, value in {**COMMON_SETTINGS, **(settings or {})}.items():
                 variables[f"OVERDRIVE_{key.upper()}"] = value
         if libraries:
             variables["LD_PRELOAD"] = ":".join(libraries)

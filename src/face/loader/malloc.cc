@@ -4,9 +4,11 @@
 // earlier library defines malloc; then nobody calls us. If a library behind us brings another
 // allocator (linked jemalloc, tcmalloc) everything is passed on to it, because its other functions
 // and ours must agree. Calls come from before any constructor, from the dynamic linker and from any
-// thread. The way to the C library is one comparison and one jump.
+// thread. Each thread keeps some of the small blocks that it has freed (SmallCache), which makes up
+// for the way to the C library being longer by a comparison and a jump.
 #include <errno.h>
 #include <link.h>
+#include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -15,7 +17,9 @@
 #include <unistd.h>
 
 #include "elf_view.h"
+#include "memory/heap/environment.h"
 #include "memory/heap/process_heap.h"
+#include "memory/heap/small_cache.h"
 #include "process.h"
 
 // The C library's own functions under the names that are never interposed.
@@ -33,6 +37,9 @@ namespace {
 using memory::heap::hot;
 using memory::heap::is_ours;
 
+using memory::heap::SmallCache;
+
+#define OD_LIKELY(condition) __builtin_expect((condition), 1)
 #define OD_UNLIKELY(condition) __builtin_expect((condition), 0)
 #define OD_OUT_OF_LINE __attribute__((noinline))
 
@@ -141,9 +148,58 @@ size_t FirstUsableSize(void* block) {
   return g_next.usable_size(block);
 }
 
+// This library is there when the process starts, so its part of a thread's storage has a fixed
+// place.
+__thread SmallCache t_cache __attribute__((tls_model("initial-exec")));
+pthread_key_t g_cache_key;
+
+void CloseCache(void* cache) { static_cast<SmallCache*>(cache)->close(hot.next_free); }
+
+// Whether threads may keep small blocks of the C library.
+bool MayKeepSmall() {
+  // Who watches or tunes the C library's allocator wants to see every call.
+  static constexpr const char* kWatchers[] = {"MALLOC_CHECK_", "MALLOC_PERTURB_", "MALLOC_TRACE",
+                                              "MALLOC_TCACHE_COUNT_", "GLIBC_TUNABLES"};
+  for (const char* name : kWatchers) {
+    if (memory::heap::find_variable(environ, name) != nullptr) return false;
+  }
+  if (!SmallCache::works(__libc_malloc, __libc_free, g_next.usable_size)) return false;
+  return pthread_key_create(&g_cache_key, CloseCache) == 0;
+}
+
 void Decide() {
   if (!g_found) FindNext();
-  memory::heap::decide(environ, g_foreign);
+  if (!memory::heap::decide(environ, g_foreign)) return;
+  // Processes that share nothing keep the C library's allocator as it is.
+  if (hot.min_bytes != SIZE_MAX) hot.keeps_small = MayKeepSmall();
+}
+
+// The cache had no room for it.
+OD_OUT_OF_LINE void FreeBeyondCache(void* block, size_t chunk) {
+  SmallCache& cache = t_cache;
+  if (cache.state == SmallCache::kNew) {
+    // First, because it may allocate.
+    if (pthread_setspecific(g_cache_key, &cache) != 0) {
+      cache.state = SmallCache::kClosed;
+    } else if (cache.state == SmallCache::kNew) {
+      cache.open();
+    }
+    const unsigned bin = SmallCache::bin_of(chunk);
+    if (bin < SmallCache::kBins && cache.put(block, bin)) return;
+  }
+  hot.next_free(block);
+}
+
+// The block's contents are what they would be if it had been freed already.
+OD_OUT_OF_LINE void FreeSuspicious(void* block, size_t chunk) {
+  SmallCache& cache = t_cache;
+  const unsigned bin = SmallCache::bin_of(chunk);
+  if (cache.is_here(block, bin)) {
+    static constexpr char kText[] = "free(): double free detected by Overdrive\n";
+    if (write(STDERR_FILENO, kText, sizeof kText - 1) < 0) abort();
+    abort();
+  }
+  if (!cache.put(block, bin)) FreeBeyondCache(block, chunk);
 }
 
 // A block of at least hot.min_bytes, which is 0 until that is known; null: not ours.
@@ -176,10 +232,15 @@ OD_OUT_OF_LINE void* MoveToHeap(void* block, size_t bytes) {
   return moved;
 }
 
-OD_OUT_OF_LINE void* LargeMalloc(size_t bytes) {
+OD_OUT_OF_LINE void* FreshLargeMalloc(size_t bytes) {
   bool zero;
   void* block = Large(bytes, 0, &zero);
   return block != nullptr ? block : hot.next_malloc(bytes);
+}
+
+OD_OUT_OF_LINE void* LargeMalloc(size_t bytes) {
+  if (void* block = memory::heap::allocate_again(bytes)) return block;
+  return FreshLargeMalloc(bytes);
 }
 
 OD_OUT_OF_LINE void* LargeCalloc(size_t count, size_t bytes) {
@@ -236,8 +297,16 @@ using namespace od::loader;
 #define OD_EXPORT extern "C" __attribute__((visibility("default")))
 
 OD_EXPORT void* malloc(size_t bytes) noexcept {
-  // Both ways are jumps: no frame is set up for the usual one.
+  if (OD_LIKELY(bytes <= SmallCache::kMostBytes)) {
+    if (void* block = t_cache.take(bytes)) return block;
+    if (OD_UNLIKELY(bytes >= hot.min_bytes)) return LargeMalloc(bytes);
+    return hot.next_malloc(bytes);
+  }
+  // Every way but one ends with a jump: no frame is set up for the usual ones.
   if (OD_UNLIKELY(bytes >= hot.min_bytes)) return LargeMalloc(bytes);
+  if (bytes <= SmallCache::kMostMiddleBytes) {
+    if (void* block = t_cache.take_middle(bytes)) return block;
+  }
   return hot.next_malloc(bytes);
 }
 
@@ -246,6 +315,21 @@ OD_EXPORT void free(void* block) noexcept {
     od::memory::heap::release(block);
     return;
   }
+  if (OD_LIKELY(hot.keeps_small && block != nullptr)) {
+    const size_t chunk = SmallCache::chunk_of(block);
+    const unsigned bin = SmallCache::bin_of(chunk);
+    SmallCache& cache = t_cache;
+    if (OD_LIKELY(bin < SmallCache::kBins)) {
+      if (OD_UNLIKELY(SmallCache::may_be_here(block, &cache))) return FreeSuspicious(block, chunk);
+      if (OD_LIKELY(cache.put(block, bin))) return;
+      return FreeBeyondCache(block, chunk);
+    }
+    if (bin < SmallCache::bin_of(SmallCache::kMostMiddleBytes)) {
+      if (OD_UNLIKELY(cache.state != SmallCache::kOpen)) return FreeBeyondCache(block, chunk);
+      block = cache.put_middle(block, chunk);
+      if (block == nullptr) return;
+    }
+  }
   hot.next_free(block);
 }
 
@@ -253,6 +337,9 @@ OD_EXPORT void* calloc(size_t count, size_t bytes) noexcept {
   size_t total;
   if (OD_UNLIKELY(__builtin_mul_overflow(count, bytes, &total) || total >= hot.min_bytes)) {
     return LargeCalloc(count, bytes);
+  }
+  if (total <= SmallCache::kMostBytes) {
+    if (void* block = t_cache.take(total)) return memset(block, 0, total);
   }
   return g_next.calloc(count, bytes);
 }

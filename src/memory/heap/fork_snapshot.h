@@ -1,18 +1,20 @@
 // Makes fork() what it is without shared memory: the child gets copies of everything shared.
 //
-//   parent, before   the allocator's locks are taken: its records must be consistent in the child
-//   child            copies what is in use into private memory and moves that over the shared
-//                    ranges; then closes its end of a pipe
-//   parent, after    waits for the end of the pipe, which also comes when the child has died or
-//                    fork() has failed; gives the locks back
-// The parent's other threads and the peers go on writing meanwhile, so the copy is not taken at one
-// instant; what a program may look at in a child of several threads does not depend on that. The
-// handlers are registered early and therefore run first in the child and last before the fork.
-// system(), popen() and posix_spawn() call no handlers and need none.
+//   parent, before   the allocator's locks are taken: its records must be consistent in the child;
+//                    what is in use is copied into private memory
+//   child            moves these copies over the shared ranges
+//   parent, after    drops them, also when fork() has failed; gives the locks back
+// The parent makes the copies, so it need not wait for its child to run: that would cost two
+// changes of process, which on a busy machine take longer than everything else. Other threads and
+// the peers go on writing meanwhile, so a copy is not taken at one instant; what a program may look
+// at in a child of several threads does not depend on that. The handlers are registered early and
+// therefore run last before the fork and first after it. system(), popen() and posix_spawn() call
+// no handlers and need none.
 #ifndef OVERDRIVE_MEMORY_HEAP_FORK_SNAPSHOT_H_
 #define OVERDRIVE_MEMORY_HEAP_FORK_SNAPSHOT_H_
 
 #include "memory/heap/arena.h"
+#include "memory/heap/budget.h"
 #include "memory/heap/span_allocator.h"
 #include "memory/reach_map.h"
 
@@ -22,6 +24,7 @@ struct SharedMemory {
   Arena* arena;
   SpanAllocator* spans;
   const ReachMap* map;
+  const Budget* budget;
   void (*in_child)();  // after everything has become private
 };
 

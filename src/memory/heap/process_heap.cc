@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include "memory/heap/arena.h"
+#include "memory/heap/budget.h"
 #include "memory/heap/environment.h"
 #include "memory/heap/fork_snapshot.h"
 #include "memory/heap/mutex.h"
@@ -27,7 +27,8 @@ constinit Hot hot = {.min_bytes = 0,
                      .start = UINTPTR_MAX,
                      .bytes = 0,
                      .next_malloc = __libc_malloc,
-                     .next_free = __libc_free};
+                     .next_free = __libc_free,
+                     .keeps_small = false};
 
 namespace {
 
@@ -36,11 +37,16 @@ enum Begun : int { kNotYet = 0, kUsable = 1, kFailed = 2 };
 // Process-wide by nature. No constructor may run: it would come after the first use.
 constinit HeapSettings g_settings;
 constinit Arena g_arena;
+constinit Budget g_budget;
 constinit SpanAllocator g_spans;
 constinit ReachMap g_map = {};
 constinit Mutex g_begin_mutex;
 int g_begun;  // Begun
 HugePages g_huge;
+// Where ordinary memory gets huge pages unasked, ours must not do with small ones.
+bool g_only_huge;
+// Whether it makes no difference which thread touches memory first.
+bool g_one_node;
 const char* g_why = "";
 uint64_t g_private_count;
 
@@ -64,6 +70,21 @@ bool give_back_pages(void*, char* start, uint64_t bytes) {
   return true;
 }
 
+// Whether a fresh block may get all its memory at once, though the program may never touch it.
+bool may_commit(uint64_t bytes) {
+  if (g_settings.huge == HugeChoice::kEager) return g_budget.may_commit(bytes, 0);
+  return g_one_node &&
+         g_budget.may_commit(bytes, __atomic_load_n(&g_committed_bytes, __ATOMIC_RELAXED));
+}
+
+// Spans below the size of a huge page share some.
+void fill_pages(void*, char* start, uint64_t bytes) {
+  if (g_huge != HugePages::kCollapse || !may_commit(bytes)) return;
+  const int saved_errno = errno;
+  if (collapse(start, bytes)) note_commitment(bytes);
+  errno = saved_errno;
+}
+
 bool chosen(const char* line, const char* word) {
   const char* at = strchr(line, '[');
   return at != nullptr && strncmp(at + 1, word, strlen(word)) == 0 && at[1 + strlen(word)] == ']';
@@ -78,32 +99,23 @@ HugePages find_huge_policy(HugeChoice choice) {
   const bool by_kernel = chosen(line, "advise") || chosen(line, "always") ||
                          chosen(line, "within_size") || chosen(line, "force");
   read_line("/sys/kernel/mm/transparent_hugepage/enabled", line, sizeof line);
-  const bool anonymous = chosen(line, "always");
+  g_only_huge = chosen(line, "always");
   if (choice == HugeChoice::kEager) return HugePages::kCollapse;
-  if (!anonymous) return HugePages::kNone;
+  // With "madvise" memory gets them that somebody asks for, and we do: small pages of shared memory
+  // take longer to make than those of ordinary memory.
+  if (!g_only_huge && !chosen(line, "madvise")) return HugePages::kNone;
   return by_kernel ? HugePages::kByKernel : HugePages::kCollapse;
-}
-
-// Freed memory that a rank may keep: a small part of what each rank of a full node has.
-uint64_t default_keep_bytes() {
-  struct sysinfo machine;
-  const long processors = sysconf(_SC_NPROCESSORS_ONLN);
-  if (sysinfo(&machine) != 0 || processors < 1) return uint64_t{64} << 20;
-  const uint64_t bytes =
-      machine.totalram * machine.mem_unit / 32 / static_cast<uint64_t>(processors);
-  constexpr uint64_t kLeast = uint64_t{32} << 20;
-  constexpr uint64_t kMost = uint64_t{1} << 30;
-  return bytes < kLeast ? kLeast : bytes > kMost ? kMost : bytes;
 }
 
 void in_child() { hot.min_bytes = SIZE_MAX; }
 
 bool begin() {
+  g_budget.init();
   g_huge = find_huge_policy(g_settings.huge);
   if (!g_arena.create(g_settings.limit_bytes, g_huge, &g_why)) return false;
-  const uint64_t keep = g_settings.keep_bytes != 0 ? g_settings.keep_bytes : default_keep_bytes();
+  const uint64_t keep = g_settings.keep_bytes != 0 ? g_settings.keep_bytes : g_budget.keep_bytes();
   const SpanAllocator::System system = {
-      .open = open_pages, .give_back = give_back_pages, .context = nullptr};
+      .open = open_pages, .give_back = give_back_pages, .fill = fill_pages, .context = nullptr};
   if (!g_spans.init(g_arena.start(), g_arena.bytes(), keep, system)) {
     g_why = "no address space for the heap's records";
     g_arena.destroy();
@@ -112,8 +124,11 @@ bool begin() {
   g_map.arena_start = reinterpret_cast<uintptr_t>(g_arena.start());
   g_map.arena_bytes = g_arena.bytes();
   g_map.file_bytes = g_arena.bytes();
-  if (!snapshot_on_fork(
-          {.arena = &g_arena, .spans = &g_spans, .map = &g_map, .in_child = in_child})) {
+  if (!snapshot_on_fork({.arena = &g_arena,
+                         .spans = &g_spans,
+                         .map = &g_map,
+                         .budget = &g_budget,
+                         .in_child = in_child})) {
     // A child would write into its parent.
     g_why = "no handler for forks can be registered";
     g_map = {};
@@ -145,20 +160,6 @@ bool usable() {
   return begun == kUsable;
 }
 
-// Whether a fresh block may get all its memory at once, though the program may never touch it: not
-// more than a quarter of a rank's share of the machine, and of what is free.
-bool may_commit(uint64_t bytes) {
-  struct sysinfo machine;
-  const long processors = sysconf(_SC_NPROCESSORS_ONLN);
-  if (processors < 1 || sysinfo(&machine) != 0) return false;
-  const uint64_t parts = 4 * static_cast<uint64_t>(processors);
-  // Without the page cache, which would have to be written back first.
-  if (bytes > (machine.freeram + machine.bufferram) * machine.mem_unit / parts) return false;
-  if (g_settings.huge == HugeChoice::kEager) return true;
-  return __atomic_load_n(&g_committed_bytes, __ATOMIC_RELAXED) + bytes <=
-         machine.totalram * machine.mem_unit / parts;
-}
-
 }  // namespace
 
 bool decide(const char* const* environment, bool foreign) {
@@ -179,18 +180,22 @@ bool decide(const char* const* environment, bool foreign) {
     g_settings.off = true;
   } else {
     min_bytes = g_settings.min_bytes;
+    g_one_node = within_one_node();
   }
   __atomic_store_n(&hot.min_bytes, min_bytes, __ATOMIC_RELAXED);
   return true;
 }
 
-// Makes the first `bytes` of a block as fast as the C library's memory would be; false when that
-// cannot be. `fresh`: nothing of it has memory yet.
 namespace {
 
+// Makes the first `bytes` of a block as fast as the C library's memory would be; false when that
+// cannot be. `fresh`: nothing of it has memory yet.
 bool give_huge_pages(char* block, uint64_t bytes, bool fresh) {
   if (g_huge != HugePages::kCollapse || bytes < kHugeBytes) return true;
-  if (!may_commit(bytes)) return false;
+  // A rest of this size takes longer in small pages than in a huge one that has other uses as well.
+  constexpr uint64_t kLeastRest = 384 << 10;
+  if (bytes % kHugeBytes >= kLeastRest) bytes += kHugeBytes - bytes % kHugeBytes;
+  if (!may_commit(bytes)) return !g_only_huge;
   const int saved_errno = errno;
   if (collapse(block, bytes) && fresh) note_commitment(bytes);
   errno = saved_errno;
@@ -204,7 +209,7 @@ void* allocate_with_room(size_t bytes, size_t room, size_t alignment, bool* zero
   }
   void* block = g_spans.allocate(room, alignment, zero);
   if (block != nullptr) {
-    if (g_huge != HugePages::kCollapse ||
+    if (bytes < kHugeBytes || g_huge != HugePages::kCollapse ||
         g_spans.prepared(block) >= bytes / kPageBytes * kPageBytes) {
       return block;
     }
@@ -222,6 +227,12 @@ void* allocate_with_room(size_t bytes, size_t room, size_t alignment, bool* zero
 }  // namespace
 
 bool may_share() { return !g_settings.off; }
+
+void* allocate_again(size_t bytes) {
+  // Beyond, huge pages have to be looked after; before there is an arena, no shard has anything.
+  // What a forked child finds there is not shared, but memory.
+  return bytes < kHugeBytes && bytes != 0 ? g_spans.take_cached(bytes) : nullptr;
+}
 
 void* allocate(size_t bytes, size_t alignment, bool* zero) {
   return allocate_with_room(bytes, bytes, alignment, zero);
@@ -253,11 +264,6 @@ bool resize(void* block, size_t bytes) {
     }
   }
   return true;
-}
-
-bool advise_huge(void* start, size_t bytes) {
-  if (g_huge != HugePages::kNone || !may_commit(bytes)) return false;
-  return collapse(static_cast<char*>(start), bytes);
 }
 
 namespace {
@@ -317,10 +323,13 @@ void service_drop_segment(void* start) {
 
 int service_huge_plan(uint64_t bytes) {
   if (g_huge != HugePages::kCollapse) return 0;
-  return may_commit(bytes) ? 1 : -1;
+  if (may_commit(bytes)) return 1;
+  return g_only_huge ? -1 : 0;
 }
 
-void service_collapse(void* start, uint64_t bytes) { collapse(static_cast<char*>(start), bytes); }
+void service_collapse(void* start, uint64_t bytes) {
+  if (collapse(static_cast<char*>(start), bytes)) note_commitment(bytes);
+}
 
 void service_usage(ReachUsage* usage) {
   *usage = {};

@@ -22,6 +22,7 @@ struct alignas(64) Hot {
   // Who allocates behind us; written by whoever comes first, which is before there are threads.
   void* (*next_malloc)(size_t);
   void (*next_free)(void*);
+  bool keeps_small;  // threads keep small blocks that they have freed
 };
 extern Hot hot;
 
@@ -38,6 +39,8 @@ inline bool is_ours(const void* block) {
 // is before the C library knows the environment. `foreign`: another allocator serves the program.
 bool decide(const char* const* environment, bool foreign);
 
+// The usual case of allocate(): a block of that size that was freed before; null: there is none.
+void* allocate_again(size_t bytes);
 // Null when the block should come from the C library after all. `*zero`: it is all zero.
 void* allocate(size_t bytes, size_t alignment, bool* zero);
 void release(void* block);
@@ -45,9 +48,6 @@ size_t usable_bytes(const void* block);
 bool resize(void* block, size_t bytes);
 // A block for one of at least `bytes` that has outgrown its place, with room to grow on.
 void* allocate_growing(size_t bytes);
-
-// The program asks for huge pages in its own block (madvise); false when that is up to the kernel.
-bool advise_huge(void* start, size_t bytes);
 
 // Whether this process is one that may share memory, now or later.
 bool may_share();

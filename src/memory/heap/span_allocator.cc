@@ -37,6 +37,8 @@ bool SpanAllocator::init(char* base, uint64_t bytes, uint64_t keep_bytes, const 
   keep_bytes_ = keep_bytes;
   system_ = system;
   top_ = 1;
+  // Not the first unit: many programs never use more.
+  filled_ = kFillPages;
   // The header on page 0 is written before anything is allocated.
   open_ = page_count_ < kOpenPages ? page_count_ : kOpenPages;
   if (system_.open(system_.context, base_, uint64_t{open_} * kPageBytes)) return true;
@@ -55,12 +57,6 @@ void SpanAllocator::fail(const char* what) {
   abort();
 }
 
-SpanAllocator::Shard& SpanAllocator::shard() {
-  // Threads' control blocks lie at least a page apart.
-  const auto thread = reinterpret_cast<uintptr_t>(__builtin_thread_pointer());
-  return shards_[((thread >> 12) ^ (thread >> 20)) % kShards];
-}
-
 uint32_t SpanAllocator::index_of(const void* block) const {
   const auto offset = static_cast<uint64_t>(static_cast<const char*>(block) - base_);
   if (offset % kPageBytes != 0 || offset / kPageBytes >= page_count_) fail("invalid pointer");
@@ -77,21 +73,16 @@ void* SpanAllocator::allocate(size_t bytes, size_t alignment, bool* zero) {
     if (alignment > uint64_t{page_count_} * kPageBytes) return nullptr;
     align_pages = static_cast<uint32_t>(alignment / kPageBytes);
   }
-  if (size_class < kCachedClasses) {
-    Shard& own = shard();
-    own.mutex.lock();
-    const uint32_t page = own.first[size_class];
-    if (page != 0 && page % align_pages == 0) {
-      Page& record = pages_[page];
-      own.first[size_class] = record.next;
-      own.bytes -= uint64_t{pages} * kPageBytes;
-      record.set(kUsed);
-      own.mutex.unlock();
-      add_relaxed(&cached_bytes_, ~(uint64_t{pages} * kPageBytes) + 1);
+  if (size_class < kCachedClasses && bytes != 0) {
+    void* const block = take_cached(bytes);
+    if (block != nullptr) {
       *zero = false;
-      return address_of(page);
+      if (reinterpret_cast<uintptr_t>(block) % (uint64_t{align_pages} * kPageBytes) == 0) {
+        return block;
+      }
+      // Aligned blocks are rare.
+      free(block);
     }
-    own.mutex.unlock();
   }
   const uint32_t page = take_from_center(pages, align_pages);
   if (page == 0) return nullptr;
@@ -102,29 +93,43 @@ void* SpanAllocator::allocate(size_t bytes, size_t alignment, bool* zero) {
 void SpanAllocator::free(void* block) {
   const uint32_t page = index_of(block);
   Page& record = pages_[page];
-  if (record.get() != kUsed) fail(record.get() == kNone ? "invalid pointer" : "double free");
+  if (__builtin_expect(record.get() != kUsed, 0)) {
+    fail(record.get() == kNone ? "invalid pointer" : "double free");
+  }
   const uint64_t bytes = uint64_t{record.pages} * kPageBytes;
-  const unsigned size_class = class_below(record.pages);
-  // Blocks that were resized or aligned may have a size between the classes.
-  if (size_class < kCachedClasses && class_pages(size_class) == record.pages) {
+  const unsigned size_class = record.size_class;
+  if (size_class < kCachedClasses) {
     // Relaxed: the limit need not be exact.
     const uint64_t cached = __atomic_load_n(&cached_bytes_, __ATOMIC_RELAXED);
     if (cached + bytes <= keep_bytes_) {
-      Shard& own = shard();
-      own.mutex.lock();
-      record.set(kCached);
-      record.zero = false;
-      record.next = own.first[size_class];
-      own.first[size_class] = page;
-      own.bytes += bytes;
-      own.mutex.unlock();
-      add_relaxed(&cached_bytes_, bytes);
+      if (!OD_SINGLE_THREADED) return put_locked(page);
+      put(shard(), page);
+      cached_bytes_ = cached + bytes;
       return;
     }
   }
   record.set(kBusy);
   record.zero = false;
   give_to_center(page);
+}
+
+__attribute__((noinline)) void* SpanAllocator::take_locked(Shard& own, unsigned size_class) {
+  own.mutex.lock();
+  void* const block = pop(own, size_class);
+  own.mutex.unlock();
+  if (block != nullptr) {
+    add_relaxed(&cached_bytes_, ~(uint64_t{class_pages(size_class)} * kPageBytes) + 1);
+  }
+  return block;
+}
+
+__attribute__((noinline)) void SpanAllocator::put_locked(uint32_t page) {
+  const uint64_t bytes = uint64_t{pages_[page].pages} * kPageBytes;
+  Shard& own = shard();
+  own.mutex.lock();
+  put(own, page);
+  own.mutex.unlock();
+  add_relaxed(&cached_bytes_, bytes);
 }
 
 // Of a span that nobody else can see (kBusy).
@@ -194,7 +199,7 @@ bool SpanAllocator::resize(void* block, size_t bytes) {
     // A quarter less is worth it, and always what is large.
     if (pages >= now || (now - pages < now / 4 && now - pages < 256)) return true;
     center_.lock();
-    record.pages = pages;
+    set_pages(record, pages);
     insert_joined(page + pages, now - pages, now - pages, false);
     center_.unlock();
     return true;
@@ -216,7 +221,7 @@ bool SpanAllocator::resize(void* block, size_t bytes) {
   }
   if (grown) {
     pages_[after].set(kNone);
-    record.pages = pages;
+    set_pages(record, pages);
     record.zero = false;
   }
   center_.unlock();
@@ -292,6 +297,7 @@ uint32_t SpanAllocator::take_from_top(uint32_t pages, uint32_t align_pages) {
   if (end > page_count_) return 0;
   if (end > open_) {
     uint64_t opened = end > uint64_t{open_} + kOpenPages ? end : uint64_t{open_} + kOpenPages;
+    opened = (opened + kFillPages - 1) / kFillPages * kFillPages;
     if (opened > page_count_) opened = page_count_;
     if (!system_.open(system_.context, static_cast<char*>(address_of(open_)),
                       (opened - open_) * kPageBytes)) {
@@ -304,14 +310,32 @@ uint32_t SpanAllocator::take_from_top(uint32_t pages, uint32_t align_pages) {
   top_ = static_cast<uint32_t>(end);
   if (gap > 0) insert_joined(gap_start, gap, 0, true);
   mark_used(page, pages, true);
+  if (pages < kFillPages) fill_to(page, static_cast<uint32_t>(end));
   return page;
 }
 
+// Small spans lie side by side, so what they need of memory is known before it is touched.
+void SpanAllocator::fill_to(uint32_t page, uint32_t end) {
+  if (end <= filled_ || system_.fill == nullptr) return;
+  const uint32_t from = page > filled_ ? page / kFillPages * kFillPages : filled_;
+  filled_ = round_up(end, kFillPages);
+  if (filled_ <= open_) {
+    system_.fill(system_.context, static_cast<char*>(address_of(from)),
+                 uint64_t{filled_ - from} * kPageBytes);
+  }
+}
+
 void SpanAllocator::mark_used(uint32_t page, uint32_t pages, bool zero) {
-  pages_[page].pages = pages;
+  set_pages(pages_[page], pages);
   pages_[page].set(kUsed);
   pages_[page].dirty_pages = 0;
   pages_[page].zero = zero;
+}
+
+void SpanAllocator::set_pages(Page& used, uint32_t pages) {
+  const unsigned below = class_below(pages);
+  used.pages = pages;
+  used.size_class = class_pages(below) == pages ? static_cast<uint8_t>(below) : kNoClass;
 }
 
 void SpanAllocator::insert(uint32_t page, uint32_t pages, uint32_t dirty_pages, bool zero) {
@@ -388,7 +412,6 @@ void SpanAllocator::flush_shards() {
         bytes += uint64_t{pages_[i].pages} * kPageBytes;
         pages_[i].set(kBusy);
       }
-      each.bytes -= bytes;
       each.mutex.unlock();
       add_relaxed(&cached_bytes_, ~bytes + 1);
       while (page != 0) {

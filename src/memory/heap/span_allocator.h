@@ -29,6 +29,8 @@ class SpanAllocator {
     bool (*open)(void* context, char* start, uint64_t bytes) = nullptr;
     // Gives memory back; afterwards it reads as zero. False: it is kept.
     bool (*give_back)(void* context, char* start, uint64_t bytes) = nullptr;
+    // May give memory to a part that spans below kFillPages are about to share; it stays zero.
+    void (*fill)(void* context, char* start, uint64_t bytes) = nullptr;
     void* context = nullptr;
   };
   struct Usage {
@@ -46,6 +48,9 @@ class SpanAllocator {
   // Whole pages, aligned to `alignment` (a power of two; at least a page is given anyway). Null
   // when the range is exhausted. `*zero`: the memory is known to be all zero.
   void* allocate(size_t bytes, size_t alignment, bool* zero);
+  // The usual case of allocate(), for 1 byte to 64 MiB: what this thread's shard has, as it is.
+  // Null when it has none.
+  void* take_cached(size_t bytes);
   // Ends the process with a message when `block` is not one of ours in use.
   void free(void* block);
   size_t usable_bytes(const void* block) const;
@@ -79,23 +84,36 @@ class SpanAllocator {
     // Neighbours look whether it is kFree or kFreeEnd, which only the center's holder sets and
     // clears; everything else changes without that lock, hence relaxed atomic.
     uint8_t state;
+    // Of a used span: the class whose size it has exactly, or kNoClass.
+    uint8_t size_class;
     bool zero;
     State get() const { return static_cast<State>(__atomic_load_n(&state, __ATOMIC_RELAXED)); }
     void set(State value) { __atomic_store_n(&state, value, __ATOMIC_RELAXED); }
   };
+  static constexpr uint8_t kNoClass = 255;
+  static_assert(kClassCount <= kNoClass);
   static constexpr unsigned kShards = 16;
   // Spans above this class (64 MiB) are rare and go to the center at once.
   static constexpr unsigned kCachedClasses = class_below(16384) + 1;
   // The least that is opened at once: what is open and never used would still fill a core file.
   static constexpr uint32_t kOpenPages = 1024;
+  // Huge pages: the unit of what is opened and filled.
+  static constexpr uint32_t kFillPages = 512;
 
   struct alignas(128) Shard {
     Mutex mutex;
-    uint64_t bytes = 0;
     uint32_t first[kCachedClasses] = {};
   };
 
-  Shard& shard();
+  Shard& shard() {
+    // Threads' control blocks lie at least a page apart.
+    const auto thread = reinterpret_cast<uintptr_t>(__builtin_thread_pointer());
+    return shards_[((thread >> 12) ^ (thread >> 20)) % kShards];
+  }
+  void* pop(Shard& own, unsigned size_class);
+  void* take_locked(Shard& own, unsigned size_class);
+  void put(Shard& own, uint32_t page);
+  void put_locked(uint32_t page);
   uint32_t index_of(const void* block) const;
   void* address_of(uint32_t page) const { return base_ + uint64_t{page} * kPageBytes; }
   [[noreturn]] static void fail(const char* what);
@@ -103,7 +121,9 @@ class SpanAllocator {
   uint32_t take_from_center(uint32_t pages, uint32_t align_pages);
   uint32_t take_from_lists(uint32_t pages, uint32_t align_pages);
   uint32_t take_from_top(uint32_t pages, uint32_t align_pages);
+  void fill_to(uint32_t page, uint32_t end);
   void mark_used(uint32_t page, uint32_t pages, bool zero);
+  void set_pages(Page& used, uint32_t pages);
   void insert(uint32_t page, uint32_t pages, uint32_t dirty_pages, bool zero);
   void insert_joined(uint32_t page, uint32_t pages, uint32_t dirty_pages, bool zero);
   void remove(uint32_t page);
@@ -114,8 +134,9 @@ class SpanAllocator {
 
   char* base_ = nullptr;
   uint32_t page_count_ = 0;
-  uint32_t top_ = 0;   // first page never used
-  uint32_t open_ = 0;  // first page not opened
+  uint32_t top_ = 0;     // first page never used
+  uint32_t open_ = 0;    // first page not opened
+  uint32_t filled_ = 0;  // first page that small spans have not filled
   uint64_t keep_bytes_ = 0;
   System system_;
   Page* pages_ = nullptr;
@@ -129,6 +150,34 @@ class SpanAllocator {
   uint32_t lists_[kClassCount] = {};
   Shard shards_[kShards] = {};
 };
+
+// With the shard's lock, or without it while there is one thread.
+inline void SpanAllocator::put(Shard& own, uint32_t page) {
+  Page& record = pages_[page];
+  record.set(kCached);
+  record.zero = false;
+  record.next = own.first[record.size_class];
+  own.first[record.size_class] = page;
+}
+
+inline void* SpanAllocator::pop(Shard& own, unsigned size_class) {
+  const uint32_t page = own.first[size_class];
+  if (page == 0) return nullptr;
+  Page& record = pages_[page];
+  own.first[size_class] = record.next;
+  record.set(kUsed);
+  return address_of(page);
+}
+
+__attribute__((always_inline)) inline void* SpanAllocator::take_cached(size_t bytes) {
+  const unsigned size_class =
+      class_above(static_cast<uint32_t>((bytes + kPageBytes - 1) / kPageBytes));
+  Shard& own = shard();
+  if (!OD_SINGLE_THREADED) return take_locked(own, size_class);
+  void* const block = pop(own, size_class);
+  if (block != nullptr) cached_bytes_ -= uint64_t{class_pages(size_class)} * kPageBytes;
+  return block;
+}
 
 }  // namespace od::memory::heap
 

@@ -11,6 +11,7 @@
 #include <random>
 #include <set>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace od::memory::heap {
@@ -43,18 +44,27 @@ class Spans : public ::testing::Test {
     ASSERT_NE(base_, MAP_FAILED);
     // As in the process: zero memory, no constructor needed.
     spans_.reset(new SpanAllocator());
-    const SpanAllocator::System system = {.open =
-                                              [](void* self, char* start, std::uint64_t opened) {
-                                                static_cast<Spans*>(self)->opened_bytes_ += opened;
-                                                return mprotect(start, opened,
-                                                                PROT_READ | PROT_WRITE) == 0;
-                                              },
-                                          .give_back =
-                                              [](void* self, char* start, std::uint64_t given) {
-                                                static_cast<Spans*>(self)->given_bytes_ += given;
-                                                return madvise(start, given, MADV_DONTNEED) == 0;
-                                              },
-                                          .context = this};
+    const SpanAllocator::System system = {
+        .open =
+            [](void* self, char* start, std::uint64_t opened) {
+              static_cast<Spans*>(self)->opened_bytes_ += opened;
+              return mprotect(start, opened, PROT_READ | PROT_WRITE) == 0;
+            },
+        .give_back =
+            [](void* self, char* start, std::uint64_t given) {
+              static_cast<Spans*>(self)->given_bytes_ += given;
+              return madvise(start, given, MADV_DONTNEED) == 0;
+            },
+        .fill =
+            [](void* self, char* start, std::uint64_t bytes) {
+              auto* spans = static_cast<Spans*>(self);
+              spans->filled_.emplace_back(start - spans->base_, bytes);
+              // Must be usable, whoever owns it.
+              for (std::uint64_t i = 0; i < bytes; ++i) {
+                if (start[i] != 0) ++spans->not_zero_;
+              }
+            },
+        .context = this};
     ASSERT_TRUE(spans_->init(base_, bytes, keep_bytes, system));
   }
   void drop() {
@@ -75,6 +85,8 @@ class Spans : public ::testing::Test {
   std::unique_ptr<SpanAllocator> spans_;
   std::atomic<std::uint64_t> opened_bytes_{0};
   std::atomic<std::uint64_t> given_bytes_{0};
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> filled_;
+  std::uint64_t not_zero_ = 0;
   bool zero_ = false;
 };
 
@@ -101,6 +113,26 @@ TEST_F(Spans, FreedBlocksAreUsedAgainAtOnce) {
   EXPECT_FALSE(zero_) << "it was written to";
   EXPECT_EQ(block[0], 1) << "and kept";
   EXPECT_EQ(given_bytes_, 0u);
+}
+
+TEST_F(Spans, SmallSpansAreFilledAheadByUnits) {
+  using Parts = std::vector<std::pair<std::uint64_t, std::uint64_t>>;
+  // The first unit is not filled; 2 MiB less a page fit into it.
+  for (int i = 0; i < 31; ++i) ASSERT_NE(allocate(64 << 10), nullptr);
+  EXPECT_EQ(filled_, Parts{});
+  ASSERT_NE(allocate(64 << 10), nullptr) << "ends in the second";
+  EXPECT_EQ(filled_, (Parts{{2 * kMiB, 2 * kMiB}}));
+  ASSERT_NE(allocate(kMiB), nullptr);
+  EXPECT_EQ(filled_.size(), 1u) << "still within it";
+  // Large ones are up to the caller; what comes after them begins anew where they end.
+  char* large = allocate(8 * kMiB, 2 * kMiB);
+  ASSERT_EQ(large - base_, static_cast<std::ptrdiff_t>(4 * kMiB));
+  ASSERT_NE(allocate(1'900'000), nullptr);
+  ASSERT_NE(allocate(64 << 10), nullptr);
+  EXPECT_EQ(filled_, (Parts{{2 * kMiB, 2 * kMiB}, {12 * kMiB, 2 * kMiB}}));
+  while (allocate(300'000) != nullptr) continue;
+  EXPECT_LE(filled_.back().first + filled_.back().second, bytes_);
+  EXPECT_EQ(not_zero_, 0u);
 }
 
 TEST_F(Spans, NeighboursAreJoined) {
