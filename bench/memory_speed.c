@@ -175,6 +175,18 @@ static void first_touch(const char* name, size_t bytes) {
   // Kept, so that the next figure gets fresh memory as well.
 }
 
+// The same in many blocks.
+static void first_touches(const char* name, size_t bytes, int count) {
+  if (!wanted(name)) return;
+  const double begin = seconds();
+  for (int i = 0; i < count; i++) {
+    char* block = malloc(bytes);
+    memset(block, 1, bytes);
+    __asm__ volatile("" : : "r"(block) : "memory");
+  }
+  report(name, 1e-9 * (double)bytes * count / (seconds() - begin), "GB/s");
+}
+
 static void growing(const char* name, size_t most) {
   if (!wanted(name)) return;
   double best = 1e30;
@@ -203,6 +215,7 @@ int main(int argc, char** argv) {
   const size_t large = quick ? 16u << 20 : 128u << 20;
   pairs("malloc_32B", 32, 1000000);
   pairs("malloc_1KiB", 1024, 1000000);
+  pairs("malloc_4KiB", 4096, 1000000);
   pairs("malloc_16KiB", 16384, 1000000);
   pairs("malloc_64KiB", 65536, 500000);
   pairs("malloc_1MiB", 1 << 20, 500000);
@@ -212,6 +225,7 @@ int main(int argc, char** argv) {
   mix("mix_16B_1KiB_2_threads", 16, 1024, 500000, 2);
   mix("mix_32KiB_1MiB_2_threads", 32768, 1 << 20, 20000, 2);
   first_touch("first_touch_64MiB", 64u << 20);
+  first_touches("first_touch_200KiB", 200000, 320);
   work_arrays("work_array_1MiB", 1 << 20, 200);
   work_arrays("work_array_64MiB", 64u << 20, 4);
   growing("realloc_growing", 64u << 20);

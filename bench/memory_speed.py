@@ -3,15 +3,17 @@
 
 Runs bench/memory_speed.c alternately without and with Overdrive, for each setting of the kernel's
 transparent huge pages that it may choose (that needs root; otherwise only the present one), and
-writes docs/measurements/memory.md.
+writes docs/measurements/memory.md. With --add the runs join those of earlier commands.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
 import platform
+import signal
 import statistics
 import subprocess
 import sys
@@ -21,9 +23,12 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "measurements" / "memory.md"
 THP = Path("/sys/kernel/mm/transparent_hugepage")
+SAMPLES = ROOT / "build" / "bench" / "memory_samples.json"
 GOAL = 0.98
 
 Figures = dict[str, list[float]]
+Samples = dict[str, dict]
+"""What one mode has: `plain` and `ours` (Figures) and `units`."""
 
 
 def chosen(path: Path) -> str:
@@ -82,19 +87,16 @@ def run(program: Path, options: argparse.Namespace, preload: bool) -> dict[str, 
     return figures
 
 
-def measure(program: Path, options: argparse.Namespace) -> tuple[Figures, Figures, dict[str, str]]:
-    """Alternate; return all samples without and with Overdrive, and the units."""
-    plain: Figures = {}
-    ours: Figures = {}
-    units: dict[str, str] = {}
+def measure(program: Path, options: argparse.Namespace, samples: Samples) -> None:
+    """Alternate; add all samples without and with Overdrive."""
     for number in range(options.rounds):
         order = (False, True) if number % 2 == 0 else (True, False)
-        for preload in order:
-            for name, (value, unit) in run(program, options, preload).items():
-                (ours if preload else plain).setdefault(name, []).append(value)
-                units[name] = unit
+        found = {preload: run(program, options, preload) for preload in order}
+        for preload, key in ((False, "plain"), (True, "ours")):
+            for name, (value, unit) in found[preload].items():
+                samples[key].setdefault(name, []).append(value)
+                samples["units"][name] = unit
         print(f"  round {number + 1} of {options.rounds}", file=sys.stderr, flush=True)
-    return plain, ours, units
 
 
 def table(plain: Figures, ours: Figures, units: dict[str, str]) -> tuple[list[str], list[str]]:
@@ -118,6 +120,28 @@ def table(plain: Figures, ours: Figures, units: dict[str, str]) -> tuple[list[st
     return lines, missed
 
 
+def write_page(options: argparse.Namespace, samples: dict[str, Samples]) -> None:
+    """Write the page from all samples."""
+    arguments = [argument for argument in sys.argv[1:] if argument != "--add"]
+    command = " ".join(["python3 bench/memory_speed.py", *arguments])
+    runs = max(len(values) for mode in samples.values() for values in mode["plain"].values())
+    page = [
+        "# Speed of a program's own memory",
+        "",
+        f"Made by `{command}`, repeated with `--add`: {runs} runs each, alternating without and",
+        "with Overdrive; medians, and the ratio with to without of neighbouring runs. Larger is",
+        f"better, the goal is {GOAL}. Linux {platform.release()}, {os.cpu_count()} processors,",
+        f"`shmem_enabled` {chosen(THP / 'shmem_enabled')}.",
+        "",
+    ]
+    for mode, found in samples.items():
+        lines, missed = table(found["plain"], found["ours"], found["units"])
+        print("\n".join(lines), flush=True)
+        verdict = "Everything reaches the goal." if not missed else f"Below: {', '.join(missed)}."
+        page += [f"## Transparent huge pages: {mode}", "", *lines, "", verdict, ""]
+    options.page.write_text("\n".join(page).rstrip() + "\n")
+
+
 def main() -> int:
     """Measure and write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -131,28 +155,23 @@ def main() -> int:
     parser.add_argument(
         "--library", type=Path, default=ROOT / "build" / "release" / "lib" / "liboverdrive.so"
     )
+    parser.add_argument("--add", action="store_true", help="to the samples of earlier commands")
     parser.add_argument("--page", type=Path, default=PAGE)
     options = parser.parse_args()
+    # Ended early, it must restore the kernel's policy all the same.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     program = build()
     modes = options.modes.split(",") if os.access(THP / "enabled", os.W_OK) else []
-    command = " ".join(["python3 bench/memory_speed.py", *sys.argv[1:]])
-    page = [
-        "# Speed of a program's own memory",
-        "",
-        f"Made by `{command}`: {options.rounds} runs each, alternating without and with Overdrive;",
-        "medians, and the ratio with to without of neighbouring runs. Larger is better, the goal",
-        f"is {GOAL}. Linux {platform.release()}, {os.cpu_count()} processors,",
-        f"`shmem_enabled` {chosen(THP / 'shmem_enabled')}.",
-        "",
-    ]
+    samples: dict[str, Samples] = {}
+    if options.add and SAMPLES.exists():
+        samples = json.loads(SAMPLES.read_text(encoding="utf-8"))
     for mode in modes or [chosen(THP / "enabled")]:
         print(f"transparent huge pages: {mode}", file=sys.stderr, flush=True)
         with huge_pages(mode):
-            lines, missed = table(*measure(program, options))
-        print("\n".join(lines), flush=True)
-        verdict = "Everything reaches the goal." if not missed else "Below: " + ", ".join(missed)
-        page += [f"## Transparent huge pages: {mode}", "", *lines, "", verdict + ".", ""]
-    options.page.write_text("\n".join(page).replace("goal..", "goal.").rstrip() + "\n")
+            empty: Samples = {"plain": {}, "ours": {}, "units": {}}
+            measure(program, options, samples.setdefault(mode, empty))
+        SAMPLES.write_text(json.dumps(samples), encoding="utf-8")
+    write_page(options, samples)
     return 0
 
 

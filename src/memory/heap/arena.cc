@@ -163,14 +163,13 @@ bool collapse(char* start, uint64_t bytes) {
   const uintptr_t first = (address + kHugeBytes - 1) / kHugeBytes * kHugeBytes;
   const uintptr_t end = (address + bytes) / kHugeBytes * kHugeBytes;
   if (first >= end) return false;
-  // A range that is all hole cannot be collapsed. Once the kernel has refused, do not ask for every
-  // part of a large block again.
+  // A huge page that is all hole cannot be collapsed. Touched without changing it: the program's
+  // data may be there.
   for (uintptr_t at = first; at < end; at += kHugeBytes) {
-    // Touched without changing it: the program's data may be there.
     __atomic_fetch_or(reinterpret_cast<char*>(at), 0, __ATOMIC_RELAXED);
-    if (madvise(reinterpret_cast<void*>(at), kHugeBytes, MADV_COLLAPSE) != 0) return false;
   }
-  return true;
+  // All at once: each call waits for every processor to hand in what it knows of fresh pages.
+  return madvise(reinterpret_cast<void*>(first), end - first, MADV_COLLAPSE) == 0;
 }
 
 }  // namespace od::memory::heap

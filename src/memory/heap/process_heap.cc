@@ -45,6 +45,7 @@ int g_begun;  // Begun
 HugePages g_huge;
 // Where ordinary memory gets huge pages unasked, ours must not do with small ones.
 bool g_only_huge;
+bool g_ever_huge;  // collapsing has worked
 // Whether it makes no difference which thread touches memory first.
 bool g_one_node;
 const char* g_why = "";
@@ -63,11 +64,61 @@ void drop_commitment(uint64_t bytes) {
   }
 }
 
+// Which 2 MiB of the arena are huge pages, as far as they were made so here and not given back.
+// Only speed depends on it, hence relaxed.
+constexpr uint64_t kMostUnits = uint64_t{kMostPages} * kPageBytes / kHugeBytes;
+uint64_t g_huge_units[kMostUnits / 64];
+
+uint64_t unit_of(const char* at) {
+  return static_cast<uint64_t>(at - g_arena.start()) / kHugeBytes;
+}
+bool is_huge(uint64_t unit) {
+  return (__atomic_load_n(&g_huge_units[unit / 64], __ATOMIC_RELAXED) >> (unit % 64) & 1) != 0;
+}
+void set_huge(uint64_t unit, bool huge) {
+  const uint64_t bit = uint64_t{1} << (unit % 64);
+  if (huge) {
+    __atomic_fetch_or(&g_huge_units[unit / 64], bit, __ATOMIC_RELAXED);
+  } else if (is_huge(unit)) {
+    __atomic_fetch_and(&g_huge_units[unit / 64], ~bit, __ATOMIC_RELAXED);
+  }
+}
+
 bool open_pages(void*, char* start, uint64_t bytes) { return g_arena.open(start, bytes); }
 bool give_back_pages(void*, char* start, uint64_t bytes) {
   if (!g_arena.give_back(start, bytes)) return false;
   drop_commitment(bytes);
+  for (uint64_t unit = unit_of(start); unit <= unit_of(start + bytes - 1); ++unit) {
+    set_huge(unit, false);
+  }
   return true;
+}
+
+// Of whole units. `reusable`: nobody needs what is there. Small pages that are there already would
+// be unmapped one by one to be copied: it is faster to begin anew.
+void make_huge(char* start, uint64_t bytes, bool reusable) {
+  const int saved_errno = errno;
+  const uint64_t end = unit_of(start) + bytes / kHugeBytes;
+  for (uint64_t first = unit_of(start); first < end;) {
+    uint64_t next = first;
+    while (next < end && !is_huge(next)) ++next;
+    if (next == first) {
+      ++first;
+      continue;
+    }
+    char* const from = g_arena.start() + first * kHugeBytes;
+    const uint64_t run = (next - first) * kHugeBytes;
+    if (reusable) give_back_pages(nullptr, from, run);
+    if (!collapse(from, run)) {
+      // A kernel that cannot do it need not be asked again.
+      if (errno == EINVAL && !g_ever_huge) g_huge = HugePages::kNone;
+      break;
+    }
+    g_ever_huge = true;
+    for (; first < next; ++first) set_huge(first, true);
+    note_commitment(run);
+  }
+  errno = saved_errno;
 }
 
 // Whether a fresh block may get all its memory at once, though the program may never touch it.
@@ -80,9 +131,7 @@ bool may_commit(uint64_t bytes) {
 // Spans below the size of a huge page share some.
 void fill_pages(void*, char* start, uint64_t bytes) {
   if (g_huge != HugePages::kCollapse || !may_commit(bytes)) return;
-  const int saved_errno = errno;
-  if (collapse(start, bytes)) note_commitment(bytes);
-  errno = saved_errno;
+  make_huge(start, bytes, false);
 }
 
 bool chosen(const char* line, const char* word) {
@@ -188,32 +237,35 @@ bool decide(const char* const* environment, bool foreign) {
 
 namespace {
 
+enum class Contents : uint8_t { kNone, kUnneeded, kNeeded };
+
 // Makes the first `bytes` of a block as fast as the C library's memory would be; false when that
-// cannot be. `fresh`: nothing of it has memory yet.
-bool give_huge_pages(char* block, uint64_t bytes, bool fresh) {
+// cannot be. `contents`: what it holds.
+bool give_huge_pages(char* block, uint64_t bytes, Contents contents) {
   if (g_huge != HugePages::kCollapse || bytes < kHugeBytes) return true;
-  // A rest of this size takes longer in small pages than in a huge one that has other uses as well.
-  constexpr uint64_t kLeastRest = 384 << 10;
-  if (bytes % kHugeBytes >= kLeastRest) bytes += kHugeBytes - bytes % kHugeBytes;
-  if (!may_commit(bytes)) return !g_only_huge;
-  const int saved_errno = errno;
-  if (collapse(block, bytes) && fresh) note_commitment(bytes);
-  errno = saved_errno;
+  // Part of a huge page takes longer in small pages than the whole, whose rest has other uses; but
+  // if that has contents it may take very long.
+  constexpr uint64_t kLeastPart = 384 << 10;
+  const uint64_t part = contents == Contents::kNone ? kLeastPart : kHugeBytes;
+  const auto start = reinterpret_cast<uintptr_t>(block);
+  const uintptr_t first = (start + part - 1) / kHugeBytes * kHugeBytes;
+  const uintptr_t end = (start + bytes + kHugeBytes - part) / kHugeBytes * kHugeBytes;
+  if (first >= end) return true;
+  if (!may_commit(end - first)) return !g_only_huge;
+  make_huge(reinterpret_cast<char*>(first), end - first, contents == Contents::kUnneeded);
   return true;
 }
 
 void* allocate_with_room(size_t bytes, size_t room, size_t alignment, bool* zero) {
   if (!usable() || g_arena.is_private()) return nullptr;
-  if (bytes >= kHugeBytes && g_huge != HugePages::kNone && alignment < kHugeBytes) {
-    alignment = kHugeBytes;
-  }
   void* block = g_spans.allocate(room, alignment, zero);
   if (block != nullptr) {
     if (bytes < kHugeBytes || g_huge != HugePages::kCollapse ||
         g_spans.prepared(block) >= bytes / kPageBytes * kPageBytes) {
       return block;
     }
-    if (give_huge_pages(static_cast<char*>(block), bytes, *zero)) {
+    if (give_huge_pages(static_cast<char*>(block), bytes,
+                        *zero ? Contents::kNone : Contents::kUnneeded)) {
       g_spans.set_prepared(block, bytes);
       return block;
     }
@@ -255,11 +307,15 @@ bool resize(void* block, size_t bytes) {
   if (g_huge == HugePages::kCollapse && bytes >= kHugeBytes) {
     const uint64_t prepared = g_spans.prepared(block);
     if (prepared < bytes) {
-      // A little more than is asked for: blocks that grow often grow by small steps.
+      // A little more than is asked for, and whole huge pages: blocks that grow often grow by small
+      // steps.
+      char* const start = static_cast<char*>(block);
+      const auto address = reinterpret_cast<uintptr_t>(block);
       uint64_t wanted = bytes + bytes / 8;
+      wanted += (kHugeBytes - (address + wanted) % kHugeBytes) % kHugeBytes;
       if (wanted > g_spans.usable_bytes(block)) wanted = g_spans.usable_bytes(block);
-      const uint64_t from = prepared / kHugeBytes * kHugeBytes;
-      give_huge_pages(static_cast<char*>(block) + from, wanted - from, true);
+      const uint64_t from = prepared < kHugeBytes ? 0 : prepared - kHugeBytes;
+      give_huge_pages(start + from, wanted - from, Contents::kNeeded);
       g_spans.set_prepared(block, wanted);
     }
   }

@@ -120,7 +120,7 @@ class SpanAllocator {
 
   uint32_t take_from_center(uint32_t pages, uint32_t align_pages);
   uint32_t take_from_lists(uint32_t pages, uint32_t align_pages);
-  uint32_t take_from_top(uint32_t pages, uint32_t align_pages);
+  uint32_t take_from_top(uint32_t pages, uint32_t align_pages, uint32_t apart);
   void fill_to(uint32_t page, uint32_t end);
   void mark_used(uint32_t page, uint32_t pages, bool zero);
   void set_pages(Page& used, uint32_t pages);
