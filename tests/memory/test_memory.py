@@ -314,7 +314,8 @@ def test_tools(tool: str, host: Host, compiled: Build, needs_overdrive: None) ->
     if tool == "gdb":
         command = ["gdb", "-batch", "-ex", "run", "-ex", "bt", "--args", *program]
     else:
-        command = ["valgrind", "--error-exitcode=0", "-q", *program]
+        # Fair: a thread that only allocates keeps the others from running for minutes otherwise.
+        command = ["valgrind", "--fair-sched=try", "--error-exitcode=0", "-q", *program]
     result = jobs.run(host, 2, command, limit=240)
     if "PASS forks" not in result.stdout:
         alone = jobs.run(host, 2, command, overdrive=False, limit=240)
