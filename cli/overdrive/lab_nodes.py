@@ -272,22 +272,19 @@ def _init(plan: Plan, folder: Path, life: socket.socket, to_keeper: socket.socke
 class _Keeper:
     """The process that owns a lab."""
 
-    def __init__(self, plan: Plan, folder: Path, control: socket.socket, lock: int) -> None:
+    def __init__(self, plan: Plan, control: socket.socket) -> None:
         self.plan = plan
-        self.folder = folder
         self.control = control
-        self.lock = lock
+        self.folder: Path | None = None
         self.init = 0
-        self.kept = False
 
     def run(self) -> NoReturn:
         """Make the lab, say so, and keep it; never returns."""
         os.setsid()
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})
         os.chdir("/")
         _silence()
-        _close_all_but([self.control.fileno(), self.lock])
+        _close_all_but([self.control.fileno()])
         lab_system.set_name(f"lab:{self.plan.name} keeper")
         awake, waker = socket.socketpair()
         waker.setblocking(False)
@@ -295,19 +292,29 @@ class _Keeper:
         signal.signal(signal.SIGTERM, lambda *_: None)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         try:
-            self._build()
-            self._watch(awake)
+            self.folder, self._lock = self._claim()
+            self._build(self.folder)
+            self._watch(self.folder, awake)
         except Exception as reason:
-            self._answer({"error": _text(reason)})
+            prefix = "" if self.folder is None else "the lab cannot be made: "
+            self._answer({"error": prefix + _text(reason)})
         finally:
             self._end()
         os._exit(0)
+
+    def _claim(self) -> tuple[Path, int]:
+        """Make and lock the lab's folder; the lock ends with this process and init."""
+        with lab_state.changing(create=True) as bases:
+            folder = lab_state.existing(bases, self.plan.name)
+            if folder is not None:
+                raise CommandError(_already(folder, self.plan.name))
+            return lab_state.make_folder(bases[0], self.plan.name)
 
     def _answer(self, content: dict[str, object]) -> None:
         with contextlib.suppress(OSError):
             self.control.send(json.dumps(content).encode())
 
-    def _build(self) -> None:
+    def _build(self, folder: Path) -> None:
         privilege = lab_privilege.separate()
         life, far_life = socket.socketpair()
         receiver, sender = lab_system.channel_pair()
@@ -320,20 +327,20 @@ class _Keeper:
             life.close()
             receiver.close()
             self.control.close()
-            _init(self.plan, self.folder, far_life, sender)
+            _init(self.plan, folder, far_life, sender)
 
         self.init = in_child(init)
         self._life = life  # closed by the kernel when this process ends
         far_life.close()
         sender.close()
         pids, inner = self._wait_for_nodes(receiver)
-        lab = self._lab(privilege, pids, inner)
+        lab = self._lab(folder, privilege, pids, inner)
         pairs = list(enumerate(lab.nodes))
         lab_network.shape(self.init, pairs, self.plan.rate, self.plan.mtu)
         for node in lab.nodes:
             node.rate = self.plan.rate
         lab.write()
-        self._answer({"ready": True})
+        self._answer({"ready": str(folder)})
 
     def _wait_for_nodes(self, receiver: socket.socket) -> tuple[list[int], list[int]]:
         """Return the process ids of nodes and head, as seen from here and inside the lab."""
@@ -357,7 +364,7 @@ class _Keeper:
                 raise CommandError("the first process of the lab has ended")
             # Else a node tells what failed, which init reports as well.
 
-    def _lab(self, privilege: str, pids: list[int], inner: list[int]) -> Lab:
+    def _lab(self, folder: Path, privilege: str, pids: list[int], inner: list[int]) -> Lab:
         plan = self.plan
         machines = [
             Node(name, own, pid, inside, lab_system.start_time(pid))
@@ -367,7 +374,7 @@ class _Keeper:
         switch = Node(f"{plan.name}-switch", "", self.init, 1, started)
         return Lab(
             name=plan.name,
-            folder=str(self.folder),
+            folder=str(folder),
             keeper=os.getpid(),
             privilege=privilege,
             sockets=plan.sockets,
@@ -378,7 +385,7 @@ class _Keeper:
             switch=switch,
         )
 
-    def _watch(self, awake: socket.socket) -> None:
+    def _watch(self, folder: Path, awake: socket.socket) -> None:
         """Return when the lab is to end: told so, left alone by `up`, without init or folder."""
         selector = selectors.DefaultSelector()
         selector.register(awake, selectors.EVENT_READ)
@@ -401,7 +408,7 @@ class _Keeper:
                 if os.waitpid(self.init, os.WNOHANG) != (0, 0):
                     self.init = 0
                     return
-            if not self.folder.exists():
+            if not folder.exists():
                 return  # no command would find the lab any more
 
     def _end(self) -> None:
@@ -409,35 +416,24 @@ class _Keeper:
         if self.init > 0:
             os.kill(self.init, signal.SIGKILL)
             os.waitpid(self.init, 0)  # returns when all of its pid namespace are gone
-        lab_state.discard(self.folder)
+        if self.folder is not None:
+            lab_state.discard(self.folder)
 
 
 def up(plan: Plan) -> Lab:
     """Make a lab; return when it stands, or raise and leave nothing."""
     for program in ("ip", "tc"):
         lab_network.tool(program)
-    # From here until the keeper runs nobody else would clean up.
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    # Everything is made by the keeper, which cleans up if this process is killed at any moment.
+    near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    keeper = in_child(lambda: _Keeper(plan, far).run())
+    far.close()
     try:
-        with lab_state.changing(create=True) as bases:
-            folder = lab_state.existing(bases, plan.name)
-            if folder is not None:
-                raise CommandError(_already(folder, plan.name))
-            folder, lock = lab_state.make_folder(bases[0], plan.name)
-        near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        keeper = in_child(lambda: _Keeper(plan, folder, far, lock).run())
-        os.close(lock)
-        far.close()
-    except BaseException:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        raise
-    try:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
         answer = near.recv(lab_system.MESSAGE_BYTES)
         content = json.loads(answer) if answer else {"error": "the lab's keeper has ended"}
         if "error" in content:
-            raise CommandError(f"the lab cannot be made: {content['error']}")
-        lab = Lab.read(folder)
+            raise CommandError(content["error"])
+        lab = Lab.read(Path(content["ready"]))
         near.send(b"keep")
         return lab
     except BaseException:

@@ -5,7 +5,7 @@
         node/         empty; inside every node something of its own is mounted here
 
 Both folders belong to the user and nobody else can look inside. The lab's keeper holds a lock
-(flock) on the lab's folder from before the first process is made until the last one is gone, so a
+(flock) on the lab's folder from before anything else is made until all is gone, so a
 folder that can be locked is what remains of a lab that was killed with everything that could have
 cleaned up; the next command removes it. Who makes, removes or changes a lab holds a lock on the
 folder above.
