@@ -79,6 +79,8 @@ def openmpi_choice(collective: str, bytes_: int, ranks: int) -> str:
     if collective == "allreduce":
         if bytes_ < 10000:
             return "recursive_doubling"
+        if bytes_ // 8 <= ranks:  # not one element per rank
+            return "reduce_bcast"
         return "ring" if bytes_ < ranks << 20 else "segmented_ring"
     if collective == "allgather":
         total = bytes_ * ranks

@@ -20,6 +20,7 @@ def test_rules_have_the_thresholds_of_the_libraries():
     assert study_collectives.mpich_choice("allreduce", 2049, 64) == "rabenseifner"
     assert study_collectives.openmpi_choice("allreduce", 9999, 64) == "recursive_doubling"
     assert study_collectives.openmpi_choice("allreduce", 10000, 64) == "ring"
+    assert study_collectives.openmpi_choice("allreduce", 10000, 4096) == "reduce_bcast"
 
 
 def test_summary_names_the_winner_and_what_the_rules_lose():

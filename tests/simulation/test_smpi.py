@@ -121,6 +121,7 @@ def our_ns(collective: str, algorithm: str, bytes_: int, ranks: int, folder: Pat
         [
             str(our_program()), "simulate", collective, str(bytes_), "--ranks", str(ranks),
             "--nodes", str(ranks), "--algorithm", algorithm, "--tuning", str(tuning),
+            "--most-steps", "10000000",
         ],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
