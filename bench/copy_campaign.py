@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from analysis import MAX_FOREIGN_CORES
 from campaign import OVERDRIVE, PLAIN, PROGRAMS, Sample, load, save
 from jobs import Host, build_regime_probe, exchange_ns
 from real_programs import run as run_program
@@ -251,8 +250,7 @@ class CopyCampaign:
                 unit=metric.unit,
                 probe_before_ns=before,
                 probe_after_ns=after,
-                # Whole programs do not tell how long they waited for a core.
-                waited=float(result.foreign_cores > MAX_FOREIGN_CORES),
+                waited=result.waited,
                 foreign_cores=result.foreign_cores,
             )
             for name, metric in result.metrics.items()

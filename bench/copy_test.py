@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from dataclasses import dataclass, field, replace
@@ -30,7 +31,7 @@ from copy_goals import (  # noqa: E402
     with_memcpy_beside,
 )
 from copy_report import write_page  # noqa: E402
-from jobs import BUILD, P2P, run_mpi, select_hosts  # noqa: E402
+from jobs import BUILD, P2P, run_job, run_mpi, select_hosts  # noqa: E402
 
 NEAR_NS = 45.0
 LINE = "latency,usual,blocking,heap,8192,2,1.5,us,45.0,46.0,0.0000,0.0"
@@ -107,6 +108,16 @@ def test_a_failing_job_ends_the_others(tmp_path: Path) -> None:
     assert samples == []
     assert any("bad: status 3: no" in problem for problem in problems)
     assert any("good: ended with the others" in problem for problem in problems)
+
+
+def test_a_watched_job_tells_that_its_processes_share_a_core() -> None:
+    core = min(os.sched_getaffinity(0))
+    busy = f"taskset -c {core} sh -c 'while :; do :; done' & "
+    command = ["bash", "-c", f"{busy}{busy} sleep 1.5; kill %1 %2; wait"]
+    result = run_job(command, dict(os.environ), 20, watched=True)
+    assert not result.timed_out
+    assert result.waited > 0.3
+    assert run_job(["sleep", "0.3"], dict(os.environ), 20, watched=True).waited == 0
 
 
 def test_the_group_with_fewest_rounds_comes_next(

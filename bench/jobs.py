@@ -28,6 +28,8 @@ Host = host_table.Host
 HOST_NAMES: list[str] = host_table.NAMES
 TERMINATION_SECONDS = 5
 ABANDON_SECONDS = 0.3
+LOOK_SECONDS = 0.05
+BUSY_SECONDS = 0.2
 
 
 def library(preset: str = "release") -> Path:
@@ -50,6 +52,9 @@ class JobResult:
     timed_out: bool
     seconds: float
     foreign_cores: float
+    waited: float = 0.0
+    """The largest share of its running time for which a process wanted a core and had none; known
+    only of jobs that are watched."""
 
     @property
     def ok(self) -> bool:
@@ -105,19 +110,53 @@ def _children_seconds() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
+class Watch:
+    """Sees how long the processes of a job wait for a core, by looking now and then."""
+
+    def __init__(self, root: int) -> None:
+        """Begin with the processes that `root` has started."""
+        self.root = root
+        self._times: dict[int, tuple[int, int]] = {}
+
+    def look(self) -> None:
+        """Read what the kernel has counted so far."""
+        for pid in _descendants(self.root):
+            try:
+                ran, waited, _ = Path(f"/proc/{pid}/schedstat").read_text().split()
+            except (OSError, ValueError):
+                continue
+            self._times[pid] = (int(ran), int(waited))
+
+    def waited(self) -> float:
+        """Return the largest share, of processes that were busy for a while."""
+        return max(
+            (
+                waited / (ran + waited)
+                for ran, waited in self._times.values()
+                if ran + waited > BUSY_SECONDS * 1e9
+            ),
+            default=0.0,
+        )
+
+
 def _output(
-    process: subprocess.Popen[str], seconds: float, abandon: threading.Event | None
+    process: subprocess.Popen[str],
+    seconds: float,
+    abandon: threading.Event | None,
+    watch: Watch | None,
 ) -> tuple[str, str]:
     """Wait for the end; raise TimeoutExpired at the time limit or when nobody wants it any more."""
-    if abandon is None:
+    if abandon is None and watch is None:
         return process.communicate(timeout=seconds)
     end = time.monotonic() + seconds
     while True:
         try:
-            return process.communicate(timeout=ABANDON_SECONDS)
+            return process.communicate(timeout=LOOK_SECONDS if watch else ABANDON_SECONDS)
         except subprocess.TimeoutExpired:
-            if abandon.is_set() or time.monotonic() > end:
+            if (abandon is not None and abandon.is_set()) or time.monotonic() > end:
                 raise
+            if watch is not None:
+                watch.look()
 
 
 def run_job(
@@ -127,6 +166,7 @@ def run_job(
     niceness: int = 0,
     cwd: Path | None = None,
     abandon: threading.Event | None = None,
+    watched: bool = False,
 ) -> JobResult:
     """Run a command to its end, to the time limit or until `abandon` is set; return its output."""
     if niceness != 0:
@@ -145,8 +185,9 @@ def run_job(
         start_new_session=True,
     )
     timed_out = False
+    watch = Watch(process.pid) if watched else None
     try:
-        stdout, stderr = _output(process, seconds, abandon)
+        stdout, stderr = _output(process, seconds, abandon, watch)
     except subprocess.TimeoutExpired:
         timed_out = True
         _end(process)
@@ -158,7 +199,13 @@ def run_job(
     elapsed = max(time.monotonic() - start, 1e-3)
     foreign = (_busy_seconds() - busy) - (_children_seconds() - own)
     return JobResult(
-        stdout, stderr, process.returncode, timed_out, elapsed, max(0.0, foreign / elapsed)
+        stdout,
+        stderr,
+        process.returncode,
+        timed_out,
+        elapsed,
+        max(0.0, foreign / elapsed),
+        watch.waited() if watch else 0.0,
     )
 
 
@@ -172,13 +219,16 @@ def run_mpi(
     niceness: int = 0,
     cwd: Path | None = None,
     abandon: threading.Event | None = None,
+    watched: bool = False,
 ) -> JobResult:
     """Run an MPI program over a host, with Overdrive if its library is given."""
     variables = dict(settings or {})
     if lib is not None:
         variables |= overdrive_variables(lib)
     prefix = host.mpiexec(ranks, variables)
-    return run_job([*prefix, *command], host.environment(), seconds, niceness, cwd, abandon)
+    return run_job(
+        [*prefix, *command], host.environment(), seconds, niceness, cwd, abandon, watched
+    )
 
 
 def build_regime_probe() -> Path | None:

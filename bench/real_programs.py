@@ -51,6 +51,8 @@ class Result:
     problem: str = ""
     metrics: dict[str, Metric] = field(default_factory=dict)
     foreign_cores: float = 0.0
+    waited: float = 0.0
+    """The largest share of its time for which a process waited for a core."""
 
 
 @dataclass(frozen=True)
@@ -217,17 +219,20 @@ def run(
         variables["LD_LIBRARY_PATH"] = str(Path(found.lib_path).parent)
     outputs = []
     total = 0.0
-    foreign = 0.0
+    foreign = waited = 0.0
     with tempfile.TemporaryDirectory(prefix="overdrive-programs-") as name_of_folder:
         folder = Path(name_of_folder)
         for step in entry.steps(binary, folder):
             preload = (lib or library()) if overdrive else None
             if niceness != 0:
                 step = ["/bin/sh", "-c", AT_NICENESS, str(niceness), *step]
-            job = run_mpi(found, ranks, step, seconds, preload, variables, niceness, folder)
+            job = run_mpi(
+                found, ranks, step, seconds, preload, variables, niceness, folder, watched=True
+            )
             outputs.append(job.stdout + job.stderr)
             total += job.seconds
             foreign = max(foreign, job.foreign_cores)
+            waited = max(waited, job.waited)
             if not job.ok:
                 what = "time limit" if job.timed_out else f"status {job.status}"
                 tail = "\n".join(outputs[-1].strip().splitlines()[-12:])
@@ -238,7 +243,9 @@ def run(
             return Result(program, name, overdrive, False, total, problem=f"no results: {error}")
     ok = bool(comparable) and not re.search(r"fail", comparable, re.IGNORECASE)
     problem = "" if ok else "the program's own check failed or is missing"
-    return Result(program, name, overdrive, ok, total, comparable, problem, metrics, foreign)
+    return Result(
+        program, name, overdrive, ok, total, comparable, problem, metrics, foreign, waited
+    )
 
 
 def differences(first: Result, second: Result) -> list[str]:
