@@ -25,6 +25,7 @@ from copy_campaign import (
     FIVE_HOSTS,
     HOST_SIZES,
     MAIN_HOST,
+    MAX_PROGRAM_WAITED,
     PARTS,
     PATHS,
     SKEW_HOSTS,
@@ -210,8 +211,12 @@ def _variant_cells(results: Results, regime: str, point: Point) -> list[str] | N
 
 def best_path(results: Results, regime: str, point: Point) -> str | None:
     """Return the single path with the best median, None if one is not known."""
-    medians = {path: results.median(regime, MAIN_HOST, path, point) for path in PATHS}
-    known = {path: median for path, median in medians.items() if median is not None}
+    known = {
+        path: cell.median
+        for path in PATHS
+        if (cell := results.cell(regime, MAIN_HOST, path, point)) is not None
+        and len(cell.values) >= MIN_SAMPLES
+    }
     if len(known) < len(PATHS):
         return None
     cell = results.cell(regime, MAIN_HOST, OVERDRIVE, point)
@@ -301,8 +306,10 @@ def _programs(results: Results) -> list[str]:
         f"Unmodified programs of the distribution, two ranks over {HOST_TITLES[MAIN_HOST]}, median "
         "and the half width of its interval over whole runs; what the programs compute is compared "
         "with the runs without Overdrive. A run counts as near or far if the machine was so before "
-        "and after it. The inputs are small (`bench/programs`): LAMMPS moves 864 atoms and "
-        "exchanges their neighbours in every step, the transposed matrix has order 480.",
+        "and after it, and is dropped if a process waited for a core for more than "
+        f"{MAX_PROGRAM_WAITED:.0%} of the time. The inputs are small (`bench/programs`): LAMMPS "
+        "moves 864 atoms and exchanges their neighbours in every step, the transposed matrix has "
+        "order 480.",
         "",
     ]
     for regime in REGIMES:
