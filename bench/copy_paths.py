@@ -52,6 +52,9 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--no-page", action="store_true", help="measure, but write no page")
     parser.add_argument("--samples", type=Path, default=SAMPLES, help="folder of the raw samples")
     parser.add_argument("--page", type=Path, default=PAGE, help="where the page goes")
+    parser.add_argument(
+        "--note", action="append", default=[], help="a sentence for the page on these samples"
+    )
     parser.add_argument("--no-plots", action="store_true", help="draw no pictures")
     options = parser.parse_args(arguments)
     known = {part.name for part in PARTS}
@@ -133,6 +136,7 @@ def evaluate(
     facts = []
     if options.nice:
         facts.append(f"Runs had niceness {options.nice}, so that other processes disturb less.")
+    facts += options.note
     facts += [f"Failed: {replace_path(failure)}" for failure in failures]
     versions = {host.name: host.version for host in hosts if host.name in measured}
     for finding in write_page(options.page, results, versions, missing, command, facts, plots):
