@@ -421,7 +421,8 @@ def page(whole: Report) -> str:
     """Return the page for docs/measurements."""
     tagged = [(_where(found), result) for found in whole.mpich for result in found.results]
     tagged += [(_where(part), result) for part in whole.mpi4py for result in part.results]
-    versions = {part.overdrive for part in [*whole.mpich, *whole.mpi4py] if part.overdrive}
+    parts = [*whole.mpich, *whole.mpi4py]
+    versions = {text for part in parts for text in part.overdrive.split(", ") if text}
     lines = [
         "# Conformance",
         "",
