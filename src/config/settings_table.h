@@ -43,7 +43,7 @@
     "spins briefly and then sleeps in the kernel. `auto` spins if every local rank has a core of " \
     "its own (affinity masks and the cgroup's processor quota count) and sleeps otherwise.")       \
   X(spin_ns, DurationType, "spin", 0, 0, 10 * kSecond, wait,                                       \
-    "How long a rank spins before it yields or sleeps. 0 means automatic: 1 ms if every local "    \
+    "How long a rank spins before it yields or sleeps. 0 means automatic: 50 ms if every local "   \
     "rank has a core, 0.5 us otherwise.")                                                          \
   X(peer_check_ns, DurationType, "peer_check", 100 * kMillisecond, kMillisecond, 60 * kSecond,     \
     wait,                                                                                          \
@@ -83,6 +83,12 @@
   X(piece_bytes, SizeType, "piece_bytes", 16 * kKiB, 256, 4 * kMiB, copy,                          \
     "How much of a large message is copied into a cell before the receiver is told: small pieces " \
     "overlap the two copies better, large ones exchange fewer cache lines.")                       \
+  X(frame_bytes, SizeType, "frame_bytes", 256 * kKiB, 0, 64 * kMiB, copy,                          \
+    "Size of an exchange frame: memory in which the messages of a pair of ranks go to and fro. "   \
+    "What is longer than a frame goes on in cells. 0: none.")                                      \
+  X(frame_peers, IntType, "frame_peers", 16, 0, 4096, copy,                                        \
+    "Most local ranks for which a rank has a frame; those that follow it in the order of ranks "   \
+    "come first.")                                                                                 \
   X(copy, CopyChoice, "copy", CopyMode::kAuto, CopyMode::kAuto, CopyMode::kNontemporal, copy,      \
     "Which store instructions fill cells. `auto` decides by the measured distance of the two "     \
     "cores (`far_threshold`): ordinary stores near, non-temporal stores far. `nontemporal` uses "  \
@@ -132,7 +138,7 @@
   X(pull_wait_ns, DurationType, "pull_wait", 5 * kMicrosecond, 0, 10 * kSecond, copy,               \
     "How long a sender whose buffer the receiver may read itself waits for the receiver before "   \
     "it copies the message aside and returns.")                                                    \
-  X(near_pull_min_bytes, SizeType, "near_pull_min", 1 * kKiB, 0, kTiB, copy,                       \
+  X(near_pull_min_bytes, SizeType, "near_pull_min", 4 * kKiB, 0, kTiB, copy,                       \
     "Smallest message that the receiver reads from the sender's buffer when the sender has "       \
     "not rewritten it, between cores that share a cache.")                                         \
   X(near_pull_rewritten_min_bytes, SizeType, "near_pull_rewritten_min", 128 * kKiB, 0, kTiB, copy,   \
@@ -147,13 +153,13 @@
   X(near_kernel_min_bytes, SizeType, "near_kernel_min", kTiB, 0, kTiB, copy,                       \
     "Smallest message that is read through the operating system when the sender's buffer is "      \
     "not shared, between cores that share a cache.")                                               \
-  X(far_pull_min_bytes, SizeType, "far_pull_min", 1 * kKiB, 0, kTiB, copy,                         \
+  X(far_pull_min_bytes, SizeType, "far_pull_min", 4 * kKiB, 0, kTiB, copy,                         \
     "Smallest message that the receiver reads from the sender's buffer when the sender has "       \
     "not rewritten it, between cores that do not share a cache.")                                  \
   X(far_pull_rewritten_min_bytes, SizeType, "far_pull_rewritten_min", kTiB, 0, kTiB, copy,         \
     "The same for a buffer that the sender has rewritten since it last sent it, or sends "         \
     "for the first time.")                                                                         \
-  X(far_cooperative_min_bytes, SizeType, "far_cooperative_min", 128 * kKiB, 0, kTiB, copy,               \
+  X(far_cooperative_min_bytes, SizeType, "far_cooperative_min", 256 * kKiB, 0, kTiB, copy,               \
     "Smallest message, of those that the receiver reads itself, at which the sender helps "        \
     "copying, between cores that do not share a cache.")                                           \
   X(far_push_min_bytes, SizeType, "far_push_min", 256 * kKiB, 0, kTiB, copy,                             \

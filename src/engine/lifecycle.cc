@@ -142,6 +142,8 @@ std::unique_ptr<Rank> Rank::create(const host::HostTable& host, const config::Se
   node::JoinOptions options;
   options.region.box_bytes = settings.fastbox_bytes;
   options.region.pool_bytes = settings.pool_bytes;
+  options.region.frame_bytes = settings.frame_bytes;
+  options.region.frame_count = static_cast<std::uint32_t>(settings.frame_peers);
   options.region.buffers_bytes = settings.buffer_limit_bytes;
   options.test_remote = pairs_text(settings);
   const memory::ReachOwn reach = memory::reach_own();

@@ -29,14 +29,16 @@ struct Exchange {
   int (*barrier)() = nullptr;
 };
 
-// Sizes asked for; the join may shrink buffers_bytes (ulimit -v, ulimit -f, many ranks), and the
-// pool when that is not enough.
+// Sizes asked for; the join may shrink buffers_bytes (ulimit -v, ulimit -f, many ranks), and when
+// that is not enough leave out the frames, then shrink the pool.
 struct RegionRequest {
   std::uint64_t box_bytes = 8192;
   std::uint32_t release_count = 4096;
   std::uint64_t envelope_bytes = 256;
   std::uint64_t envelope_count = 4096;
   std::uint64_t pool_bytes = 2u << 20;
+  std::uint64_t frame_bytes = 256u << 10;
+  std::uint32_t frame_count = 16;  // at most one per other rank is made
   std::uint64_t buffers_bytes = 1u << 30;
 };
 

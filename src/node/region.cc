@@ -29,6 +29,11 @@ constexpr std::uint64_t kLeastBuffersBytes = 1 << 20;
 // All buffers of a node together; the address space and the accounting tools have limits.
 constexpr std::uint64_t kMostNodeBuffersBytes = std::uint64_t{64} << 30;
 
+// Of all frames of one region together.
+std::uint64_t frames_bytes(const RegionLayout& layout) {
+  return layout.frame_count * (kFrameHeadBytes + layout.frame_bytes);
+}
+
 constexpr std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) {
   return (value + unit - 1) / unit * unit;
 }
@@ -44,7 +49,9 @@ bool same_layout(const RegionLayout& a, const RegionLayout& b) {
          a.release_count == b.release_count && a.releases_offset == b.releases_offset &&
          a.envelopes_offset == b.envelopes_offset && a.envelope_count == b.envelope_count &&
          a.pool_offset == b.pool_offset && a.pool_bytes == b.pool_bytes &&
-         a.buffers_offset == b.buffers_offset && a.buffers_bytes == b.buffers_bytes;
+         a.frames_offset == b.frames_offset && a.frame_bytes == b.frame_bytes &&
+         a.frame_count == b.frame_count && a.buffers_offset == b.buffers_offset &&
+         a.buffers_bytes == b.buffers_bytes;
 }
 
 std::atomic_ref<std::uint64_t> magic_of(RegionHeader* header) {
@@ -82,6 +89,8 @@ std::optional<RegionLayout> plan_region(const RegionRequest& request, std::uint3
   layout.pool_offset = round_up(
       layout.envelopes_offset + request.envelope_count * request.envelope_bytes, kPageBytes);
   layout.pool_bytes = round_up(request.pool_bytes, kPageBytes);
+  layout.frame_bytes = round_down(request.frame_bytes, kPageBytes);
+  layout.frame_count = layout.frame_bytes == 0 ? 0 : std::min(request.frame_count, ranks - 1);
 
   const std::uint64_t limit =
       round_down(std::min(file_limit_bytes, mapping_limit_bytes / ranks), kPageBytes);
@@ -89,11 +98,16 @@ std::optional<RegionLayout> plan_region(const RegionRequest& request, std::uint3
       round_up(std::min(request.buffers_bytes, kMostNodeBuffersBytes / ranks), kPageBytes);
   const std::uint64_t least_buffers = std::min(wanted, kLeastBuffersBytes);
   // Halving keeps the pool a multiple of any cell size that fits the smallest pool.
-  while (layout.pool_offset + layout.pool_bytes + least_buffers > limit) {
+  while (layout.pool_offset + layout.pool_bytes + frames_bytes(layout) + least_buffers > limit) {
+    if (layout.frame_count > 0) {
+      layout.frame_count = 0;
+      continue;
+    }
     if (layout.pool_bytes / 2 < kLeastPoolBytes) return std::nullopt;
     layout.pool_bytes = round_up(layout.pool_bytes / 2, kPageBytes);
   }
-  layout.buffers_offset = layout.pool_offset + layout.pool_bytes;
+  layout.frames_offset = layout.pool_offset + layout.pool_bytes;
+  layout.buffers_offset = layout.frames_offset + frames_bytes(layout);
   layout.buffers_bytes = std::min(wanted, limit - layout.buffers_offset);
   layout.total_bytes = layout.buffers_offset + layout.buffers_bytes;
   return layout;

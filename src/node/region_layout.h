@@ -9,6 +9,7 @@
 //                  that alternates from use to use (p2p/cell_pool.h)
 //   envelopes      message descriptors of the owner's sends that do not fit a box (p2p/envelope.h)
 //   cell pool      payload on its way, written by the owner, read by receivers
+//   frames         payload to and fro, one per neighbour, written by either side (p2p/frames.h)
 //   buffers        self-buffered payload; sparse, grows to the buffer limit
 // Every offset is relative to the region's start. A peer's offset or length is never used without a
 // bounds check against the sizes that were verified when the region was joined.
@@ -26,11 +27,13 @@ namespace od::node {
 inline constexpr std::size_t kFalseSharingBytes = 128;
 inline constexpr std::size_t kLineBytes = 64;
 inline constexpr std::size_t kPageBytes = 4096;
+// What precedes the long payload of an exchange frame: its head line and short payload.
+inline constexpr std::size_t kFrameHeadBytes = kPageBytes;
 // Most ranks of one node that can share; the doorbell bitmap and the inbox links are sized by it.
 inline constexpr std::uint32_t kMaxLocalRanks = 1024;
 
 inline constexpr std::uint64_t kRegionMagic = 0x6f76657264726976;  // "overdriv"
-inline constexpr std::uint32_t kRegionVersion = 1;
+inline constexpr std::uint32_t kRegionVersion = 2;
 
 // Where the parts of one region are; equal on all ranks of a job by construction, verified on join.
 struct RegionLayout {
@@ -44,6 +47,9 @@ struct RegionLayout {
   std::uint64_t envelope_count = 0;
   std::uint64_t pool_offset = 0;
   std::uint64_t pool_bytes = 0;
+  std::uint64_t frames_offset = 0;
+  std::uint64_t frame_bytes = 0;  // long payload of each, behind its head page
+  std::uint64_t frame_count = 0;
   std::uint64_t buffers_offset = 0;
   std::uint64_t buffers_bytes = 0;
 };
@@ -90,12 +96,12 @@ static_assert(std::is_standard_layout_v<RegionHeader>);
 static_assert(sizeof(std::atomic<std::uint64_t>) == 8 && sizeof(std::atomic<std::uint32_t>) == 4);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 static_assert(offsetof(RegionHeader, layout) == 40);
-static_assert(offsetof(RegionHeader, phase) == 128);
-static_assert(offsetof(RegionHeader, armed) == 256);
-static_assert(offsetof(RegionHeader, inbox) == 384);
-static_assert(offsetof(RegionHeader, box_doorbells) == 512);
-static_assert(offsetof(RegionHeader, probe_ping) == 768 &&
-              offsetof(RegionHeader, probe_pong) == 896);
+static_assert(offsetof(RegionHeader, phase) == 256);
+static_assert(offsetof(RegionHeader, armed) == 384);
+static_assert(offsetof(RegionHeader, inbox) == 512);
+static_assert(offsetof(RegionHeader, box_doorbells) == 640);
+static_assert(offsetof(RegionHeader, probe_ping) == 896 &&
+              offsetof(RegionHeader, probe_pong) == 1024);
 static_assert(sizeof(RegionHeader) <= kPageBytes);
 
 }  // namespace od::node

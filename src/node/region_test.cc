@@ -20,7 +20,9 @@ void expect_sound(const RegionLayout& layout, const RegionRequest& request, std:
   EXPECT_GE(layout.envelopes_offset, layout.releases_offset + layout.release_count);
   EXPECT_GE(layout.pool_offset,
             layout.envelopes_offset + layout.envelope_count * request.envelope_bytes);
-  EXPECT_EQ(layout.buffers_offset, layout.pool_offset + layout.pool_bytes);
+  EXPECT_EQ(layout.frames_offset, layout.pool_offset + layout.pool_bytes);
+  EXPECT_EQ(layout.buffers_offset,
+            layout.frames_offset + layout.frame_count * (kFrameHeadBytes + layout.frame_bytes));
   EXPECT_EQ(layout.total_bytes, layout.buffers_offset + layout.buffers_bytes);
   EXPECT_EQ(layout.total_bytes % kPageBytes, 0u);
   EXPECT_EQ(layout.pool_offset % kPageBytes, 0u);
@@ -35,6 +37,8 @@ TEST(Plan, EverythingThatWasAskedFor) {
     expect_sound(*layout, request, ranks);
     EXPECT_EQ(layout->buffers_bytes, request.buffers_bytes);
     EXPECT_EQ(layout->pool_bytes, request.pool_bytes);
+    EXPECT_EQ(layout->frame_bytes, request.frame_bytes);
+    EXPECT_EQ(layout->frame_count, std::min(ranks - 1, request.frame_count));
   }
 }
 

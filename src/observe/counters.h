@@ -19,6 +19,7 @@
 #define OD_COUNTERS(X)                                                                             \
   X(sends_inline, kSum, messages, "messages sent inside a fast box")                               \
   X(sends_cell, kSum, messages, "messages sent through cells of the pool, in one go")              \
+  X(sends_frame, kSum, messages, "messages sent in an exchange frame, in one go")                  \
   X(sends_stream, kSum, messages, "messages sent through rotating cells, piece by piece")          \
   X(sends_buffered, kSum, messages, "of these, sent from own memory after waiting for the receiver")\
   X(sends_push, kSum, messages, "of the streams, written into the receive buffer in the end")      \
@@ -28,6 +29,7 @@
   X(sends_host, kSum, messages, "sends passed to the installed MPI library")                       \
   X(receives_inline, kSum, messages, "messages received from a fast box")                          \
   X(receives_cell, kSum, messages, "messages received from cells of the pool, in one go")          \
+  X(receives_frame, kSum, messages, "messages received from an exchange frame, in one go")           \
   X(receives_stream, kSum, messages, "messages received piece by piece")                           \
   X(receives_buffered, kSum, messages, "messages received from memory of a sender that went on")   \
   X(receives_pull, kSum, messages, "messages read from the sender's shared buffer")                \
@@ -38,6 +40,7 @@
   X(receives_host, kSum, messages, "receives passed to the installed MPI library")                 \
   X(bytes_inline, kSum, bytes, "bytes sent inside fast boxes")                                     \
   X(bytes_cell, kSum, bytes, "bytes sent through cells, in one go")                                \
+  X(bytes_frame, kSum, bytes, "bytes sent in exchange frames, in one go")                           \
   X(bytes_stream, kSum, bytes, "bytes sent through rotating cells, piece by piece")                \
   X(bytes_buffered, kSum, bytes, "bytes sent from own memory after waiting for the receiver")      \
   X(bytes_direct, kSum, bytes, "bytes receivers read from senders' buffers, alone or with help")   \

@@ -1,13 +1,11 @@
-// What is known about the way between two ranks' cores, and how it is kept fresh: whether a cache
-// line is long on its way (far), and whether ordinary stores into the peer's cached lines are slow.
+// Whether a cache line is long on its way between two ranks' cores (far), and how that is kept
+// fresh.
 //
 // Only the choice of copy path depends on it, never correctness. The distance is measured at start
 // by bouncing a line, and again for free while messages move (virtual machines move their
 // processors about): a receiver times the first load from a cell that the sender has just written
 // and tells the sender; where no cells are used, the quickest answers to offers tell it. What
-// ordinary stores cost is another matter (on some machines they are quick across sockets): it is
-// read off copies into cells. Where they are slow, one cell in kTrialInterval is still written that
-// way to notice a change.
+// ordinary stores cost is another matter: see store_speed.h.
 #ifndef OVERDRIVE_P2P_DISTANCE_H_
 #define OVERDRIVE_P2P_DISTANCE_H_
 
@@ -20,42 +18,14 @@ namespace od::p2p {
 class Distance {
  public:
   bool far() const { return far_; }
-  // From the probe at start: stores are taken for slow until copies have shown otherwise.
-  void set(bool far) {
-    far_ = slow_stores_ = far;
-    since_sample_ = kTrialInterval;
-  }
-
+  // From the probe at start.
+  void set(bool far) { far_ = far; }
   // For measurements, which know the distance better: it stays until the next call.
   void fix(bool far) {
     far_ = far;
     fixed_ = true;
   }
 
-  // --- stores --------------------------------------------------------------------------------
-  bool slow_stores() const { return slow_stores_; }
-  // Whether the next cell's copy should be timed, and made with ordinary stores.
-  bool wants_sample() {
-    return ++since_sample_ >= (slow_stores_ ? kTrialInterval : kSampleInterval);
-  }
-  // An ordinary copy of `bytes` into a cell that the peer has read before took `ns`.
-  void sample(std::uint64_t bytes, std::uint64_t ns) {
-    since_sample_ = 0;
-    if (ns == 0) return;
-    const double rate = static_cast<double>(bytes) / static_cast<double>(ns);
-    // A preempted copy looks slow as well, hence several votes in a row.
-    const bool looks_slow = rate < kSlowRate;
-    if (looks_slow == slow_stores_) {
-      votes_ = 0;
-    } else if (++votes_ >= (slow_stores_ ? 2 : 3)) {
-      slow_stores_ = looks_slow;
-      votes_ = 0;
-    } else {
-      since_sample_ = kTrialInterval;  // ask again at once
-    }
-  }
-
-  // --- distance ------------------------------------------------------------------------------
   // Whether the receiver should time a line of the next cell.
   bool wants_line() { return ++since_line_ >= kLineInterval; }
   // A load of a line that the other side had just written took `ns`; a pair is far from
@@ -92,11 +62,6 @@ class Distance {
     }
   };
 
-  // Measured with a line of 45 ns: 12 to 120 bytes/ns; of 190 ns: 20 to 50 on one machine, with
-  // 240 ns on another 2.0 to 2.4, where non-temporal stores are twice as fast in the end.
-  static constexpr double kSlowRate = 5.0;
-  static constexpr std::uint32_t kSampleInterval = 8;
-  static constexpr std::uint32_t kTrialInterval = 64;
   static constexpr std::uint32_t kLineInterval = 8;
   static constexpr std::uint32_t kLines = 4;
   // Of so many answers at least one found the receiver waiting, if it ever waits.
@@ -107,9 +72,6 @@ class Distance {
 
   bool far_ = false;
   bool fixed_ = false;
-  bool slow_stores_ = false;
-  std::uint32_t votes_ = 0;
-  std::uint32_t since_sample_ = 0;
   std::uint32_t since_line_ = 0;
   Quickest lines_;
   Quickest answers_;

@@ -91,9 +91,10 @@ struct alignas(64) Envelope {
   alignas(64) std::atomic<std::uint64_t> filled;  // payload bytes available; release
   std::uint64_t buffer_from;  // from this position on the payload lies at buffer_offset
   std::uint64_t buffer_offset;
-  std::uint32_t checksum;             // valid when filled == bytes
-  std::uint32_t nontemporal;          // 1: the newest piece was written past the caches (a hint)
-  std::uint16_t cells[kStreamCells];  // cell i is chunk cells[i % kStreamCells] of the pool
+  std::uint32_t checksum;     // valid when filled == bytes
+  std::uint32_t nontemporal;  // 1: the newest piece was written past the caches (a hint)
+  // What follows the frame, if there is one: cell i is chunk cells[i % kStreamCells] of the pool.
+  std::uint16_t cells[kStreamCells];
 
   // Line 2: written by the receiver; all tagged with the generation.
   alignas(64) std::atomic<std::uint64_t> state;  // generation << 8 | EnvelopeState
@@ -118,7 +119,10 @@ struct StreamDescriptor {
   std::uint32_t cell_bytes;
   std::uint8_t contended;  // 1: the sender may change the state as well
   std::uint8_t route;      // Route: what the sender offers
-  std::uint8_t unused[6];
+  // 1: the payload begins in the frame that carries this, as much as a frame holds. The receiver
+  // keeps the frame's index plus one here.
+  std::uint8_t frame;
+  std::uint8_t unused[5];
   // pull, cooperative: where the sender's buffer lies in its shared file; kernel: its address.
   std::uint64_t source_address;
 };

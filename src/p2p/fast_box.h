@@ -32,6 +32,7 @@ enum class Kind : std::uint8_t {
   inline_data = 2,   // the payload follows
   cell = 3,          // the payload is complete in one cell of the sender's pool
   stream = 4,        // the payload comes in pieces, governed by an envelope
+  frame = 5,         // the payload is complete in an exchange frame
 };
 
 // What both ends agree on about a message, whatever way it takes.
@@ -58,7 +59,7 @@ inline constexpr std::uint32_t kHeadPayloadBytes = 40;
 inline constexpr std::uint32_t kContinuationPayloadBytes = 56;
 
 struct alignas(64) BoxLine {
-  std::atomic<std::uint64_t> control;  // bits 0-23 source, 24-55 bytes, 56-59 kind, 60-63 lap
+  std::atomic<std::uint64_t> control;  // see box_control
   union {
     struct {
       std::uint64_t context;
@@ -79,9 +80,12 @@ static_assert(sizeof(BoxHeader) == 128);
 
 inline constexpr std::uint32_t kMaxBoxSource = (1u << 24) - 1;
 
-inline std::uint64_t box_control(std::uint32_t source, std::uint32_t bytes, Kind kind,
-                                 unsigned lap) {
+// Bits 0-23 source, 24-47 bytes, 48-55 messages in frames before this one (mod 256, see frames.h),
+// 56-59 kind, 60-63 lap.
+inline std::uint64_t box_control(std::uint32_t source, std::uint32_t bytes,
+                                 std::uint8_t frames_before, Kind kind, unsigned lap) {
   return (static_cast<std::uint64_t>(lap & 15u) << 60) | (static_cast<std::uint64_t>(kind) << 56) |
+         (static_cast<std::uint64_t>(frames_before) << 48) |
          (static_cast<std::uint64_t>(bytes) << 24) | source;
 }
 
@@ -140,8 +144,10 @@ class BoxProducer {
     return produced_ + need - consumed_seen_ <= line_count_;
   }
 
-  // Precondition: has_room(payload_bytes).
-  void put(const MessageHeader& header, const void* payload, std::uint32_t payload_bytes) {
+  // Precondition: has_room(payload_bytes). `frames_before`: messages to this peer that have gone
+  // through frames, mod 256.
+  void put(const MessageHeader& header, const void* payload, std::uint32_t payload_bytes,
+           std::uint8_t frames_before = 0) {
     BoxLine* head = lines_ + next_;
     const unsigned lap = lap_;
     const auto* from = static_cast<const unsigned char*>(payload);
@@ -156,9 +162,12 @@ class BoxProducer {
     }
     // Release: pairs with the consumer's acquire in ready(). The head goes last and publishes the
     // continuation lines as well.
-    head->control.store(box_control(header.source, payload_bytes, header.kind, lap),
+    head->control.store(box_control(header.source, payload_bytes, frames_before, header.kind, lap),
                         std::memory_order_release);
+    ++messages_;
   }
+  // Messages put so far, mod 256.
+  std::uint8_t messages() const { return messages_; }
 
  private:
   void advance() {
@@ -169,7 +178,7 @@ class BoxProducer {
     }
   }
   void publish_continuation() {
-    lines_[next_].control.store(box_control(0, 0, Kind::continuation, lap_),
+    lines_[next_].control.store(box_control(0, 0, 0, Kind::continuation, lap_),
                                 std::memory_order_release);
     advance();
   }
@@ -191,6 +200,7 @@ class BoxProducer {
   std::uint32_t line_count_ = 0;
   std::uint32_t next_ = 0;
   unsigned lap_ = 1;
+  std::uint8_t messages_ = 0;
   std::uint64_t produced_ = 0;
   std::uint64_t consumed_seen_ = 0;
 };
@@ -218,17 +228,24 @@ class BoxConsumer {
     // Relaxed: ready() has acquired this word.
     const std::uint64_t control = line.control.load(std::memory_order_relaxed);
     header->kind = static_cast<Kind>((control >> 56) & 15u);
-    header->inline_bytes = static_cast<std::uint32_t>(control >> 24);
+    header->inline_bytes = static_cast<std::uint32_t>(control >> 24) & 0xffffffu;
     header->source = static_cast<std::uint32_t>(control & kMaxBoxSource);
     header->context = line.head.context;
     header->tag = line.head.tag;
     header->checksum = line.head.checksum;
   }
+  // Messages that have gone through frames before the waiting one, mod 256. Precondition: ready().
+  std::uint8_t frames_before() const {
+    return static_cast<std::uint8_t>(lines_[next_].control.load(std::memory_order_relaxed) >> 48);
+  }
+  // Messages taken so far, mod 256.
+  std::uint8_t messages() const { return messages_; }
   const unsigned char* head_payload() const { return lines_[next_].head.payload; }
 
   // Copies min(bytes, limit) of the payload to `to` and consumes the message of `bytes`.
   void take(void* to, std::uint32_t bytes, std::uint32_t limit) {
     auto* out = static_cast<unsigned char*>(to);
+    ++messages_;
     const std::uint32_t first = std::min(bytes, kHeadPayloadBytes);
     copy_small(out, lines_[next_].head.payload, std::min(first, limit));
     advance();
@@ -287,6 +304,7 @@ class BoxConsumer {
   std::uint32_t line_count_ = 0;
   std::uint32_t next_ = 0;
   unsigned lap_ = 1;
+  std::uint8_t messages_ = 0;
   std::uint64_t produced_ = 0;   // lines consumed so far
   std::uint64_t published_ = 0;  // of these, told to the producer
 };

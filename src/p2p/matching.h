@@ -31,6 +31,7 @@ struct Unexpected {
   std::uint16_t node_index = 0;  // sender
   std::uint64_t bytes = 0;
   CellDescriptor cell{};                  // kind cell
+  unsigned frame = 0;                     // kind frame: which
   Envelope* envelope = nullptr;           // kind stream, or a listed message that stays there
   StreamDescriptor stream{};              // kind stream; `generation` also of a listed message
   std::unique_ptr<unsigned char[]> data;  // payload that left its box and exceeds `small`, or self

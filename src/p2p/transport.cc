@@ -13,6 +13,9 @@ namespace od::p2p {
 
 namespace {
 
+// Messages taken from one peer before the others get their turn.
+constexpr int kBatch = 16;
+
 // Free memory kept for the next self-buffered message before pages go back to the system.
 constexpr std::uint64_t kKeepBufferBytes = 16u << 20;
 
@@ -57,6 +60,7 @@ Transport::Transport(node::Node& node, node::WakeMode wake, const config::Settin
   }
   links_.resize(count);
   boxes_.resize(count);
+  frames_.resize(count);
   for (std::uint32_t i = 0; i < count; ++i) {
     const node::Member& member = node.member(static_cast<int>(i));
     Link& link = links_[i];
@@ -68,6 +72,10 @@ Transport::Transport(node::Node& node, node::WakeMode wake, const config::Settin
     link.reaches_us = member.reaches_us;
     link.releases =
         reinterpret_cast<std::atomic<std::uint8_t>*>(member.base + layout_.releases_offset);
+    if (i != my_index_) {
+      frames_[i] = FrameSet(frame_at(region_, layout_, my_index_, i, count),
+                            frame_at(member.base, layout_, i, my_index_, count));
+    }
     boxes_[i] =
         BoxConsumer(region_ + layout_.boxes_offset + i * layout_.box_bytes, layout_.box_bytes);
   }
@@ -80,7 +88,7 @@ Transport::~Transport() = default;
 bool Transport::progress() {
   bool moved = false;
   watch_new_boxes();
-  for (const std::uint32_t peer : watched_) moved |= take_box(peer);
+  for (const std::uint32_t peer : watched_) moved |= take_from(peer, kBatch);
   if (inbox_waiting(header_->inbox)) [[unlikely]]
     moved |= take_inbox();
   if (!incoming_.empty()) [[unlikely]] {
@@ -112,7 +120,7 @@ bool Transport::progress() {
 
 bool Transport::anything_ready() const {
   for (const std::uint32_t peer : watched_) {
-    if (boxes_[peer].ready()) return true;
+    if (frames_[peer].ready() || boxes_[peer].ready()) return true;
   }
   if (inbox_waiting(header_->inbox)) return true;
   for (std::size_t i = 0; i < doorbells_seen_.size(); ++i) {

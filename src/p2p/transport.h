@@ -1,12 +1,13 @@
-// Moves messages between the ranks of a node: fast boxes, the inbox list, cells and streams.
+// Moves messages between the ranks of a node: fast boxes, the inbox list, cells, frames, streams.
 //
 // The sending half (transport_send.cc) chooses the path of a message and keeps streams going; the
 // receiving half (transport_receive.cc) takes what has arrived, matches it and copies payload out.
 // Copies between the two programs' own buffers are in transport_direct.cc.
-// Order between one pair of ranks: messages go through the fast box until it is full; from then on
-// through the inbox list, until the receiver has taken the last listed one. The receiver empties a
-// sender's box before it looks at that sender's listed messages. So a box never holds a message
-// that is younger than a listed one still to be taken, and neither needs sequence numbers.
+// Order between one pair of ranks: messages go through frames and the fast box, which tell the
+// order among themselves (frames.h), until the box is full; from then on through the inbox list,
+// until the receiver has taken the last listed one. The receiver takes everything from a sender's
+// frames and box before it looks at that sender's listed messages. So neither holds a message that
+// is younger than a listed one still to be taken.
 //
 // Used by one thread at a time (the rank's lock, when the program is multi-threaded).
 #ifndef OVERDRIVE_P2P_TRANSPORT_H_
@@ -34,9 +35,11 @@
 #include "p2p/envelope.h"
 #include "p2p/envelope_pool.h"
 #include "p2p/fast_box.h"
+#include "p2p/frames.h"
 #include "p2p/layout.h"
 #include "p2p/matching.h"
 #include "p2p/send_history.h"
+#include "p2p/store_speed.h"
 
 namespace od::p2p {
 
@@ -57,6 +60,7 @@ struct OutgoingStream {
   bool synchronous = false;
   bool buffered = false;   // Bsend: may not wait for the receiver at all
   bool line_seen = false;  // what the receiver has measured has been noted
+  bool late = false;       // see Way
   bool offered = false;    // the receiver may read the program's buffer: nothing is in cells
   Route route = Route::cells;
   const char* contiguous = nullptr;
@@ -65,6 +69,9 @@ struct OutgoingStream {
   std::unique_ptr<char[]> packed;  // opaque datatypes: packed by the host
   std::uint64_t bytes = 0;
   std::uint64_t filled = 0;
+  std::byte* frame = nullptr;     // holds the first `frame_bytes` of the payload
+  bool frame_seen = false;        // see FrameSet::seen
+  std::uint64_t frame_bytes = 0;  // 0: all goes through cells
   std::uint32_t cells_allocated = 0;
   std::uint32_t cells_freed = 0;
   std::uint64_t buffer_offset = BufferHeap::kNone;
@@ -84,6 +91,8 @@ struct IncomingStream {
   std::uint64_t bytes = 0;
   std::uint64_t drained = 0;
   std::uint64_t limit = 0;  // bytes that fit the receive; the rest is drained unread
+  std::uint8_t frame = 0;   // 1 + index of the frame with the first `frame_bytes` of the payload
+  std::uint64_t frame_bytes = 0;
   // `drained` counts what this side has copied, Envelope::filled what the sender has.
   bool cooperative = false;
   char* contiguous = nullptr;
@@ -105,9 +114,17 @@ class Transport {
   bool try_send_inline(std::uint32_t peer, const MessageHeader& header, const void* data,
                        std::uint32_t bytes) {
     Link& link = links_[peer];
-    if (bytes > inline_max_ || !link.direct() || !link.box.has_room(bytes)) [[unlikely]]
+    if (bytes > inline_max_ || !link.direct()) [[unlikely]]
       return false;
-    link.box.put(header, data, bytes);
+    FrameSet& frames = frames_[peer];
+    const unsigned frame = frames.held();
+    if (frame != FrameSet::kNone && bytes <= kFrameShortBytes) {
+      frames.put(frame, header, data, bytes, link.box.messages());
+    } else if (link.box.has_room(bytes)) [[likely]] {
+      link.box.put(header, data, bytes, frames.sent());
+    } else {
+      return false;
+    }
     node::wake_if_armed(*link.armed, wake_);
     ++counters_.sends_inline;
     counters_.bytes_inline += bytes;
@@ -144,7 +161,7 @@ class Transport {
   // Cheap look at the queues alone: whether progress() would find a message.
   bool arrived() const {
     for (const std::uint32_t peer : watched_) {
-      if (boxes_[peer].ready()) return true;
+      if (frames_[peer].ready() || boxes_[peer].ready()) return true;
     }
     // Relaxed: only a hint, progress() acquires.
     return header_->inbox.load(std::memory_order_relaxed) != 0;
@@ -157,7 +174,12 @@ class Transport {
   bool receiving_opaque() const;
   bool streams_active() const { return !outgoing_.empty() || !incoming_.empty(); }
 
-  void set_distance(std::uint32_t peer, bool far) { links_[peer].distance.set(far); }
+  void set_distance(std::uint32_t peer, bool far) {
+    Link& link = links_[peer];
+    link.distance.set(far);
+    link.cell_stores.assume(far);
+    link.frame_stores.assume(false);
+  }
   void fix_distance(std::uint32_t peer, bool far) { links_[peer].distance.fix(far); }
   bool far(std::uint32_t peer) const { return links_[peer].distance.far(); }
   node::WakeMode wake_mode() const { return wake_; }
@@ -177,6 +199,8 @@ class Transport {
     std::uint64_t reach_bytes = 0;
     bool reaches_us = false;  // the peer has mapped ours
     Distance distance;
+    StoreSpeed cell_stores;   // into cells, and into the peer's buffers
+    StoreSpeed frame_stores;  // into frames that have come back
     bool box_refused = false;
     bool offers_declined = false;      // the peer cannot read our memory
     bool kernel_refused = false;       // process_vm_readv of the peer is not permitted
@@ -211,6 +235,7 @@ class Transport {
   struct Way {  // how a payload is going to travel
     Route route = Route::cells;
     std::uint64_t source_address = 0;
+    bool late = false;  // the receiver usually is: do not wait for it
   };
 
   // Sending.
@@ -222,10 +247,19 @@ class Transport {
   void list_envelope(std::uint32_t peer, Envelope& envelope, const MessageHeader& header,
                      std::uint64_t bytes);
   bool send_cell(std::uint32_t peer, MessageHeader header, const Payload& payload, Cursor* cursor);
+  // In one go through a frame; false: there is none now.
+  bool send_frame(std::uint32_t peer, MessageHeader header, const Payload& payload, Cursor* cursor);
+  // A frame for long payload to `peer`, or kNone if there is none or it would be slow.
+  unsigned frame_for_payload(std::uint32_t peer);
+  // Sends a message or descriptor of some lines at most through a frame or the box; false: neither
+  // can take it, use the inbox list.
+  bool post(std::uint32_t peer, const MessageHeader& header, const void* data, std::uint32_t bytes);
+  void copy_into_frame(Link& link, void* to, const void* from, std::uint64_t bytes, bool seen);
   int send_stream(std::uint32_t peer, MessageHeader header, const Payload& payload, Cursor* cursor,
                   std::unique_ptr<char[]> packed, SendMode mode, const Way& way, Request& request);
   bool advance_outgoing(OutgoingStream& stream);
-  void fill(OutgoingStream& stream, std::byte* to, std::uint64_t bytes, bool to_cell);
+  enum class Place : std::uint8_t { frame, cell, own_memory };
+  void fill(OutgoingStream& stream, std::byte* to, std::uint64_t bytes, Place place);
   void free_drained_cells(OutgoingStream& stream);
   bool buffer_rest(OutgoingStream& stream);
   bool sender_done(const OutgoingStream& stream) const;
@@ -239,12 +273,17 @@ class Transport {
   bool help_receiver(OutgoingStream& stream);
   bool push_rest(OutgoingStream& stream);
   void copy_to_peer(OutgoingStream& stream, std::byte* to, std::uint64_t from, std::uint64_t bytes);
-  // True if it used non-temporal stores.
-  bool copy_in(Link& link, void* to, const void* from, std::uint64_t bytes);
+  // Into cells or the peer's buffer; true if it used non-temporal stores.
+  // `seen`: the peer has read this memory before, so that the copy tells how fast stores are.
+  bool copy_in(Link& link, void* to, const void* from, std::uint64_t bytes, bool seen);
 
   // Receiving.
-  bool take_box(std::uint32_t peer);
-  bool take_box_message(std::uint32_t peer, BoxConsumer& box);
+  bool take_from(std::uint32_t peer, int most);
+  // Takes the oldest message that waits in frames and box of `peer`; false: none.
+  bool take_next(std::uint32_t peer);
+  void take_box_message(std::uint32_t peer, BoxConsumer& box);
+  void take_frame_message(std::uint32_t peer, unsigned frame, FrameControl control);
+  void deliver_short(std::uint32_t peer, const MessageHeader& header, const unsigned char* data);
   bool take_inbox();
   void take_listed(std::uint32_t peer, Envelope& envelope);
   void arrive_stream(std::uint32_t peer, const MessageHeader& header,
@@ -252,6 +291,8 @@ class Transport {
   void watch_new_boxes();
   void deliver_bytes(const void* data, std::uint64_t bytes, Request& receive,
                      memory::CopyFunction copy = memory::copy_ordinary);
+  void deliver_frame(std::uint32_t peer, const MessageHeader& header, unsigned frame,
+                     Request& receive);
   void finish_receive(Request& receive, const MessageHeader& header, std::uint64_t bytes);
   void start_incoming(Taken taken, std::uint32_t peer, const StreamDescriptor& descriptor,
                       const MessageHeader& header, Request& receive);
@@ -268,6 +309,11 @@ class Transport {
   void check(std::uint32_t sent, std::uint64_t computed, const MessageHeader& header) const;
   Envelope* envelope_at(std::uint32_t peer, std::uint64_t offset) const;
   const std::byte* payload_at(std::uint32_t peer, std::uint64_t offset, std::uint64_t bytes) const;
+  // A message has been read, or will never be: its frame is ours now. `frame`: index plus one, or
+  // 0.
+  void keep_frame(std::uint32_t peer, std::uint8_t frame) {
+    if (frame != 0) frames_[peer].keep(frame - 1u);
+  }
   [[noreturn]] void corrupt(std::uint32_t peer, const char* what) const;
 
   node::Node& node_;
@@ -290,6 +336,7 @@ class Transport {
 
   std::vector<Link> links_;             // by node index
   std::vector<BoxConsumer> boxes_;      // by node index
+  std::vector<FrameSet> frames_;        // by node index
   std::vector<std::uint32_t> watched_;  // peers that have opened a box towards us
   std::vector<std::uint64_t> doorbells_seen_;
   BufferHeap heap_;

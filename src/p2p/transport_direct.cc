@@ -57,11 +57,11 @@ Transport::Way Transport::choose_way(std::uint32_t peer, const Payload& payload)
   switch (way.route) {
     case Route::pull:
     case Route::cooperative:
-      if (!link.offer_worthwhile()) way.route = Route::cells;
+      if (!link.offer_worthwhile()) way = {.route = Route::cells, .late = true};
       way.source_address = offset;
       break;
     case Route::kernel:
-      if (!link.offer_worthwhile()) way.route = Route::cells;
+      if (!link.offer_worthwhile()) way = {.route = Route::cells, .late = true};
       way.source_address = reinterpret_cast<std::uintptr_t>(payload.contiguous);
       break;
     case Route::push:
@@ -132,13 +132,7 @@ bool Transport::withdraw(OutgoingStream& stream) {
 
 void Transport::copy_to_peer(OutgoingStream& stream, std::byte* to, std::uint64_t from,
                              std::uint64_t bytes) {
-  if (links_[stream.peer].distance.slow_stores()) {
-    memory::copy_nontemporal(to, stream.contiguous + from, bytes);
-    counters_.nontemporal_bytes += bytes;
-  } else {
-    std::memcpy(to, stream.contiguous + from, bytes);
-    counters_.ordinary_bytes += bytes;
-  }
+  copy_in(links_[stream.peer], to, stream.contiguous + from, bytes, true);
 }
 
 std::uint64_t Transport::target_offset(const OutgoingStream& stream) const {

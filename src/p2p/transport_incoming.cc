@@ -50,6 +50,8 @@ void Transport::start_incoming(Taken taken, std::uint32_t peer, const StreamDesc
   stream->peer = peer;
   stream->bytes = bytes;
   stream->limit = std::min(bytes, static_cast<std::uint64_t>(receive.bytes));
+  stream->frame = descriptor.frame;
+  if (stream->frame != 0) stream->frame_bytes = std::min(layout_.frame_bytes, bytes);
   stream->checksum = memory::kChecksumStart;
   receive.status.source = static_cast<int>(header.source);
   receive.status.tag = header.tag;
@@ -110,12 +112,15 @@ bool Transport::advance_incoming(IncomingStream& stream) {
     if (position >= envelope.buffer_from) {
       from = payload_at(stream.peer, envelope.buffer_offset + (position - envelope.buffer_from),
                         piece);
+    } else if (position < stream.frame_bytes) {
+      piece = std::min({piece, stream.frame_bytes - position, envelope.buffer_from - position});
+      from = frames_[stream.peer].payload(stream.frame - 1u) + position;
     } else {
-      const std::uint64_t within = position % cell_bytes;
-      piece = std::min(piece, cell_bytes - within);
-      if (envelope.buffer_from < position + piece) piece = envelope.buffer_from - position;
+      const std::uint64_t in_cells = position - stream.frame_bytes;
+      const std::uint64_t within = in_cells % cell_bytes;
+      piece = std::min({piece, cell_bytes - within, envelope.buffer_from - position});
       const std::uint64_t cell =
-          layout_.pool_offset + envelope.cells[(position / cell_bytes) % kStreamCells] * cell_bytes;
+          layout_.pool_offset + envelope.cells[(in_cells / cell_bytes) % kStreamCells] * cell_bytes;
       from = payload_at(stream.peer, cell + within, piece);
     }
     const std::uint64_t wanted =
@@ -140,7 +145,9 @@ bool Transport::advance_incoming(IncomingStream& stream) {
     if (verify_) stream.checksum = memory::checksum_update(stream.checksum, from, piece);
     stream.drained += piece;
     moved = true;
-    if (stream.drained == stream.bytes || stream.drained % cell_bytes == 0) {
+    if (stream.drained == stream.bytes ||
+        (stream.drained >= stream.frame_bytes &&
+         (stream.drained - stream.frame_bytes) % cell_bytes == 0)) {
       // Release: our reads of the cell are over; pairs with free_drained_cells.
       envelope.drained.store(tag_drained(stream.generation, stream.drained),
                              std::memory_order_release);
@@ -176,6 +183,7 @@ void Transport::finish_incoming(IncomingStream& stream) {
   } else {
     ++counters_.receives_buffered;
   }
+  keep_frame(stream.peer, stream.frame);
   mark_done(envelope, stream.generation);
   node::wake_if_armed(*links_[stream.peer].armed, wake_);
   receive.incoming = nullptr;

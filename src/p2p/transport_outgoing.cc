@@ -26,6 +26,12 @@ constexpr std::uint64_t kFirstPieceBytes = 4096;
 // ranks that send to each other keep both directions moving.
 constexpr std::uint64_t kTurnBytes = 128u << 10;
 
+// Pieces of a stream in a frame. Measured: near 64 KiB in pieces of 16 KiB took 3.3 us one way with
+// writing and reading the buffers, in one piece 3.4; far 128 KiB in pieces of 64 KiB 8.7 us, of 16
+// KiB 9.0.
+constexpr std::uint64_t kNearFramePieceBytes = 16u << 10;
+constexpr std::uint64_t kFarFramePieceBytes = 64u << 10;
+
 }  // namespace
 
 int Transport::send_stream(std::uint32_t peer, MessageHeader header, const Payload& payload,
@@ -65,6 +71,7 @@ int Transport::send_stream(std::uint32_t peer, MessageHeader header, const Paylo
   stream->packed = std::move(packed);
   stream->bytes = payload.bytes;
   stream->route = way.route;
+  stream->late = way.late;
   stream->offered = way.route != Route::cells && way.route != Route::push;
   stream->checksum = memory::kChecksumStart;
   request.outgoing = stream.get();
@@ -85,10 +92,18 @@ int Transport::send_stream(std::uint32_t peer, MessageHeader header, const Paylo
     envelope->checksum = memory::checksum_fold(
         memory::checksum_update(memory::kChecksumStart, payload.contiguous, payload.bytes));
   }
-  if (usable_box(peer, sizeof(descriptor))) {
-    links_[peer].box.put(header, &descriptor, sizeof(descriptor));
+  const unsigned frame = stream->offered ? FrameSet::kNone : frame_for_payload(peer);
+  if (frame != FrameSet::kNone) {
+    FrameSet& frames = frames_[peer];
+    stream->frame = frames.payload(frame);
+    stream->frame_seen = frames.seen(frame);
+    stream->frame_bytes = std::min(layout_.frame_bytes, payload.bytes);
+    descriptor.frame = 1;
+    // The payload follows; that the frame is the receiver's already does not matter: it touches
+    // only what `filled` has published.
+    frames.put(frame, header, &descriptor, sizeof(descriptor), links_[peer].box.messages());
     node::wake_if_armed(*links_[peer].armed, wake_);
-  } else {
+  } else if (!post(peer, header, &descriptor, sizeof(descriptor))) {
     envelope->cell_bytes = descriptor.cell_bytes;
     envelope->contended = descriptor.contended;
     envelope->route = descriptor.route;
@@ -117,16 +132,24 @@ int Transport::send_stream(std::uint32_t peer, MessageHeader header, const Paylo
   return host::kSuccess;
 }
 
-void Transport::fill(OutgoingStream& stream, std::byte* to, std::uint64_t bytes, bool to_cell) {
+void Transport::fill(OutgoingStream& stream, std::byte* to, std::uint64_t bytes, Place place) {
   Envelope& envelope = *stream.envelope;
   const void* hashed = to;
   if (stream.contiguous != nullptr) {
     hashed = stream.contiguous + stream.filled;
-    if (to_cell) {
-      // Plain store, published with `filled`.
-      envelope.nontemporal = copy_in(links_[stream.peer], to, hashed, bytes) ? 1 : 0;
-    } else {
-      std::memcpy(to, hashed, bytes);
+    // `nontemporal`: plain stores, published with `filled`.
+    switch (place) {
+      case Place::frame:
+        copy_into_frame(links_[stream.peer], to, hashed, bytes, stream.frame_seen);
+        envelope.nontemporal = 0;
+        break;
+      case Place::cell:
+        envelope.nontemporal =
+            copy_in(links_[stream.peer], to, hashed, bytes, pool_.went_round()) ? 1 : 0;
+        break;
+      case Place::own_memory:
+        std::memcpy(to, hashed, bytes);
+        break;
     }
   } else {
     stream.cursor.pack(to, bytes, memory::copy_ordinary);
@@ -155,7 +178,8 @@ void Transport::free_drained_cells(OutgoingStream& stream) {
   }
   const std::uint64_t cell_bytes = pool_.chunk_bytes();
   while (stream.cells_freed < stream.cells_allocated &&
-         (drained >= (stream.cells_freed + 1) * cell_bytes || drained == stream.bytes)) {
+         (drained >= stream.frame_bytes + (stream.cells_freed + 1) * cell_bytes ||
+          drained == stream.bytes)) {
     pool_.free_chunk(stream.envelope->cells[stream.cells_freed % kStreamCells]);
     ++stream.cells_freed;
   }
@@ -170,9 +194,17 @@ bool Transport::advance_outgoing(OutgoingStream& stream) {
   const std::uint64_t cell_bytes = pool_.chunk_bytes();
   const std::uint64_t stop = std::min(stream.bytes, stream.filled + kTurnBytes);
   bool moved = false;
+  while (stream.filled < stream.frame_bytes && stream.filled < stop) {
+    const std::uint64_t most =
+        links_[stream.peer].distance.far() ? kFarFramePieceBytes : kNearFramePieceBytes;
+    const std::uint64_t piece = std::min(stream.frame_bytes - stream.filled, most);
+    fill(stream, stream.frame + stream.filled, piece, Place::frame);
+    moved = true;
+  }
   while (stream.filled < stop) {
-    const std::uint64_t within = stream.filled % cell_bytes;
-    if (within == 0 && stream.filled / cell_bytes == stream.cells_allocated) {
+    const std::uint64_t in_cells = stream.filled - stream.frame_bytes;
+    const std::uint64_t within = in_cells % cell_bytes;
+    if (within == 0 && in_cells / cell_bytes == stream.cells_allocated) {
       if (stream.cells_allocated - stream.cells_freed == kStreamCells) {
         free_drained_cells(stream);
         if (stream.cells_allocated - stream.cells_freed == kStreamCells) break;
@@ -193,11 +225,11 @@ bool Transport::advance_outgoing(OutgoingStream& stream) {
       ++stream.cells_allocated;
     }
     const std::uint64_t cell =
-        pool_.chunk_offset(envelope.cells[(stream.filled / cell_bytes) % kStreamCells]);
+        pool_.chunk_offset(envelope.cells[(in_cells / cell_bytes) % kStreamCells]);
     const std::uint64_t ramp = std::max(kFirstPieceBytes, 2 * stream.filled);
     const std::uint64_t piece =
         std::min({cell_bytes - within, stream.bytes - stream.filled, piece_bytes_, ramp});
-    fill(stream, region_ + cell + within, piece, true);
+    fill(stream, region_ + cell + within, piece, Place::cell);
     moved = true;
   }
   return moved;
@@ -229,7 +261,7 @@ bool Transport::buffer_rest(OutgoingStream& stream) {
   while (stream.filled < stream.bytes) {
     const std::uint64_t piece = std::min<std::uint64_t>(stream.bytes - stream.filled, 64u << 10);
     const std::uint64_t before = stream.filled;
-    fill(stream, to, piece, false);
+    fill(stream, to, piece, Place::own_memory);
     to += stream.filled - before;
   }
   return true;
@@ -312,7 +344,9 @@ void Transport::relieve_stalled(std::uint64_t now) {
     }
     const EnvelopeState state = state_of(*stream->envelope);
     const bool matched = state == EnvelopeState::matched;
-    const std::uint64_t patience = settings_.unmatched_wait_ns * (matched ? kMatchedPatience : 1);
+    const std::uint64_t patience = matched        ? settings_.unmatched_wait_ns * kMatchedPatience
+                                   : stream->late ? settings_.pull_wait_ns
+                                                  : settings_.unmatched_wait_ns;
     if (now - stream->moved_ns >= patience) {
       // Taken cells stay taken until drained; only the rest moves to own memory.
       if (!buffer_rest(*stream)) stream->moved_ns = now;

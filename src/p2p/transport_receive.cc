@@ -1,4 +1,5 @@
-// The receiving half of the transport: boxes, the inbox list, matching on arrival, copying out.
+// The receiving half of the transport: frames, boxes, the inbox list, matching on arrival, copying
+// out.
 
 #include <algorithm>
 #include <atomic>
@@ -13,13 +14,6 @@
 #include "p2p/transport.h"
 
 namespace od::p2p {
-
-namespace {
-
-// Messages taken from one box before the others get their turn.
-constexpr int kBoxBatch = 16;
-
-}  // namespace
 
 void Transport::watch_new_boxes() {
   for (std::size_t word = 0; word < doorbells_seen_.size(); ++word) {
@@ -114,91 +108,196 @@ void Transport::deliver_bytes(const void* data, std::uint64_t bytes, Request& re
   }
 }
 
-// --- fast boxes ----------------------------------------------------------------------------------
+// --- frames and fast boxes -----------------------------------------------------------------------
 
-bool Transport::take_box(std::uint32_t peer) {
+bool Transport::take_from(std::uint32_t peer, int most) {
+  bool moved = false;
+  for (int i = 0; i < most && take_next(peer); ++i) moved = true;
+  return moved;
+}
+
+bool Transport::take_next(std::uint32_t peer) {
+  FrameSet& frames = frames_[peer];
   BoxConsumer& box = boxes_[peer];
+  FrameControl control;
+  unsigned frame = frames.ready(&control);
+  if (frame != FrameSet::kNone && control.box_before() == box.messages()) {
+    take_frame_message(peer, frame, control);
+    return true;
+  }
   if (!box.ready()) [[likely]]
     return false;
-  for (int i = 0; i < kBoxBatch; ++i) {
-    if (!take_box_message(peer, box)) corrupt(peer, "message");
-    if (!box.ready()) break;
+  if (box.frames_before() != frames.received()) [[unlikely]] {
+    // What has come meanwhile in a frame is older.
+    frame = frames.ready(&control);
+    if (frame == FrameSet::kNone || control.box_before() != box.messages()) {
+      corrupt(peer, "order of messages");
+    }
+    take_frame_message(peer, frame, control);
+    return true;
   }
+  take_box_message(peer, box);
   return true;
 }
 
-bool Transport::take_box_message(std::uint32_t peer, BoxConsumer& box) {
-  MessageHeader header;
-  box.peek(&header);
-  if (header.kind == Kind::inline_data) [[likely]] {
-    const std::uint32_t bytes = header.inline_bytes;
-    if (bytes > inline_max_) return false;
-    Request* receive = matching_.match_posted(header.context, header.source, header.tag);
-    if (receive != nullptr) {
-      ++counters_.matched_posted;
-      ++counters_.receives_inline;
-      char* start = nullptr;
-      if (!verify_ && is_contiguous(*receive->layout, receive->address, receive->count, &start))
-          [[likely]] {
-        const auto limit = static_cast<std::uint32_t>(
-            std::min<std::uint64_t>(bytes, static_cast<std::uint64_t>(receive->bytes)));
-        box.take(start, bytes, limit);
-      } else {
-        box.take(scratch_.data(), bytes, bytes);
-        if (verify_) {
-          check(header.checksum,
-                memory::checksum_update(memory::kChecksumStart, scratch_.data(), bytes), header);
-        }
-        deliver_bytes(scratch_.data(), bytes, *receive);
-      }
-      finish_receive(*receive, header, bytes);
-      return true;
-    }
-    Unexpected* message = matching_.new_unexpected();
-    message->header = header;
-    message->node_index = static_cast<std::uint16_t>(peer);
-    message->bytes = bytes;
-    if (bytes > sizeof(message->small)) message->data.reset(new unsigned char[bytes]);
-    box.take(message->data != nullptr ? message->data.get() : message->small, bytes, bytes);
-    matching_.add_unexpected(*message);
-    return true;
-  }
-  if (header.kind == Kind::cell) {
-    CellDescriptor cell;
-    if (header.inline_bytes != sizeof(cell)) return false;
-    box.take(&cell, sizeof(cell), sizeof(cell));
-    const std::byte* data = payload_at(peer, cell.offset, cell.bytes);
-    if (cell.release_index >= layout_.release_count) return false;
-    Request* receive = matching_.match_posted(header.context, header.source, header.tag);
-    if (receive != nullptr) {
-      ++counters_.matched_posted;
-      ++counters_.receives_cell;
+// An inline message whose payload is in one piece.
+void Transport::deliver_short(std::uint32_t peer, const MessageHeader& header,
+                              const unsigned char* data) {
+  const std::uint32_t bytes = header.inline_bytes;
+  Request* receive = matching_.match_posted(header.context, header.source, header.tag);
+  if (receive != nullptr) [[likely]] {
+    ++counters_.matched_posted;
+    ++counters_.receives_inline;
+    char* start = nullptr;
+    if (!verify_ && is_contiguous(*receive->layout, receive->address, receive->count, &start))
+        [[likely]] {
+      const auto limit = static_cast<std::uint32_t>(
+          std::min<std::uint64_t>(bytes, static_cast<std::uint64_t>(receive->bytes)));
+      copy_small(reinterpret_cast<unsigned char*>(start), data, limit);
+    } else {
       if (verify_) {
-        check(header.checksum, memory::checksum_update(memory::kChecksumStart, data, cell.bytes),
+        check(header.checksum, memory::checksum_update(memory::kChecksumStart, data, bytes),
               header);
       }
-      deliver_bytes(data, cell.bytes, *receive,
-                    reader_for(cell.nontemporal, links_[peer].distance.far()));
-      release_cell(links_[peer].releases, cell);
-      finish_receive(*receive, header, cell.bytes);
-      return true;
+      deliver_bytes(data, bytes, *receive);
     }
-    Unexpected* message = matching_.new_unexpected();
-    message->header = header;
-    message->node_index = static_cast<std::uint16_t>(peer);
-    message->bytes = cell.bytes;
-    message->cell = cell;
-    matching_.add_unexpected(*message);
-    return true;
+    finish_receive(*receive, header, bytes);
+    return;
   }
-  if (header.kind == Kind::stream) {
-    StreamDescriptor descriptor;
-    if (header.inline_bytes != sizeof(descriptor)) return false;
-    box.take(&descriptor, sizeof(descriptor), sizeof(descriptor));
-    arrive_stream(peer, header, descriptor);
-    return true;
+  Unexpected* message = matching_.new_unexpected();
+  message->header = header;
+  message->node_index = static_cast<std::uint16_t>(peer);
+  message->bytes = bytes;
+  if (bytes > sizeof(message->small)) message->data.reset(new unsigned char[bytes]);
+  std::memcpy(message->data != nullptr ? message->data.get() : message->small, data, bytes);
+  matching_.add_unexpected(*message);
+}
+
+void Transport::take_frame_message(std::uint32_t peer, unsigned frame, FrameControl control) {
+  FrameSet& frames = frames_[peer];
+  MessageHeader header;
+  frames.take(frame, control, &header);
+  switch (header.kind) {
+    case Kind::inline_data:
+      if (header.inline_bytes > kFrameShortBytes) corrupt(peer, "message");
+      deliver_short(peer, header, frames.short_payload(frame, header.inline_bytes));
+      frames.keep(frame);
+      return;
+    case Kind::frame: {
+      if (header.inline_bytes > layout_.frame_bytes) corrupt(peer, "message");
+      Request* receive = matching_.match_posted(header.context, header.source, header.tag);
+      if (receive != nullptr) {
+        ++counters_.matched_posted;
+        deliver_frame(peer, header, frame, *receive);
+        return;
+      }
+      Unexpected* message = matching_.new_unexpected();
+      message->header = header;
+      message->node_index = static_cast<std::uint16_t>(peer);
+      message->bytes = header.inline_bytes;
+      message->frame = frame;
+      matching_.add_unexpected(*message);
+      return;
+    }
+    case Kind::stream: {
+      StreamDescriptor descriptor;
+      if (header.inline_bytes != sizeof(descriptor)) corrupt(peer, "message");
+      std::memcpy(&descriptor, frames.short_payload(frame, sizeof(descriptor)), sizeof(descriptor));
+      if (descriptor.frame == 0) {
+        frames.keep(frame);
+      } else {
+        descriptor.frame = static_cast<std::uint8_t>(frame + 1);
+      }
+      arrive_stream(peer, header, descriptor);
+      return;
+    }
+    case Kind::none:
+    case Kind::continuation:
+    case Kind::cell:
+      break;
   }
-  return false;
+  corrupt(peer, "message");
+}
+
+void Transport::take_box_message(std::uint32_t peer, BoxConsumer& box) {
+  MessageHeader header;
+  box.peek(&header);
+  switch (header.kind) {
+    case Kind::inline_data: {
+      const std::uint32_t bytes = header.inline_bytes;
+      if (bytes > inline_max_) break;
+      Request* receive = matching_.match_posted(header.context, header.source, header.tag);
+      if (receive != nullptr) {
+        ++counters_.matched_posted;
+        ++counters_.receives_inline;
+        char* start = nullptr;
+        if (!verify_ && is_contiguous(*receive->layout, receive->address, receive->count, &start))
+            [[likely]] {
+          const auto limit = static_cast<std::uint32_t>(
+              std::min<std::uint64_t>(bytes, static_cast<std::uint64_t>(receive->bytes)));
+          box.take(start, bytes, limit);
+        } else {
+          box.take(scratch_.data(), bytes, bytes);
+          if (verify_) {
+            check(header.checksum,
+                  memory::checksum_update(memory::kChecksumStart, scratch_.data(), bytes), header);
+          }
+          deliver_bytes(scratch_.data(), bytes, *receive);
+        }
+        finish_receive(*receive, header, bytes);
+        return;
+      }
+      Unexpected* message = matching_.new_unexpected();
+      message->header = header;
+      message->node_index = static_cast<std::uint16_t>(peer);
+      message->bytes = bytes;
+      if (bytes > sizeof(message->small)) message->data.reset(new unsigned char[bytes]);
+      box.take(message->data != nullptr ? message->data.get() : message->small, bytes, bytes);
+      matching_.add_unexpected(*message);
+      return;
+    }
+    case Kind::cell: {
+      CellDescriptor cell;
+      if (header.inline_bytes != sizeof(cell)) break;
+      box.take(&cell, sizeof(cell), sizeof(cell));
+      const std::byte* data = payload_at(peer, cell.offset, cell.bytes);
+      if (cell.release_index >= layout_.release_count) break;
+      Request* receive = matching_.match_posted(header.context, header.source, header.tag);
+      if (receive != nullptr) {
+        ++counters_.matched_posted;
+        ++counters_.receives_cell;
+        if (verify_) {
+          check(header.checksum, memory::checksum_update(memory::kChecksumStart, data, cell.bytes),
+                header);
+        }
+        deliver_bytes(data, cell.bytes, *receive,
+                      reader_for(cell.nontemporal, links_[peer].distance.far()));
+        release_cell(links_[peer].releases, cell);
+        finish_receive(*receive, header, cell.bytes);
+        return;
+      }
+      Unexpected* message = matching_.new_unexpected();
+      message->header = header;
+      message->node_index = static_cast<std::uint16_t>(peer);
+      message->bytes = cell.bytes;
+      message->cell = cell;
+      matching_.add_unexpected(*message);
+      return;
+    }
+    case Kind::stream: {
+      StreamDescriptor descriptor;
+      if (header.inline_bytes != sizeof(descriptor)) break;
+      box.take(&descriptor, sizeof(descriptor), sizeof(descriptor));
+      descriptor.frame = 0;
+      arrive_stream(peer, header, descriptor);
+      return;
+    }
+    case Kind::none:
+    case Kind::continuation:
+    case Kind::frame:
+      break;
+  }
+  corrupt(peer, "message");
 }
 
 // --- the inbox list ------------------------------------------------------------------------------
@@ -221,10 +320,8 @@ bool Transport::take_inbox() {
     const std::uint32_t peer = link_index(oldest);
     Envelope& envelope = *envelope_at(peer, link_offset(oldest));
     const std::uint64_t following = envelope.next.load(std::memory_order_relaxed);
-    // What the peer put into its box is older than what it listed.
-    BoxConsumer& box = boxes_[peer];
-    while (box.ready()) {
-      if (!take_box_message(peer, box)) corrupt(peer, "message");
+    // What the peer put into its frames and its box is older than what it listed.
+    while (take_next(peer)) {
     }
     take_listed(peer, envelope);
     oldest = following;
@@ -288,7 +385,10 @@ void Transport::arrive_stream(std::uint32_t peer, const MessageHeader& header,
   Request* receive = matching_.peek_posted(header.context, header.source, header.tag);
   if (receive != nullptr) {
     const Taken taken = take_stream(peer, descriptor, *receive);
-    if (taken == Taken::cancelled) return;
+    if (taken == Taken::cancelled) {
+      keep_frame(peer, descriptor.frame);
+      return;
+    }
     matching_.unpost(*receive);
     ++counters_.matched_posted;
     start_incoming(taken, peer, descriptor, header, *receive);
@@ -317,10 +417,13 @@ bool Transport::deliver_unexpected(Unexpected& message, Request& receive) {
   } else if (header.kind == Kind::stream) {
     const Taken taken = take_stream(peer, message.stream, receive);
     if (taken == Taken::cancelled) {
+      keep_frame(peer, message.stream.frame);
       matching_.free_unexpected(message);
       return false;
     }
     start_incoming(taken, peer, message.stream, header, receive);
+  } else if (header.kind == Kind::frame) {
+    deliver_frame(peer, header, message.frame, receive);
   } else if (header.kind == Kind::cell) {
     const std::byte* data = payload_at(peer, message.cell.offset, message.cell.bytes);
     if (verify_) {
@@ -348,12 +451,26 @@ bool Transport::deliver_unexpected(Unexpected& message, Request& receive) {
   return true;
 }
 
+void Transport::deliver_frame(std::uint32_t peer, const MessageHeader& header, unsigned frame,
+                              Request& receive) {
+  const std::byte* const data = frames_[peer].payload(frame);
+  const std::uint32_t bytes = header.inline_bytes;
+  if (verify_) {
+    check(header.checksum, memory::checksum_update(memory::kChecksumStart, data, bytes), header);
+  }
+  deliver_bytes(data, bytes, receive, reader_for(0, links_[peer].distance.far()));
+  frames_[peer].keep(frame);
+  ++counters_.receives_frame;
+  finish_receive(receive, header, bytes);
+}
+
 bool Transport::pin(Unexpected& message) {
   if (message.from != Unexpected::Source::local || message.header.kind != Kind::stream) return true;
   if (take_state(*message.envelope, message.stream, EnvelopeState::pinned) != Taken::cancelled) {
     return true;
   }
   mark_done(*message.envelope, message.stream.generation);
+  keep_frame(message.node_index, message.stream.frame);
   matching_.remove_unexpected(message);
   matching_.free_unexpected(message);
   return false;

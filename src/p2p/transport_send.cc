@@ -18,6 +18,9 @@ namespace {
 // Pauses (of about 20 ns) for which a sender waits for room in a box.
 constexpr int kBoxPatience = 64;
 
+// Copies that are long enough to tell how fast stores are.
+constexpr std::uint64_t kTimedCopyBytes = 4096;
+
 }  // namespace
 
 bool Transport::open_box(std::uint32_t peer) {
@@ -53,6 +56,23 @@ bool Transport::usable_box(std::uint32_t peer, std::uint32_t bytes) {
   return false;
 }
 
+bool Transport::post(std::uint32_t peer, const MessageHeader& header, const void* data,
+                     std::uint32_t bytes) {
+  Link& link = links_[peer];
+  FrameSet& frames = frames_[peer];
+  if (!open_box(peer) || !link.direct()) return false;
+  const unsigned frame = frames.held();
+  if (frame != FrameSet::kNone && bytes <= kFrameShortBytes) {
+    frames.put(frame, header, data, bytes, link.box.messages());
+  } else if (usable_box(peer, bytes)) {
+    link.box.put(header, data, bytes, frames.sent());
+  } else {
+    return false;
+  }
+  node::wake_if_armed(*link.armed, wake_);
+  return true;
+}
+
 void Transport::list_envelope(std::uint32_t peer, Envelope& envelope, const MessageHeader& header,
                               std::uint64_t bytes) {
   envelope.context = header.context;
@@ -67,17 +87,17 @@ void Transport::list_envelope(std::uint32_t peer, Envelope& envelope, const Mess
   node::wake_if_armed(*link.armed, wake_);
 }
 
-bool Transport::copy_in(Link& link, void* to, const void* from, std::uint64_t bytes) {
+bool Transport::copy_in(Link& link, void* to, const void* from, std::uint64_t bytes, bool seen) {
   using config::CopyMode;
-  Distance& distance = link.distance;
+  StoreSpeed& stores = link.cell_stores;
   const bool large = bytes >= settings_.nontemporal_min_bytes;
   bool nontemporal = settings_.copy == CopyMode::kNontemporal ||
-                     (settings_.copy == CopyMode::kAuto && distance.slow_stores());
+                     (settings_.copy == CopyMode::kAuto && stores.slow());
   nontemporal = nontemporal && large;
   // Timing pays only for copies of some microseconds, and those are the ones that matter. Cells
   // that nobody has read yet tell nothing about the reader.
-  const bool sample = settings_.copy == CopyMode::kAuto && bytes >= 4096 && pool_.went_round() &&
-                      distance.wants_sample();
+  const bool sample = settings_.copy == CopyMode::kAuto && bytes >= kTimedCopyBytes && seen &&
+                      stores.wants_sample();
   if (sample) nontemporal = false;
   const std::uint64_t start = sample ? node::now_ns() : 0;
   if (nontemporal) {
@@ -87,8 +107,31 @@ bool Transport::copy_in(Link& link, void* to, const void* from, std::uint64_t by
     std::memcpy(to, from, bytes);
     counters_.ordinary_bytes += bytes;
   }
-  if (sample) distance.sample(bytes, node::now_ns() - start);
+  if (sample) stores.sample(bytes, node::now_ns() - start);
   return nontemporal;
+}
+
+unsigned Transport::frame_for_payload(std::uint32_t peer) {
+  Link& link = links_[peer];
+  if (settings_.copy == config::CopyMode::kNontemporal || layout_.frame_bytes == 0 ||
+      !open_box(peer) || !link.direct()) {
+    return FrameSet::kNone;
+  }
+  const unsigned frame = frames_[peer].held();
+  if (frame != FrameSet::kNone && link.frame_stores.slow() && !link.frame_stores.wants_sample()) {
+    return FrameSet::kNone;
+  }
+  return frame;
+}
+
+void Transport::copy_into_frame(Link& link, void* to, const void* from, std::uint64_t bytes,
+                                bool seen) {
+  StoreSpeed& stores = link.frame_stores;
+  const bool sample = seen && bytes >= kTimedCopyBytes && (stores.slow() || stores.wants_sample());
+  const std::uint64_t start = sample ? node::now_ns() : 0;
+  std::memcpy(to, from, bytes);
+  if (sample) stores.sample(bytes, node::now_ns() - start);
+  counters_.ordinary_bytes += bytes;
 }
 
 int Transport::send(std::uint32_t peer, const MessageHeader& header_in, const Payload& payload,
@@ -130,9 +173,7 @@ int Transport::send(std::uint32_t peer, const MessageHeader& header_in, const Pa
             memory::checksum_fold(memory::checksum_update(memory::kChecksumStart, data, bytes));
       }
       header.kind = Kind::inline_data;
-      if (usable_box(peer, bytes)) {
-        links_[peer].box.put(header, data, bytes);
-        node::wake_if_armed(*links_[peer].armed, wake_);
+      if (post(peer, header, data, bytes)) {
         ++counters_.sends_inline;
         counters_.bytes_inline += bytes;
         request.complete = true;
@@ -152,12 +193,38 @@ int Transport::send(std::uint32_t peer, const MessageHeader& header_in, const Pa
       }
     }
     if (way.route == Route::cells && view.bytes <= eager_max_ &&
-        send_cell(peer, header, view, walk)) {
+        (send_frame(peer, header, view, walk) || send_cell(peer, header, view, walk))) {
       request.complete = true;
       return host::kSuccess;
     }
   }
   return send_stream(peer, header, view, walk, std::move(packed), mode, way, request);
+}
+
+bool Transport::send_frame(std::uint32_t peer, MessageHeader header, const Payload& payload,
+                           Cursor* cursor) {
+  if (payload.bytes > std::min(layout_.frame_bytes, FrameControl::kMaxBytes)) return false;
+  const unsigned frame = frame_for_payload(peer);
+  if (frame == FrameSet::kNone) return false;
+  Link& link = links_[peer];
+  FrameSet& frames = frames_[peer];
+  std::byte* const to = frames.payload(frame);
+  if (cursor != nullptr) {
+    cursor->pack(to, payload.bytes, memory::copy_ordinary);
+    counters_.ordinary_bytes += payload.bytes;
+  } else {
+    copy_into_frame(link, to, payload.contiguous, payload.bytes, frames.seen(frame));
+  }
+  if (verify_) {
+    header.checksum =
+        memory::checksum_fold(memory::checksum_update(memory::kChecksumStart, to, payload.bytes));
+  }
+  header.kind = Kind::frame;
+  frames.hand_over(frame, header, payload.bytes, link.box.messages());
+  node::wake_if_armed(*link.armed, wake_);
+  ++counters_.sends_frame;
+  counters_.bytes_frame += payload.bytes;
+  return true;
 }
 
 bool Transport::send_cell(std::uint32_t peer, MessageHeader header, const Payload& payload,
@@ -183,7 +250,8 @@ bool Transport::send_cell(std::uint32_t peer, MessageHeader header, const Payloa
     cursor->pack(to, payload.bytes, memory::copy_ordinary);
     counters_.ordinary_bytes += payload.bytes;
   } else {
-    cell.nontemporal = copy_in(link, to, payload.contiguous, payload.bytes) ? 1 : 0;
+    cell.nontemporal =
+        copy_in(link, to, payload.contiguous, payload.bytes, pool_.went_round()) ? 1 : 0;
   }
   if (verify_) {
     header.checksum = memory::checksum_fold(memory::checksum_update(
@@ -192,7 +260,7 @@ bool Transport::send_cell(std::uint32_t peer, MessageHeader header, const Payloa
   }
   header.kind = Kind::cell;
   if (boxed) {
-    link.box.put(header, &cell, sizeof(cell));
+    link.box.put(header, &cell, sizeof(cell), frames_[peer].sent());
     node::wake_if_armed(*link.armed, wake_);
   } else {
     envelope->cell = cell;

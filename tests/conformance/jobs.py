@@ -23,7 +23,14 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 DEFAULT_LIBRARY = ROOT / "build" / "release" / "lib" / "liboverdrive.so"
 
-OWN_PATH = ["sends_inline", "sends_cell", "sends_stream", "sends_direct", "sends_cooperative"]
+OWN_PATH = [
+    "sends_inline",
+    "sends_cell",
+    "sends_frame",
+    "sends_stream",
+    "sends_direct",
+    "sends_cooperative",
+]
 """Counters of messages between different ranks that took Overdrive's path."""
 SELF_PATH = ["sends_self"]
 HOST_PATH = ["sends_host"]

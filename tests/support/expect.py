@@ -17,6 +17,7 @@ def passed(result: Result) -> None:
 LOCAL_SENDS = (
     "sends_inline",
     "sends_cell",
+    "sends_frame",
     "sends_stream",
     "sends_direct",
     "sends_cooperative",

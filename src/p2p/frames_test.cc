@@ -1,0 +1,169 @@
+// Checks which ranks share which frame, and who holds it.
+#include "p2p/frames.h"
+
+#include <gtest/gtest.h>
+
+#include <new>
+#include <set>
+#include <vector>
+
+namespace od::p2p {
+namespace {
+
+constexpr std::uint64_t kRegionBytes = 1 << 20;
+
+node::RegionLayout layout_with(std::uint64_t frames) {
+  node::RegionLayout layout;
+  layout.frames_offset = 4096;
+  layout.frame_bytes = 4096;
+  layout.frame_count = frames;
+  return layout;
+}
+
+TEST(Frames, EveryPairHasTwoWhenThereAreEnough) {
+  constexpr std::uint32_t kRanks = 7;
+  const node::RegionLayout layout = layout_with(kRanks - 1);
+  std::vector<std::byte> memory(1);
+  std::set<std::byte*> all;
+  for (std::uint32_t owner = 0; owner < kRanks; ++owner) {
+    std::byte* const base = memory.data() + owner * kRegionBytes;
+    for (std::uint32_t peer = 0; peer < kRanks; ++peer) {
+      if (peer == owner) continue;
+      std::byte* const frame = frame_at(base, layout, owner, peer, kRanks);
+      ASSERT_NE(frame, nullptr);
+      EXPECT_TRUE(all.insert(frame).second) << "two peers share a frame of " << owner;
+      EXPECT_GE(frame, base + layout.frames_offset);
+      const std::uint64_t each = node::kFrameHeadBytes + layout.frame_bytes;
+      EXPECT_LE(frame + each, base + layout.frames_offset + layout.frame_count * each);
+    }
+  }
+}
+
+TEST(Frames, NeighboursComeFirst) {
+  constexpr std::uint32_t kRanks = 10;
+  const node::RegionLayout layout = layout_with(2);
+  std::byte memory{};
+  for (std::uint32_t owner = 0; owner < kRanks; ++owner) {
+    for (std::uint32_t ahead = 1; ahead < kRanks; ++ahead) {
+      const bool has =
+          frame_at(&memory, layout, owner, (owner + ahead) % kRanks, kRanks) != nullptr;
+      EXPECT_EQ(has, ahead <= 2) << owner << " and " << ahead;
+    }
+  }
+  EXPECT_EQ(frame_at(&memory, layout_with(0), 0, 1, 2), nullptr);
+}
+
+// Two ranks' views of the same two frames.
+class FramePair : public testing::Test {
+ protected:
+  static constexpr std::uint64_t kBytes = node::kFrameHeadBytes + 4096;
+  FramePair() : memory_(new (std::align_val_t{4096}) std::byte[2 * kBytes]()) {
+    a_ = FrameSet(memory_, memory_ + kBytes);
+    b_ = FrameSet(memory_ + kBytes, memory_);
+  }
+  ~FramePair() override { ::operator delete[](memory_, std::align_val_t{4096}); }
+
+  static void send(FrameSet& from, int tag, std::uint8_t box_before = 0) {
+    MessageHeader header;
+    header.kind = Kind::inline_data;
+    header.tag = tag;
+    const std::vector<unsigned char> data(static_cast<std::size_t>(tag % 700),
+                                          static_cast<unsigned char>(tag));
+    const unsigned frame = from.held();
+    ASSERT_NE(frame, FrameSet::kNone);
+    from.put(frame, header, data.data(), static_cast<std::uint32_t>(data.size()), box_before);
+  }
+  // The tag of the oldest message that waits, or -1; the frame is kept.
+  static int receive(FrameSet& to, std::uint8_t* box_before = nullptr) {
+    FrameControl control{};
+    const unsigned frame = to.ready(&control);
+    if (frame == FrameSet::kNone) return -1;
+    if (box_before != nullptr) *box_before = control.box_before();
+    MessageHeader header;
+    to.take(frame, control, &header);
+    EXPECT_EQ(header.inline_bytes, static_cast<std::uint32_t>(header.tag % 700));
+    const unsigned char* data = to.short_payload(frame, header.inline_bytes);
+    for (std::uint32_t i = 0; i < header.inline_bytes; ++i) {
+      EXPECT_EQ(data[i], static_cast<unsigned char>(header.tag));
+    }
+    to.keep(frame);
+    return header.tag;
+  }
+
+  std::byte* memory_;
+  FrameSet a_, b_;
+};
+
+TEST_F(FramePair, EachSideStartsWithItsOwn) {
+  EXPECT_EQ(a_.held(), 0u);
+  EXPECT_EQ(b_.held(), 0u);
+  EXPECT_FALSE(a_.ready() || b_.ready());
+  EXPECT_FALSE(a_.seen(0));
+  send(a_, 1);
+  EXPECT_EQ(a_.held(), FrameSet::kNone);
+  EXPECT_EQ(receive(b_), 1);
+  EXPECT_EQ(b_.held(), 1u) << "the one that was read last";
+}
+
+TEST_F(FramePair, DialoguesStayInOneFrameForEver) {
+  // More turns than the counters hold.
+  for (int i = 0; i < 1000; ++i) {
+    FrameSet& from = i % 2 == 0 ? a_ : b_;
+    FrameSet& to = i % 2 == 0 ? b_ : a_;
+    send(from, i);
+    EXPECT_FALSE(from.ready());
+    ASSERT_EQ(receive(to), i);
+    EXPECT_TRUE(to.seen(to.held()));
+    EXPECT_EQ(to.payload(to.held()), memory_ + node::kFrameHeadBytes);
+  }
+}
+
+TEST_F(FramePair, TwoMessagesComeInOrderWhicheverFrameTheyAreIn) {
+  for (int i = 0; i < 600; i += 4) {
+    send(a_, i);
+    ASSERT_EQ(receive(b_), i);
+    // Now one side has both.
+    send(b_, i + 1);
+    send(b_, i + 2);
+    EXPECT_EQ(b_.held(), FrameSet::kNone);
+    ASSERT_EQ(receive(a_), i + 1);
+    ASSERT_EQ(receive(a_), i + 2);
+    ASSERT_EQ(receive(a_), -1);
+    send(a_, i + 3);
+    ASSERT_EQ(receive(b_), i + 3);
+    EXPECT_EQ(a_.sent(), b_.received());
+    EXPECT_EQ(b_.sent(), a_.received());
+  }
+}
+
+TEST_F(FramePair, BothSidesMaySendAtOnce) {
+  for (int i = 0; i < 600; ++i) {
+    send(a_, 2 * i, static_cast<std::uint8_t>(i));
+    send(b_, 2 * i + 1, static_cast<std::uint8_t>(i + 7));
+    std::uint8_t box_before = 0;
+    ASSERT_EQ(receive(b_, &box_before), 2 * i);
+    EXPECT_EQ(box_before, static_cast<std::uint8_t>(i));
+    ASSERT_EQ(receive(a_, &box_before), 2 * i + 1);
+    EXPECT_EQ(box_before, static_cast<std::uint8_t>(i + 7));
+  }
+}
+
+TEST(Frames, ControlWordsKeepWhatTheyAreGiven) {
+  const FrameControl control{
+      FrameControl::pack(kMaxBoxSource, 255, FrameControl::kMaxBytes, 3, Kind::frame, 200)};
+  EXPECT_EQ(control.source(), kMaxBoxSource);
+  EXPECT_EQ(control.box_before(), 255);
+  EXPECT_EQ(control.bytes(), FrameControl::kMaxBytes);
+  EXPECT_TRUE(control.odd());
+  EXPECT_EQ(control.kind(), Kind::frame);
+  EXPECT_EQ(control.turn(), 200);
+}
+
+TEST(Frames, APairWithoutFramesHasNone) {
+  FrameSet none;
+  EXPECT_EQ(none.held(), FrameSet::kNone);
+  EXPECT_FALSE(none.ready());
+}
+
+}  // namespace
+}  // namespace od::p2p
