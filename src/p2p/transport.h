@@ -1,13 +1,13 @@
 // Moves messages between the ranks of a node: fast boxes, the inbox list, cells, frames, streams.
 //
 // The sending half (transport_send.cc) chooses the path of a message and keeps streams going; the
-// receiving half (transport_receive.cc) takes what has arrived, matches it and copies payload out.
-// Copies between the two programs' own buffers are in transport_direct.cc.
-// Order between one pair of ranks: messages go through frames and the fast box, which tell the
-// order among themselves (frames.h), until the box is full; from then on through the inbox list,
-// until the receiver has taken the last listed one. The receiver takes everything from a sender's
-// frames and box before it looks at that sender's listed messages. So neither holds a message that
-// is younger than a listed one still to be taken.
+// receiving half takes what has arrived and matches it (transport_arrivals.cc) and copies payload
+// out. Copies between the two programs' own buffers are in transport_direct.cc. Order between one
+// pair of ranks: messages go through frames and the fast box, which tell the order among themselves
+// (frames.h), until the box is full; from then on through the inbox list, until the receiver has
+// taken the last listed one. The receiver takes everything from a sender's frames and box before it
+// looks at that sender's listed messages. So neither holds a message that is younger than a listed
+// one still to be taken.
 //
 // Used by one thread at a time (the rank's lock, when the program is multi-threaded).
 #ifndef OVERDRIVE_P2P_TRANSPORT_H_

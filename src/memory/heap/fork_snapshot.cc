@@ -141,7 +141,7 @@ void add_copy(char* at, char* start, uint64_t bytes) {
   g_copies[g_copy_count++] = {at, start, bytes, nullptr, 0, nullptr};
 }
 
-void make_copy(int fd, Copy& copy) {
+void reserve_copy(Copy& copy) {
   const uint64_t bytes = copy.bytes + 2 * kHugeBytes;
   copy.reserved = map_raw(nullptr, bytes, kAccess, kAnonymous, -1, 0);
   if (copy.reserved == nullptr) return;
@@ -149,8 +149,6 @@ void make_copy(int fd, Copy& copy) {
   const uint64_t phase = reinterpret_cast<uintptr_t>(copy.at) % kHugeBytes;
   const uint64_t now = reinterpret_cast<uintptr_t>(copy.reserved) % kHugeBytes;
   copy.copy = copy.reserved + (phase + kHugeBytes - now) % kHugeBytes;
-  Walk walk = {.fd = fd, .copy = &copy, .bytes = 0};
-  walk_copy(walk, copy);
 }
 
 void prepare() {
@@ -170,7 +168,12 @@ void prepare() {
   // With too little memory the child gets a private view of the file, which costs nothing and
   // follows later changes of the parent where the child has not written.
   if (fd < 0 || count.bytes <= g_memory.budget->free_bytes() / 4 * 3) {
-    for (unsigned i = 0; i < g_copy_count; ++i) make_copy(fd, g_copies[i]);
+    // All of g_copies first: linked into the program, it is part of what is copied.
+    for (unsigned i = 0; i < g_copy_count; ++i) reserve_copy(g_copies[i]);
+    for (unsigned i = 0; i < g_copy_count; ++i) {
+      Walk walk = {.fd = fd, .copy = &g_copies[i], .bytes = 0};
+      if (g_copies[i].copy != nullptr) walk_copy(walk, g_copies[i]);
+    }
   }
   errno = saved_errno;
 }

@@ -1,0 +1,326 @@
+// Arrivals: taking the oldest message out of a peer's frames, its box, or the inbox list, and
+// matching it.
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+#include "memory/copy.h"
+#include "p2p/arrival.h"
+#include "p2p/inbox.h"
+#include "p2p/transport.h"
+
+namespace od::p2p {
+
+void Transport::watch_new_boxes() {
+  for (std::size_t word = 0; word < doorbells_seen_.size(); ++word) {
+    // Acquire: pairs with open_box.
+    const std::uint64_t bits = header_->box_doorbells[word].load(std::memory_order_acquire);
+    std::uint64_t fresh = bits & ~doorbells_seen_[word];
+    if (fresh == 0) [[likely]]
+      continue;
+    doorbells_seen_[word] = bits;
+    for (; fresh != 0; fresh &= fresh - 1) {
+      const auto peer =
+          static_cast<std::uint32_t>(word * 64 + static_cast<unsigned>(__builtin_ctzll(fresh)));
+      if (peer < boxes_.size()) watched_.push_back(peer);
+    }
+  }
+}
+
+// --- frames and fast boxes -----------------------------------------------------------------------
+
+bool Transport::take_from(std::uint32_t peer, int most) {
+  bool moved = false;
+  for (int i = 0; i < most && take_next(peer); ++i) moved = true;
+  return moved;
+}
+
+bool Transport::take_next(std::uint32_t peer) {
+  FrameSet& frames = frames_[peer];
+  BoxConsumer& box = boxes_[peer];
+  FrameControl control;
+  unsigned frame = frames.ready(&control);
+  if (frame != FrameSet::kNone && control.box_before() == box.messages()) {
+    take_frame_message(peer, frame, control);
+    return true;
+  }
+  if (!box.ready()) [[likely]]
+    return false;
+  if (box.frames_before() != frames.received()) [[unlikely]] {
+    // What has come meanwhile in a frame is older.
+    frame = frames.ready(&control);
+    if (frame == FrameSet::kNone || control.box_before() != box.messages()) {
+      corrupt(peer, "order of messages");
+    }
+    take_frame_message(peer, frame, control);
+    return true;
+  }
+  take_box_message(peer, box);
+  return true;
+}
+
+// An inline message whose payload is in one piece.
+void Transport::deliver_short(std::uint32_t peer, const MessageHeader& header,
+                              const unsigned char* data) {
+  const std::uint32_t bytes = header.inline_bytes;
+  Request* receive = matching_.match_posted(header.context, header.source, header.tag);
+  if (receive != nullptr) [[likely]] {
+    ++counters_.matched_posted;
+    ++counters_.receives_inline;
+    char* start = nullptr;
+    if (!verify_ && is_contiguous(*receive->layout, receive->address, receive->count, &start))
+        [[likely]] {
+      const auto limit = static_cast<std::uint32_t>(
+          std::min<std::uint64_t>(bytes, static_cast<std::uint64_t>(receive->bytes)));
+      copy_small(reinterpret_cast<unsigned char*>(start), data, limit);
+    } else {
+      if (verify_) {
+        check(header.checksum, memory::checksum_update(memory::kChecksumStart, data, bytes),
+              header);
+      }
+      deliver_bytes(data, bytes, *receive);
+    }
+    finish_receive(*receive, header, bytes);
+    return;
+  }
+  Unexpected* message = matching_.new_unexpected();
+  message->header = header;
+  message->node_index = static_cast<std::uint16_t>(peer);
+  message->bytes = bytes;
+  if (bytes > sizeof(message->small)) message->data.reset(new unsigned char[bytes]);
+  std::memcpy(message->data != nullptr ? message->data.get() : message->small, data, bytes);
+  matching_.add_unexpected(*message);
+}
+
+void Transport::take_frame_message(std::uint32_t peer, unsigned frame, FrameControl control) {
+  FrameSet& frames = frames_[peer];
+  MessageHeader header;
+  frames.take(frame, control, &header);
+  switch (header.kind) {
+    case Kind::inline_data:
+      if (header.inline_bytes > kFrameShortBytes) corrupt(peer, "message");
+      deliver_short(peer, header, frames.short_payload(frame, header.inline_bytes));
+      frames.keep(frame);
+      return;
+    case Kind::frame: {
+      if (header.inline_bytes > layout_.frame_bytes) corrupt(peer, "message");
+      Request* receive = matching_.match_posted(header.context, header.source, header.tag);
+      if (receive != nullptr) {
+        ++counters_.matched_posted;
+        deliver_frame(peer, header, frame, *receive);
+        return;
+      }
+      Unexpected* message = matching_.new_unexpected();
+      message->header = header;
+      message->node_index = static_cast<std::uint16_t>(peer);
+      message->bytes = header.inline_bytes;
+      message->frame = frame;
+      matching_.add_unexpected(*message);
+      return;
+    }
+    case Kind::stream: {
+      StreamDescriptor descriptor;
+      if (header.inline_bytes != sizeof(descriptor)) corrupt(peer, "message");
+      std::memcpy(&descriptor, frames.short_payload(frame, sizeof(descriptor)), sizeof(descriptor));
+      if (descriptor.frame == 0) {
+        frames.keep(frame);
+      } else {
+        descriptor.frame = static_cast<std::uint8_t>(frame + 1);
+      }
+      arrive_stream(peer, header, descriptor);
+      return;
+    }
+    case Kind::none:
+    case Kind::continuation:
+    case Kind::cell:
+      break;
+  }
+  corrupt(peer, "message");
+}
+
+void Transport::take_box_message(std::uint32_t peer, BoxConsumer& box) {
+  MessageHeader header;
+  box.peek(&header);
+  switch (header.kind) {
+    case Kind::inline_data: {
+      const std::uint32_t bytes = header.inline_bytes;
+      if (bytes > inline_max_) break;
+      Request* receive = matching_.match_posted(header.context, header.source, header.tag);
+      if (receive != nullptr) {
+        ++counters_.matched_posted;
+        ++counters_.receives_inline;
+        char* start = nullptr;
+        if (!verify_ && is_contiguous(*receive->layout, receive->address, receive->count, &start))
+            [[likely]] {
+          const auto limit = static_cast<std::uint32_t>(
+              std::min<std::uint64_t>(bytes, static_cast<std::uint64_t>(receive->bytes)));
+          box.take(start, bytes, limit);
+        } else {
+          box.take(scratch_.data(), bytes, bytes);
+          if (verify_) {
+            check(header.checksum,
+                  memory::checksum_update(memory::kChecksumStart, scratch_.data(), bytes), header);
+          }
+          deliver_bytes(scratch_.data(), bytes, *receive);
+        }
+        finish_receive(*receive, header, bytes);
+        return;
+      }
+      Unexpected* message = matching_.new_unexpected();
+      message->header = header;
+      message->node_index = static_cast<std::uint16_t>(peer);
+      message->bytes = bytes;
+      if (bytes > sizeof(message->small)) message->data.reset(new unsigned char[bytes]);
+      box.take(message->data != nullptr ? message->data.get() : message->small, bytes, bytes);
+      matching_.add_unexpected(*message);
+      return;
+    }
+    case Kind::cell: {
+      CellDescriptor cell;
+      if (header.inline_bytes != sizeof(cell)) break;
+      box.take(&cell, sizeof(cell), sizeof(cell));
+      const std::byte* data = payload_at(peer, cell.offset, cell.bytes);
+      if (cell.release_index >= layout_.release_count) break;
+      Request* receive = matching_.match_posted(header.context, header.source, header.tag);
+      if (receive != nullptr) {
+        ++counters_.matched_posted;
+        ++counters_.receives_cell;
+        if (verify_) {
+          check(header.checksum, memory::checksum_update(memory::kChecksumStart, data, cell.bytes),
+                header);
+        }
+        deliver_bytes(data, cell.bytes, *receive,
+                      reader_for(cell.nontemporal, links_[peer].distance.far()));
+        release_cell(links_[peer].releases, cell);
+        finish_receive(*receive, header, cell.bytes);
+        return;
+      }
+      Unexpected* message = matching_.new_unexpected();
+      message->header = header;
+      message->node_index = static_cast<std::uint16_t>(peer);
+      message->bytes = cell.bytes;
+      message->cell = cell;
+      matching_.add_unexpected(*message);
+      return;
+    }
+    case Kind::stream: {
+      StreamDescriptor descriptor;
+      if (header.inline_bytes != sizeof(descriptor)) break;
+      box.take(&descriptor, sizeof(descriptor), sizeof(descriptor));
+      descriptor.frame = 0;
+      arrive_stream(peer, header, descriptor);
+      return;
+    }
+    case Kind::none:
+    case Kind::continuation:
+    case Kind::frame:
+      break;
+  }
+  corrupt(peer, "message");
+}
+
+// --- the inbox list ------------------------------------------------------------------------------
+
+bool Transport::take_inbox() {
+  std::uint64_t link = inbox_detach(header_->inbox);
+  // Newest first: reverse through the `next` words, which now belong to us.
+  std::uint64_t oldest = 0;
+  while (link != 0) {
+    const std::uint32_t peer = link_index(link);
+    if (peer >= links_.size()) corrupt(my_index_, "inbox link");
+    Envelope* envelope = envelope_at(peer, link_offset(link));
+    const std::uint64_t following = envelope->next.load(std::memory_order_relaxed);
+    envelope->next.store(oldest, std::memory_order_relaxed);
+    oldest = link;
+    link = following;
+  }
+  watch_new_boxes();
+  while (oldest != 0) {
+    const std::uint32_t peer = link_index(oldest);
+    Envelope& envelope = *envelope_at(peer, link_offset(oldest));
+    const std::uint64_t following = envelope.next.load(std::memory_order_relaxed);
+    // What the peer put into its frames and its box is older than what it listed.
+    while (take_next(peer)) {
+    }
+    take_listed(peer, envelope);
+    oldest = following;
+  }
+  return true;
+}
+
+void Transport::take_listed(std::uint32_t peer, Envelope& envelope) {
+  MessageHeader header;
+  header.context = envelope.context;
+  header.tag = envelope.tag;
+  header.source = envelope.source;
+  header.kind = envelope.kind;
+  header.checksum = envelope.header_checksum;
+  const std::uint32_t generation = envelope.generation;
+  const std::uint64_t bytes = envelope.bytes;
+  if (header.kind == Kind::stream) {
+    // Release: from here on the sender may use its box again; pairs with Link::listed_taken. Before
+    // arrival, which may hand the envelope back.
+    StreamDescriptor descriptor{};
+    descriptor.envelope_offset =
+        static_cast<std::uint64_t>(reinterpret_cast<std::byte*>(&envelope) - links_[peer].base);
+    descriptor.bytes = bytes;
+    descriptor.generation = generation;
+    descriptor.cell_bytes = envelope.cell_bytes;
+    descriptor.contended = envelope.contended;
+    descriptor.route = envelope.route;
+    descriptor.source_address = envelope.source_address;
+    envelope.taken.store(generation, std::memory_order_release);
+    arrive_stream(peer, header, descriptor);
+    return;
+  }
+  if (header.kind == Kind::inline_data ? bytes > kEnvelopeInlineBytes : header.kind != Kind::cell) {
+    corrupt(peer, "listed message");
+  }
+  Request* receive = matching_.match_posted(header.context, header.source, header.tag);
+  Unexpected* message = matching_.new_unexpected();
+  message->header = header;
+  message->node_index = static_cast<std::uint16_t>(peer);
+  message->bytes = bytes;
+  message->envelope = &envelope;
+  message->stream.generation = generation;
+  if (header.kind == Kind::cell) {
+    message->cell = envelope.cell;
+    if (message->cell.release_index >= layout_.release_count) corrupt(peer, "cell");
+    payload_at(peer, message->cell.offset, message->cell.bytes);
+  }
+  // Release: see above. Before delivery, which hands the envelope back.
+  envelope.taken.store(generation, std::memory_order_release);
+  if (receive != nullptr) {
+    ++counters_.matched_posted;
+    deliver_unexpected(*message, *receive);
+  } else {
+    matching_.add_unexpected(*message);
+  }
+}
+
+void Transport::arrive_stream(std::uint32_t peer, const MessageHeader& header,
+                              const StreamDescriptor& descriptor) {
+  Envelope* envelope = envelope_at(peer, descriptor.envelope_offset);  // checks the offset
+  Request* receive = matching_.peek_posted(header.context, header.source, header.tag);
+  if (receive != nullptr) {
+    const Taken taken = take_stream(peer, descriptor, *receive);
+    if (taken == Taken::cancelled) {
+      keep_frame(peer, descriptor.frame);
+      return;
+    }
+    matching_.unpost(*receive);
+    ++counters_.matched_posted;
+    start_incoming(taken, peer, descriptor, header, *receive);
+    return;
+  }
+  Unexpected* message = matching_.new_unexpected();
+  message->header = header;
+  message->node_index = static_cast<std::uint16_t>(peer);
+  message->bytes = descriptor.bytes;
+  message->envelope = envelope;
+  message->stream = descriptor;
+  matching_.add_unexpected(*message);
+}
+
+}  // namespace od::p2p
