@@ -51,10 +51,11 @@ config::Settings forced(CopyPath path) {
   return settings;
 }
 
-// Cells only, with frames of this size.
+// Cells only, with frames of this size, however slow stores may look on a busy machine.
 config::Settings with_frames(std::uint64_t frame_bytes) {
   config::Settings settings;
   settings.copy_path = CopyPath::kCells;
+  settings.copy = config::CopyMode::kOrdinary;
   settings.frame_bytes = frame_bytes;
   return settings;
 }

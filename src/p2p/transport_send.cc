@@ -118,7 +118,9 @@ unsigned Transport::frame_for_payload(std::uint32_t peer) {
     return FrameSet::kNone;
   }
   const unsigned frame = frames_[peer].held();
-  if (frame != FrameSet::kNone && link.frame_stores.slow() && !link.frame_stores.wants_sample()) {
+  const bool judged = settings_.copy == config::CopyMode::kAuto;
+  if (frame != FrameSet::kNone && judged && link.frame_stores.slow() &&
+      !link.frame_stores.wants_sample()) {
     return FrameSet::kNone;
   }
   return frame;
