@@ -98,6 +98,8 @@ class Command:
             stderr=subprocess.STDOUT,
             text=True,
             start_new_session=True,
+            # Whoever runs the tests in the background may have Ctrl-C ignored, which is inherited.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
 
     def labs(self) -> Path:

@@ -47,7 +47,7 @@ unsigned count_common(const char* list, const unsigned long* mask, size_t mask_b
     const unsigned long from = strtoul(list, &end, 10);
     const unsigned long to = *end == '-' ? strtoul(end + 1, &end, 10) : from;
     for (unsigned long i = from; i <= to && i < 8 * mask_bytes; ++i) {
-      common += (mask[i / word_bits] >> (i % word_bits)) & 1;
+      common += static_cast<unsigned>((mask[i / word_bits] >> (i % word_bits)) & 1);
     }
     list = *end == ',' ? end + 1 : end;
   }
