@@ -2,7 +2,10 @@
 //   kill    SIGKILL          segv   a wild store      exit   exit(0) without MPI_Finalize
 //   abort   abort()
 // --wait says what the others are doing: recv, wait, waitall, probe, ssend, any, barrier.
+// --hold=1 stops the launcher's process on this node for half a second meanwhile, so that it cannot
+// end the others before they have looked around.
 #include <signal.h>
+#include <unistd.h>
 
 #include "odtest.h"
 
@@ -26,6 +29,15 @@ int main(int argc, char** argv) {
     printf("died %ld.%03ld\n", (long)now.tv_sec, now.tv_nsec / 1000000);
     fflush(stdout);
     odt_sleep_ms(50);  // the line leaves through the launcher
+    if (strcmp(odt_option("hold", "0"), "1") == 0) {
+      const pid_t launcher = getppid();
+      if (fork() == 0) {
+        usleep(500000);
+        kill(launcher, SIGCONT);
+        _exit(0);
+      }
+      kill(launcher, SIGSTOP);
+    }
     if (strcmp(how, "kill") == 0) raise(SIGKILL);
     if (strcmp(how, "segv") == 0) *(volatile int*)8 = 1;
     if (strcmp(how, "abort") == 0) abort();

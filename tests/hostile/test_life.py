@@ -42,7 +42,7 @@ def test_killed_rank(
     The launchers end the job themselves; a variant without a launcher's help is below.
     """
     result = jobs.run(
-        host, 3, [compiled(HERE / "death.c"), "--how=kill", f"--wait={wait}"], limit=60
+        host, 3, [compiled(HERE / "death.c"), "--how=kill", f"--wait={wait}", hold], limit=60
     )
     late = time.time() - died_at(result)
     assert not result.timed_out, result.report()
@@ -81,6 +81,7 @@ def test_death_is_noticed(
     if host.name not in KEEP_GOING:
         pytest.skip(f"{host.name}: its launcher cannot be told to stand by")
     choice = KEEP_GOING[host.name]
+    hold = f"--hold={int(host.uses_hydra)}"
     named = False
     for _ in range(HYDRA_ATTEMPTS if host.uses_hydra else 1):
         result = jobs.run(
