@@ -42,7 +42,7 @@ def test_killed_rank(
     The launchers end the job themselves; a variant without a launcher's help is below.
     """
     result = jobs.run(
-        host, 3, [compiled(HERE / "death.c"), "--how=kill", f"--wait={wait}", hold], limit=60
+        host, 3, [compiled(HERE / "death.c"), "--how=kill", f"--wait={wait}"], limit=60
     )
     late = time.time() - died_at(result)
     assert not result.timed_out, result.report()
@@ -87,7 +87,7 @@ def test_death_is_noticed(
         result = jobs.run(
             host,
             2,
-            [compiled(HERE / "death.c"), "--how=kill", f"--wait={wait}"],
+            [compiled(HERE / "death.c"), "--how=kill", f"--wait={wait}", hold],
             env=choice["env"],
             settings=IN_A_HURRY if host.uses_hydra else None,
             launcher_options=choice["options"],
