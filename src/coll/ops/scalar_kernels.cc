@@ -15,8 +15,15 @@
 namespace od::coll::ops {
 namespace {
 
-// A number at any address. Storing a long double of the x87 format writes its ten bytes and leaves
-// the padding behind them alone.
+// Bytes of a number that hold its value: the x87's long double is padded to sixteen bytes.
+template <typename T>
+constexpr std::size_t kValueBytes = (std::is_same_v<T, long double>)&&std::numeric_limits<T>::digits
+                                            == 64
+                                        ? 10
+                                        : sizeof(T);
+
+// A number at any address. The padding of a long double is left alone; plain assignment would do
+// that for computed values only, and may copy a value from memory with its padding.
 template <typename T>
 struct Unaligned {
   typedef T Type __attribute__((aligned(1), may_alias));
@@ -27,7 +34,11 @@ T load(const char* from) {
 }
 template <typename T>
 void store(char* to, T value) {
-  *reinterpret_cast<typename Unaligned<T>::Type*>(to) = value;
+  if constexpr (kValueBytes<T> < sizeof(T)) {
+    std::memcpy(to, &value, kValueBytes<T>);
+  } else {
+    *reinterpret_cast<typename Unaligned<T>::Type*>(to) = value;
+  }
 }
 
 // How an element of one kind is read and written.

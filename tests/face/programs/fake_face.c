@@ -1,4 +1,5 @@
 /* A face with just enough in it to see that the loader keeps its side of the contract. */
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,7 +7,7 @@
 #include "face_abi.h"
 
 static const struct od_loader_info* loader;
-static int sends;
+static atomic_int sends; /* programs send from several threads */
 
 static unsigned index_of(const char* name) {
   for (unsigned i = 0; i < loader->count; ++i)
@@ -17,11 +18,11 @@ static unsigned index_of(const char* name) {
 static int face_send(const void* buf, int count, int type, int dest, int tag, int comm) {
   int (*host)(const void*, int, int, int, int, int) =
       (int (*)(const void*, int, int, int, int, int))loader->host[index_of("MPI_Send")];
-  sends += 1;
+  atomic_fetch_add(&sends, 1);
   return 1000000 + host(buf, count, type, dest, tag, comm);
 }
 static int face_finalize(void) {
-  printf("face: %d sends\n", sends);
+  printf("face: %d sends\n", atomic_load(&sends));
   fflush(stdout);
   return ((int (*)(void))loader->host[index_of("MPI_Finalize")])();
 }
