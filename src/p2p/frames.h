@@ -88,7 +88,7 @@ class FrameSet {
   }
   // Whether the peer has had this frame before: its pages exist, its lines have been in both
   // caches.
-  bool seen(unsigned frame) const { return turns_[frame] > 0 || wrapped_; }
+  bool seen(unsigned frame) const { return (seen_ >> frame & 1u) != 0; }
   std::byte* payload(unsigned frame) const {
     return reinterpret_cast<std::byte*>(heads_[frame]) + node::kFrameHeadBytes;
   }
@@ -111,7 +111,8 @@ class FrameSet {
     head->head.context = header.context;
     head->head.tag = header.tag;
     head->head.checksum = header.checksum;
-    if (++turns_[frame] == 0) wrapped_ = true;
+    ++turns_[frame];
+    seen_ |= static_cast<std::uint8_t>(1u << frame);
     held_ &= static_cast<std::uint8_t>(~(1u << frame));
     away_ |= static_cast<std::uint8_t>(1u << frame);
     // Release: pairs with the acquire in ready().
@@ -151,7 +152,8 @@ class FrameSet {
     header->tag = line.head.tag;
     header->checksum = line.head.checksum;
     away_ &= static_cast<std::uint8_t>(~(1u << frame));
-    if (++turns_[frame] == 0) wrapped_ = true;
+    ++turns_[frame];
+    seen_ |= static_cast<std::uint8_t>(1u << frame);
     ++received_;
   }
   const unsigned char* short_payload(unsigned frame, std::uint32_t bytes) const {
@@ -174,7 +176,7 @@ class FrameSet {
   std::uint8_t newest_ = 0;
   std::uint8_t sent_ = 0;
   std::uint8_t received_ = 0;
-  bool wrapped_ = false;
+  std::uint8_t seen_ = 0;  // bit per frame: it has carried a message
 };
 
 }  // namespace od::p2p

@@ -80,7 +80,7 @@ Transport::Transport(node::Node& node, node::WakeMode wake, const config::Settin
         BoxConsumer(region_ + layout_.boxes_offset + i * layout_.box_bytes, layout_.box_bytes);
   }
   doorbells_seen_.assign((count + 63) / 64, 0);
-  scratch_.resize(std::max<std::uint64_t>(inline_max_, eager_max_) + kHeadPayloadBytes);
+  scratch_.resize(std::max({inline_max_, eager_max_, kFrameShortBytes}) + kHeadPayloadBytes);
 }
 
 Transport::~Transport() = default;

@@ -283,7 +283,9 @@ class Transport {
   bool take_next(std::uint32_t peer);
   void take_box_message(std::uint32_t peer, BoxConsumer& box);
   void take_frame_message(std::uint32_t peer, unsigned frame, FrameControl control);
-  void deliver_short(std::uint32_t peer, const MessageHeader& header, const unsigned char* data);
+  template <typename Take>
+  void arrive_short(std::uint32_t peer, const MessageHeader& header, const Take& take);
+  Unexpected& new_unexpected(std::uint32_t peer, const MessageHeader& header, std::uint64_t bytes);
   bool take_inbox();
   void take_listed(std::uint32_t peer, Envelope& envelope);
   void arrive_stream(std::uint32_t peer, const MessageHeader& header,
@@ -291,6 +293,8 @@ class Transport {
   void watch_new_boxes();
   void deliver_bytes(const void* data, std::uint64_t bytes, Request& receive,
                      memory::CopyFunction copy = memory::copy_ordinary);
+  void deliver_cell(std::uint32_t peer, const MessageHeader& header, const CellDescriptor& cell,
+                    Request& receive);
   void deliver_frame(std::uint32_t peer, const MessageHeader& header, unsigned frame,
                      Request& receive);
   void finish_receive(Request& receive, const MessageHeader& header, std::uint64_t bytes);

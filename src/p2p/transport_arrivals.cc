@@ -60,37 +60,43 @@ bool Transport::take_next(std::uint32_t peer) {
   return true;
 }
 
-// An inline message whose payload is in one piece.
-void Transport::deliver_short(std::uint32_t peer, const MessageHeader& header,
-                              const unsigned char* data) {
-  const std::uint32_t bytes = header.inline_bytes;
-  Request* receive = matching_.match_posted(header.context, header.source, header.tag);
-  if (receive != nullptr) [[likely]] {
-    ++counters_.matched_posted;
-    ++counters_.receives_inline;
-    char* start = nullptr;
-    if (!verify_ && is_contiguous(*receive->layout, receive->address, receive->count, &start))
-        [[likely]] {
-      const auto limit = static_cast<std::uint32_t>(
-          std::min<std::uint64_t>(bytes, static_cast<std::uint64_t>(receive->bytes)));
-      copy_small(reinterpret_cast<unsigned char*>(start), data, limit);
-    } else {
-      if (verify_) {
-        check(header.checksum, memory::checksum_update(memory::kChecksumStart, data, bytes),
-              header);
-      }
-      deliver_bytes(data, bytes, *receive);
-    }
-    finish_receive(*receive, header, bytes);
-    return;
-  }
+Unexpected& Transport::new_unexpected(std::uint32_t peer, const MessageHeader& header,
+                                      std::uint64_t bytes) {
   Unexpected* message = matching_.new_unexpected();
   message->header = header;
   message->node_index = static_cast<std::uint16_t>(peer);
   message->bytes = bytes;
-  if (bytes > sizeof(message->small)) message->data.reset(new unsigned char[bytes]);
-  std::memcpy(message->data != nullptr ? message->data.get() : message->small, data, bytes);
-  matching_.add_unexpected(*message);
+  return *message;
+}
+
+// A message whose payload is with it; `take(to, limit)` copies so much of it and lets it go.
+template <typename Take>
+void Transport::arrive_short(std::uint32_t peer, const MessageHeader& header, const Take& take) {
+  const std::uint32_t bytes = header.inline_bytes;
+  Request* receive = matching_.match_posted(header.context, header.source, header.tag);
+  if (receive == nullptr) {
+    Unexpected& message = new_unexpected(peer, header, bytes);
+    if (bytes > sizeof(message.small)) message.data.reset(new unsigned char[bytes]);
+    take(message.data != nullptr ? message.data.get() : message.small, bytes);
+    matching_.add_unexpected(message);
+    return;
+  }
+  ++counters_.matched_posted;
+  ++counters_.receives_inline;
+  char* start = nullptr;
+  if (!verify_ && is_contiguous(*receive->layout, receive->address, receive->count, &start))
+      [[likely]] {
+    take(start, static_cast<std::uint32_t>(
+                    std::min<std::uint64_t>(bytes, static_cast<std::uint64_t>(receive->bytes))));
+  } else {
+    take(scratch_.data(), bytes);
+    if (verify_) {
+      check(header.checksum,
+            memory::checksum_update(memory::kChecksumStart, scratch_.data(), bytes), header);
+    }
+    deliver_bytes(scratch_.data(), bytes, *receive);
+  }
+  finish_receive(*receive, header, bytes);
 }
 
 void Transport::take_frame_message(std::uint32_t peer, unsigned frame, FrameControl control) {
@@ -100,7 +106,10 @@ void Transport::take_frame_message(std::uint32_t peer, unsigned frame, FrameCont
   switch (header.kind) {
     case Kind::inline_data:
       if (header.inline_bytes > kFrameShortBytes) corrupt(peer, "message");
-      deliver_short(peer, header, frames.short_payload(frame, header.inline_bytes));
+      arrive_short(peer, header, [&](void* to, std::uint32_t limit) {
+        copy_small(static_cast<unsigned char*>(to),
+                   frames.short_payload(frame, header.inline_bytes), limit);
+      });
       frames.keep(frame);
       return;
     case Kind::frame: {
@@ -111,12 +120,9 @@ void Transport::take_frame_message(std::uint32_t peer, unsigned frame, FrameCont
         deliver_frame(peer, header, frame, *receive);
         return;
       }
-      Unexpected* message = matching_.new_unexpected();
-      message->header = header;
-      message->node_index = static_cast<std::uint16_t>(peer);
-      message->bytes = header.inline_bytes;
-      message->frame = frame;
-      matching_.add_unexpected(*message);
+      Unexpected& message = new_unexpected(peer, header, header.inline_bytes);
+      message.frame = frame;
+      matching_.add_unexpected(message);
       return;
     }
     case Kind::stream: {
@@ -143,65 +149,27 @@ void Transport::take_box_message(std::uint32_t peer, BoxConsumer& box) {
   MessageHeader header;
   box.peek(&header);
   switch (header.kind) {
-    case Kind::inline_data: {
-      const std::uint32_t bytes = header.inline_bytes;
-      if (bytes > inline_max_) break;
-      Request* receive = matching_.match_posted(header.context, header.source, header.tag);
-      if (receive != nullptr) {
-        ++counters_.matched_posted;
-        ++counters_.receives_inline;
-        char* start = nullptr;
-        if (!verify_ && is_contiguous(*receive->layout, receive->address, receive->count, &start))
-            [[likely]] {
-          const auto limit = static_cast<std::uint32_t>(
-              std::min<std::uint64_t>(bytes, static_cast<std::uint64_t>(receive->bytes)));
-          box.take(start, bytes, limit);
-        } else {
-          box.take(scratch_.data(), bytes, bytes);
-          if (verify_) {
-            check(header.checksum,
-                  memory::checksum_update(memory::kChecksumStart, scratch_.data(), bytes), header);
-          }
-          deliver_bytes(scratch_.data(), bytes, *receive);
-        }
-        finish_receive(*receive, header, bytes);
-        return;
-      }
-      Unexpected* message = matching_.new_unexpected();
-      message->header = header;
-      message->node_index = static_cast<std::uint16_t>(peer);
-      message->bytes = bytes;
-      if (bytes > sizeof(message->small)) message->data.reset(new unsigned char[bytes]);
-      box.take(message->data != nullptr ? message->data.get() : message->small, bytes, bytes);
-      matching_.add_unexpected(*message);
+    case Kind::inline_data:
+      if (header.inline_bytes > inline_max_) break;
+      arrive_short(peer, header, [&](void* to, std::uint32_t limit) {
+        box.take(to, header.inline_bytes, limit);
+      });
       return;
-    }
     case Kind::cell: {
       CellDescriptor cell;
       if (header.inline_bytes != sizeof(cell)) break;
       box.take(&cell, sizeof(cell), sizeof(cell));
-      const std::byte* data = payload_at(peer, cell.offset, cell.bytes);
+      payload_at(peer, cell.offset, cell.bytes);
       if (cell.release_index >= layout_.release_count) break;
       Request* receive = matching_.match_posted(header.context, header.source, header.tag);
       if (receive != nullptr) {
         ++counters_.matched_posted;
-        ++counters_.receives_cell;
-        if (verify_) {
-          check(header.checksum, memory::checksum_update(memory::kChecksumStart, data, cell.bytes),
-                header);
-        }
-        deliver_bytes(data, cell.bytes, *receive,
-                      reader_for(cell.nontemporal, links_[peer].distance.far()));
-        release_cell(links_[peer].releases, cell);
-        finish_receive(*receive, header, cell.bytes);
+        deliver_cell(peer, header, cell, *receive);
         return;
       }
-      Unexpected* message = matching_.new_unexpected();
-      message->header = header;
-      message->node_index = static_cast<std::uint16_t>(peer);
-      message->bytes = cell.bytes;
-      message->cell = cell;
-      matching_.add_unexpected(*message);
+      Unexpected& message = new_unexpected(peer, header, cell.bytes);
+      message.cell = cell;
+      matching_.add_unexpected(message);
       return;
     }
     case Kind::stream: {
@@ -278,24 +246,21 @@ void Transport::take_listed(std::uint32_t peer, Envelope& envelope) {
     corrupt(peer, "listed message");
   }
   Request* receive = matching_.match_posted(header.context, header.source, header.tag);
-  Unexpected* message = matching_.new_unexpected();
-  message->header = header;
-  message->node_index = static_cast<std::uint16_t>(peer);
-  message->bytes = bytes;
-  message->envelope = &envelope;
-  message->stream.generation = generation;
+  Unexpected& message = new_unexpected(peer, header, bytes);
+  message.envelope = &envelope;
+  message.stream.generation = generation;
   if (header.kind == Kind::cell) {
-    message->cell = envelope.cell;
-    if (message->cell.release_index >= layout_.release_count) corrupt(peer, "cell");
-    payload_at(peer, message->cell.offset, message->cell.bytes);
+    message.cell = envelope.cell;
+    if (message.cell.release_index >= layout_.release_count) corrupt(peer, "cell");
+    payload_at(peer, message.cell.offset, message.cell.bytes);
   }
   // Release: see above. Before delivery, which hands the envelope back.
   envelope.taken.store(generation, std::memory_order_release);
   if (receive != nullptr) {
     ++counters_.matched_posted;
-    deliver_unexpected(*message, *receive);
+    deliver_unexpected(message, *receive);
   } else {
-    matching_.add_unexpected(*message);
+    matching_.add_unexpected(message);
   }
 }
 
@@ -314,13 +279,10 @@ void Transport::arrive_stream(std::uint32_t peer, const MessageHeader& header,
     start_incoming(taken, peer, descriptor, header, *receive);
     return;
   }
-  Unexpected* message = matching_.new_unexpected();
-  message->header = header;
-  message->node_index = static_cast<std::uint16_t>(peer);
-  message->bytes = descriptor.bytes;
-  message->envelope = envelope;
-  message->stream = descriptor;
-  matching_.add_unexpected(*message);
+  Unexpected& message = new_unexpected(peer, header, descriptor.bytes);
+  message.envelope = envelope;
+  message.stream = descriptor;
+  matching_.add_unexpected(message);
 }
 
 }  // namespace od::p2p

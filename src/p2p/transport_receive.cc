@@ -112,16 +112,8 @@ bool Transport::deliver_unexpected(Unexpected& message, Request& receive) {
   } else if (header.kind == Kind::frame) {
     deliver_frame(peer, header, message.frame, receive);
   } else if (header.kind == Kind::cell) {
-    const std::byte* data = payload_at(peer, message.cell.offset, message.cell.bytes);
-    if (verify_) {
-      check(header.checksum, memory::checksum_update(memory::kChecksumStart, data, bytes), header);
-    }
-    deliver_bytes(data, bytes, receive,
-                  reader_for(message.cell.nontemporal, links_[peer].distance.far()));
-    release_cell(links_[peer].releases, message.cell);
+    deliver_cell(peer, header, message.cell, receive);
     if (message.envelope != nullptr) mark_done(*message.envelope, message.stream.generation);
-    ++counters_.receives_cell;
-    finish_receive(receive, header, bytes);
   } else {
     const unsigned char* data = message.envelope != nullptr ? message.envelope->payload
                                 : message.data != nullptr   ? message.data.get()
@@ -136,6 +128,20 @@ bool Transport::deliver_unexpected(Unexpected& message, Request& receive) {
   }
   matching_.free_unexpected(message);
   return true;
+}
+
+void Transport::deliver_cell(std::uint32_t peer, const MessageHeader& header,
+                             const CellDescriptor& cell, Request& receive) {
+  const std::byte* const data = payload_at(peer, cell.offset, cell.bytes);
+  if (verify_) {
+    check(header.checksum, memory::checksum_update(memory::kChecksumStart, data, cell.bytes),
+          header);
+  }
+  deliver_bytes(data, cell.bytes, receive,
+                reader_for(cell.nontemporal, links_[peer].distance.far()));
+  release_cell(links_[peer].releases, cell);
+  ++counters_.receives_cell;
+  finish_receive(receive, header, cell.bytes);
 }
 
 void Transport::deliver_frame(std::uint32_t peer, const MessageHeader& header, unsigned frame,
