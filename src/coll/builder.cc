@@ -22,88 +22,38 @@ std::uint64_t peer_key(int peer, StepKind kind) {
 
 Builder::StepId Builder::send(int peer, Place source, std::int64_t count) {
   if (count == 0) return kNoStep;
-  Step step;
-  step.kind = StepKind::kSend;
-  step.peer = peer;
-  step.source = source;
-  step.count = count;
-  const StepId id = add(step);
-  use(id, source, count, false);
-  settle(id);
-  return id;
+  return insert({.count = count, .source = source, .peer = peer, .kind = StepKind::kSend});
 }
 
 Builder::StepId Builder::receive(int peer, Place target, std::int64_t count) {
   if (count == 0) return kNoStep;
-  Step step;
-  step.kind = StepKind::kReceive;
-  step.peer = peer;
-  step.target = target;
-  step.count = count;
-  const StepId id = add(step);
-  use(id, target, count, true);
-  settle(id);
-  return id;
+  return insert({.count = count, .target = target, .peer = peer, .kind = StepKind::kReceive});
 }
 
 Builder::StepId Builder::signal(int peer) {
-  Step step;
-  step.kind = StepKind::kSend;
-  step.peer = peer;
-  const StepId id = add(step);
-  settle(id);
-  return id;
+  return insert({.peer = peer, .kind = StepKind::kSend});
 }
 
 Builder::StepId Builder::await(int peer) {
-  Step step;
-  step.kind = StepKind::kReceive;
-  step.peer = peer;
-  const StepId id = add(step);
-  settle(id);
-  return id;
+  return insert({.peer = peer, .kind = StepKind::kReceive});
 }
 
 Builder::StepId Builder::copy(Place target, Place source, std::int64_t count) {
   if (count == 0 || target == source) return kNoStep;
-  Step step;
-  step.kind = StepKind::kCopy;
-  step.target = target;
-  step.source = source;
-  step.count = count;
-  const StepId id = add(step);
-  use(id, source, count, false);
-  use(id, target, count, true);
-  settle(id);
-  return id;
+  return insert({.count = count, .target = target, .source = source, .kind = StepKind::kCopy});
 }
 
 Builder::StepId Builder::reduce(Place target, Place left, Place right, std::int64_t count) {
   if (count == 0) return kNoStep;
-  Step step;
-  step.kind = StepKind::kReduce;
-  step.target = target;
-  step.source = left;
-  step.right = right;
-  step.count = count;
-  const StepId id = add(step);
-  use(id, left, count, false);
-  use(id, right, count, false);
-  use(id, target, count, true);
-  settle(id);
-  return id;
+  return insert({.count = count,
+                 .target = target,
+                 .source = left,
+                 .right = right,
+                 .kind = StepKind::kReduce});
 }
 
 Builder::StepId Builder::node(int what, Place place, std::int64_t count) {
-  Step step;
-  step.kind = StepKind::kNode;
-  step.peer = what;
-  step.target = place;
-  step.count = count;
-  const StepId id = add(step);
-  if (count != 0) use(id, place, count, true);
-  settle(id);
-  return id;
+  return insert({.count = count, .target = place, .peer = what, .kind = StepKind::kNode});
 }
 
 void Builder::fence() {
@@ -160,6 +110,21 @@ Schedule Builder::finish() {
   schedule.ordinals = ordinals_;
   *this = Builder();
   return schedule;
+}
+
+// What a step reads and writes follows from its kind.
+Builder::StepId Builder::insert(const Step& step) {
+  const StepKind kind = step.kind;
+  const bool reads_source =
+      kind == StepKind::kSend || kind == StepKind::kCopy || kind == StepKind::kReduce;
+  const StepId id = add(step);
+  if (step.count != 0) {
+    if (reads_source) use(id, step.source, step.count, false);
+    if (kind == StepKind::kReduce) use(id, step.right, step.count, false);
+    if (kind != StepKind::kSend) use(id, step.target, step.count, true);
+  }
+  settle(id);
+  return id;
 }
 
 Builder::StepId Builder::add(const Step& step) {

@@ -57,6 +57,7 @@ class Builder {
   };
   using Spans = std::map<std::int64_t, Span>;
 
+  StepId insert(const Step& step);
   StepId add(const Step& step);
   void use(StepId step, Place place, std::int64_t count, bool writes);
   void wait_for(StepId earlier);

@@ -51,9 +51,9 @@ inline constexpr std::int64_t kWholeBlock = -1;
 
 struct Step {
   std::int64_t count = 0;  // units, or kWholeBlock; 0: a message without content
-  Place target;
-  Place source;
-  Place right;
+  Place target = {};
+  Place source = {};
+  Place right = {};
   std::int32_t peer = -1;
   std::uint32_t ordinal = 0;  // of this message among those with the same sender and receiver
   StepKind kind = StepKind::kJoin;

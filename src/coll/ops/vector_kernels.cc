@@ -208,32 +208,29 @@ constexpr Kernel bitwise() {
   return &kernel<F, uint8_t, kElementBytes>;
 }
 
-template <typename T>
-Kernel find_logical(Op op) {
+// `And`, `Or` and `Xor` of whoever interprets the elements as truth.
+template <typename T, class AndOf, class OrOf, class XorOf>
+Kernel find_truth(Op op) {
   switch (op) {
     case Op::land:
-      return &kernel<And, T>;
+      return &kernel<AndOf, T>;
     case Op::lor:
-      return &kernel<Or, T>;
+      return &kernel<OrOf, T>;
     case Op::lxor:
-      return &kernel<Xor, T>;
+      return &kernel<XorOf, T>;
     default:
       return nullptr;
   }
 }
 
 template <typename T>
+Kernel find_logical(Op op) {
+  return find_truth<T, And, Or, Xor>(op);
+}
+
+template <typename T>
 Kernel find_fortran_logical(Op op) {
-  switch (op) {
-    case Op::land:
-      return &kernel<LogicalAnd, T>;
-    case Op::lor:
-      return &kernel<LogicalOr, T>;
-    case Op::lxor:
-      return &kernel<LogicalXor, T>;
-    default:
-      return nullptr;
-  }
+  return find_truth<T, LogicalAnd, LogicalOr, LogicalXor>(op);
 }
 
 template <size_t kElementBytes>
