@@ -117,9 +117,10 @@
     "likewise where that is less.")                                                                \
   X(reach_huge, ReachHugeChoice, "reach_huge", ReachHuge::kAuto, ReachHuge::kAuto,                 \
     ReachHuge::kEager, reach,                                                                      \
-    "Huge pages for reachable memory. `auto`: unless the kernel's setting for ordinary memory is " \
-    "`never`, and within a part of the machine's memory, so that the program computes as fast as " \
-    "without Overdrive. `eager`: always, at once when a block is allocated. `off`: never.")        \
+    "Huge pages for reachable memory. `auto`: where the kernel gives them to ordinary memory "     \
+    "without being asked, and within a part of the machine's memory, so that the program computes " \
+    "as fast as without Overdrive. `eager`: always, at once when a block is allocated. `off`: "    \
+    "never.")                                                                                      \
   X(reach_libraries, StringType, "reach_libraries", "", 0, 4096, reach,                            \
     "Libraries whose static data is made reachable as well: beginnings of their file names, "      \
     "separated by commas. The C library, the MPI library and Overdrive itself never are.")         \

@@ -380,10 +380,7 @@ void service_drop_segment(void* start) {
 }
 
 int service_huge_plan(uint64_t bytes) {
-  // Huge pages take memory for what the program never touches of its static data. That is in order
-  // only where the kernel would give them unasked as well.
-  const bool wanted = g_only_huge || g_settings.huge == HugeChoice::kEager;
-  if (g_huge != HugePages::kCollapse || !wanted) return 0;
+  if (g_huge != HugePages::kCollapse) return 0;
   if (may_commit(bytes)) return 1;
   return g_only_huge ? -1 : 0;
 }
