@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from support.expect import LOCAL_SENDS
+
 if TYPE_CHECKING:
     from hosts import Host
 
@@ -23,20 +25,13 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 DEFAULT_LIBRARY = ROOT / "build" / "release" / "lib" / "liboverdrive.so"
 
-OWN_PATH = [
-    "sends_inline",
-    "sends_cell",
-    "sends_frame",
-    "sends_stream",
-    "sends_direct",
-    "sends_cooperative",
-]
+OWN_PATH = LOCAL_SENDS
 """Counters of messages between different ranks that took Overdrive's path."""
 SELF_PATH = ["sends_self"]
 HOST_PATH = ["sends_host"]
 
 WAYS = {
-    "cells": ["receives_cell", "receives_stream"],
+    "cells": ["receives_frame", "receives_cell", "receives_stream"],
     "pull": ["receives_pull"],
     "push": ["receives_push"],
     "cooperative": ["receives_cooperative"],
@@ -107,9 +102,7 @@ class Launcher:
         work.mkdir(parents=True, exist_ok=True)
         # Short: Open MPI's session folders hold sockets, whose paths are limited to 108 bytes.
         temporary = Path(tempfile.mkdtemp(prefix=f"odc-{host.name}-"))
-        launcher = Launcher(
-            host, work, temporary, library=library, settings=dict(settings or {})
-        )
+        launcher = Launcher(host, work, temporary, library=library, settings=dict(settings or {}))
         if host.name != "impi":
             library = work / "yield.so"
             partial = work / f"yield-{os.getpid()}.so"
