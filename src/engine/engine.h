@@ -21,7 +21,8 @@
 
 namespace od {
 
-class RankState;  // engine/rank_state.h: everything below the interface
+struct CollectiveCall;  // engine/collective_call.h
+class RankState;        // engine/rank_state.h: everything below the interface
 
 class Rank {
  public:
@@ -103,6 +104,16 @@ class Rank {
             host::Status* status);
   int imrecv(void* buf, std::int64_t count, const p2p::LayoutRef& layout, Request& message,
              Request** request);
+
+  // --- collectives ---------------------------------------------------------------------------
+  // Serves a collective call of all ranks of an intra-communicator. Which of them are served
+  // follows from what is equal on all ranks, so all decide alike: *served tells whether the call is
+  // done (or started); if not, nothing has happened and it belongs to the host. Non-blocking and
+  // persistent ones take over the call's contents; their requests complete like others, with an
+  // empty status.
+  int collective(const CollectiveCall& call, Comm& comm, bool* served);
+  int icollective(CollectiveCall&& call, Comm& comm, Request** request, bool* served);
+  int collective_init(CollectiveCall&& call, Comm& comm, Request** request, bool* served);
 
   // --- around the host -----------------------------------------------------------------------
   // Before a call that may block inside the host and does not run our progress: sends whose payload

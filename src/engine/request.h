@@ -31,6 +31,7 @@ enum class RequestKind : std::uint8_t {
   recv,     // from a local peer, or from any source on a communicator that we own
   message,  // a matched message (MPI_Message), not yet received
   null_op,  // to or from MPI_PROC_NULL, persistent only
+  collective,
 };
 
 enum class SendMode : std::uint8_t { standard, buffered, synchronous, ready };
