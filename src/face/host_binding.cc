@@ -171,6 +171,64 @@ void poll() {
   OD_HOST(Test)(&state.poll_request, &flag, MPI_STATUS_IGNORE);
 }
 
+int comm_free(Handle* comm) {
+  HostCallScope scope(kPlain);
+  MPI_Comm freed = comm_of(*comm);
+  const int error = OD_HOST(Comm_free)(&freed);
+  *comm = abi::to_handle(freed);
+  return error;
+}
+
+// Not MPI_Comm_dup: that copies the program's attributes and calls its functions.
+int comm_dup(Handle comm, Handle* out) {
+  HostCallScope scope(kPlain);
+  MPI_Group group;
+  int error = OD_HOST(Comm_group)(comm_of(comm), &group);
+  if (error != MPI_SUCCESS) return error;
+  MPI_Comm made = abi::comm_null();
+  error = OD_HOST(Comm_create)(comm_of(comm), group, &made);
+  OD_HOST(Group_free)(&group);
+  if (error != MPI_SUCCESS) return error;
+  *out = abi::to_handle(made);
+  return OD_HOST(Comm_set_errhandler)(made, abi::errors_return());
+}
+
+int isend(const void* buf, std::int64_t count, Handle type, int dest, int tag, Handle comm,
+          Handle* request) {
+  HostCallScope scope(kPlain);
+  const auto datatype = abi::from_handle<MPI_Datatype>(type);
+  MPI_Request started = abi::request_null();
+  int error;
+  if (count <= INT_MAX) {
+    error =
+        OD_HOST(Isend)(buf, static_cast<int>(count), datatype, dest, tag, comm_of(comm), &started);
+  } else if (OD_HOST_HAS(Isend_c)) {
+    error = OD_HOST(Isend_c)(buf, count, datatype, dest, tag, comm_of(comm), &started);
+  } else {
+    error = MPI_ERR_COUNT;
+  }
+  *request = abi::to_handle(started);
+  return error;
+}
+
+int irecv(void* buf, std::int64_t count, Handle type, int source, int tag, Handle comm,
+          Handle* request) {
+  HostCallScope scope(kPlain);
+  const auto datatype = abi::from_handle<MPI_Datatype>(type);
+  MPI_Request started = abi::request_null();
+  int error;
+  if (count <= INT_MAX) {
+    error = OD_HOST(Irecv)(buf, static_cast<int>(count), datatype, source, tag, comm_of(comm),
+                           &started);
+  } else if (OD_HOST_HAS(Irecv_c)) {
+    error = OD_HOST(Irecv_c)(buf, count, datatype, source, tag, comm_of(comm), &started);
+  } else {
+    error = MPI_ERR_COUNT;
+  }
+  *request = abi::to_handle(started);
+  return error;
+}
+
 // Packing moves at most this much per call, because positions are ints in the older interface.
 constexpr std::int64_t kPackBytes = 1 << 30;
 
@@ -232,6 +290,34 @@ int unpack(const void* in, std::int64_t bytes, void* buf, std::int64_t count, Ha
   return MPI_SUCCESS;
 }
 
+int reduce_local(const void* in, void* inout, std::int64_t count, Handle type, Handle op) {
+  HostCallScope scope(kPlain);
+  const auto datatype = abi::from_handle<MPI_Datatype>(type);
+  const auto operation = abi::from_handle<MPI_Op>(op);
+  if (count <= INT_MAX) {
+    return OD_HOST(Reduce_local)(in, inout, static_cast<int>(count), datatype, operation);
+  }
+  // In parts: operations of the program that were made by MPI_Op_create know no larger counts.
+  constexpr std::int64_t kStep = 1 << 30;
+  const std::int64_t extent = extent_of(datatype);
+  for (std::int64_t done = 0; done < count; done += kStep) {
+    const int now = static_cast<int>(std::min(kStep, count - done));
+    const int error =
+        OD_HOST(Reduce_local)(static_cast<const char*>(in) + done * extent,
+                              static_cast<char*>(inout) + done * extent, now, datatype, operation);
+    if (error != MPI_SUCCESS) return error;
+  }
+  return MPI_SUCCESS;
+}
+
+int tag_ub() {
+  HostCallScope scope(kPlain);
+  int* value = nullptr;
+  int flag = 0;
+  OD_HOST(Comm_get_attr)(abi::comm_world(), MPI_TAG_UB, &value, &flag);
+  return flag != 0 && value != nullptr ? *value : host::HostTable{}.tag_ub;
+}
+
 [[noreturn]] void abort_job(int code) {
   HostCallScope scope(kPlain);
   OD_HOST(Abort)(abi::comm_world(), code);
@@ -284,6 +370,7 @@ host::HostTable make_host_table() {
   table.err_pending = MPI_ERR_PENDING;
   comm_rank(table.comm_world, &table.world_rank);
   comm_size(table.comm_world, &table.world_size);
+  table.tag_ub = tag_ub();
   table.library_version = library_version();
   table.err_split_element = split_element_error(table.library_version);
   table.world_allgather = world_allgather;
@@ -302,6 +389,11 @@ host::HostTable make_host_table() {
   table.poll = poll;
   table.pack = pack;
   table.unpack = unpack;
+  table.comm_dup = comm_dup;
+  table.comm_free = comm_free;
+  table.isend = isend;
+  table.irecv = irecv;
+  table.reduce_local = reduce_local;
   table.abort = abort_job;
   return table;
 }

@@ -56,13 +56,6 @@ void find_fortran_words() {
 #endif
 }
 
-int host_tag_ub() {
-  int* value = nullptr;
-  int flag = 0;
-  OD_HOST(Comm_get_attr)(abi::comm_world(), MPI_TAG_UB, &value, &flag);
-  return flag != 0 && value != nullptr ? *value : 32767;  // the least that MPI allows
-}
-
 // After the host's MPI_Init. Collective over MPI_COMM_WORLD.
 void begin() {
   int provided = MPI_THREAD_SINGLE;
@@ -70,8 +63,8 @@ void begin() {
   {
     HostCallScope scope(HostCallKind::kLocal);
     OD_HOST(Query_thread)(&provided);
-    state.tag_ub = host_tag_ub();
     state.host = make_host_table();
+    state.tag_ub = state.host.tag_ub;
     log_setup(state.host.world_rank, static_cast<int>(state.loaded.settings.verbose));
     report_settings();
     verify_status_layout();

@@ -49,6 +49,7 @@ struct HostTable {
 
   int world_rank = 0;
   int world_size = 1;
+  int tag_ub = 32767;  // the highest tag; the least that MPI allows unless the host says more
   const char* library_version = "";
 
   // Collectives on MPI_COMM_WORLD that joining a node needs; blocking, called inside MPI_Init only.
@@ -82,6 +83,21 @@ struct HostTable {
               std::int64_t bytes) = nullptr;
   int (*unpack)(const void* in, std::int64_t bytes, void* buf, std::int64_t count,
                 Handle type) = nullptr;
+
+  // Collectives between nodes and on data that the host has to compute with.
+  // A communicator of the engine's own over the ranks of the intra-communicator `comm`, in the same
+  // order: no attributes, errors are returned, unknown to the program. Collective; blocks inside
+  // the host without preparing for it (the caller has, or nothing is pending).
+  int (*comm_dup)(Handle comm, Handle* out) = nullptr;
+  int (*comm_free)(Handle* comm) = nullptr;
+  // Counts beyond int need a host that has large counts, else the error is MPI_ERR_COUNT.
+  int (*isend)(const void* buf, std::int64_t count, Handle type, int dest, int tag, Handle comm,
+               Handle* request) = nullptr;
+  int (*irecv)(void* buf, std::int64_t count, Handle type, int source, int tag, Handle comm,
+               Handle* request) = nullptr;
+  // inout = in op inout, for any count.
+  int (*reduce_local)(const void* in, void* inout, std::int64_t count, Handle type,
+                      Handle op) = nullptr;
 
   // Ends the job; used when a peer process has died.
   [[noreturn]] void (*abort)(int code) = nullptr;
