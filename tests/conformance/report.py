@@ -60,11 +60,11 @@ class Report:
         """Return the counts of all suites in one line; what was not compared counts as skipped."""
         passed = failed = skipped = 0
         for found in self.mpich:
-            for row in rows(found).values():
-                passed += row.counts[PASS] + row.counts[FLAKY_WITH] + row.counts[BASELINE_ONLY]
-                failed += row.counts[DIFFERENCE]
-                skipped += row.unbuildable + row.skipped
-                skipped += row.counts[FAIL] + row.counts[FLAKY_WITHOUT]
+            total = sum_of(rows(found))
+            passed += total.counts[PASS] + total.counts[FLAKY_WITH] + total.counts[BASELINE_ONLY]
+            failed += total.counts[DIFFERENCE]
+            skipped += total.unbuildable + total.skipped
+            skipped += total.counts[FAIL] + total.counts[FLAKY_WITHOUT]
         for part in self.mpi4py:
             good = part.passed_without if part.order == WITHOUT_ONLY else part.passed_with
             good += sum(result.status == FLAKY_WITH for result in part.results)
@@ -123,6 +123,14 @@ def rows(found: HostResults) -> dict[str, Row]:
     return dict(sorted(table.items()))
 
 
+def sum_of(table: dict[str, Row]) -> Row:
+    """Return the line of all folders together."""
+    total = Row()
+    for row in table.values():
+        total.add(row)
+    return total
+
+
 HEADINGS = [
     "folder",
     "tests",
@@ -176,12 +184,9 @@ def _table(headings: list[str], lines: list[list[str]], markdown: bool) -> str:
 
 def mpich_table(found: HostResults, markdown: bool = False) -> str:
     """Return the table of MPICH's suite on one host."""
-    total = Row()
-    lines = []
-    for name, row in rows(found).items():
-        lines.append(_cells(name, row, found.order))
-        total.add(row)
-    lines.append(_cells("**all**" if markdown else "all", total, found.order))
+    table = rows(found)
+    lines = [_cells(name, row, found.order) for name, row in table.items()]
+    lines.append(_cells("**all**" if markdown else "all", sum_of(table), found.order))
     text = _table(HEADINGS, lines, markdown)
     if markdown:
         return text
@@ -296,9 +301,7 @@ def forced_table(mpich: list[HostResults], mpi4py: list[PythonResults]) -> str:
     lines = []
     for found in mpich:
         not_run = sum(reason == NOT_RUN for reason in found.skipped.values())
-        total = Row()
-        for row in rows(found).values():
-            total.add(row)
+        total = sum_of(rows(found))
         counts = total.counts
         lines.append(
             [
@@ -365,9 +368,7 @@ def _totals(whole: Report) -> list[str]:
     """Return the table with one line per suite, host and choice of settings."""
     lines = []
     for found in whole.mpich:
-        total = Row()
-        for row in rows(found).values():
-            total.add(row)
+        total = sum_of(rows(found))
         counts = total.counts
         lines.append(
             [
@@ -453,7 +454,7 @@ def page(whole: Report) -> str:
         "```",
         "",
         f"**{whole.differences()} differences** among {whole.compared()} tests compared,",
-        f"{whole.not_run()} tests of MPICH's suite not run yet (under \"left out\" below).",
+        f'{whole.not_run()} tests of MPICH\'s suite not run yet (under "left out" below).',
         "",
     ]
     lines += _list("Differences", [item for item in tagged if item[1].status == DIFFERENCE])
