@@ -227,11 +227,13 @@ def main() -> int:
     parser.add_argument("--pairs", type=int, default=PAIRS, help="alternating runs of each")
     parser.add_argument("--hosts", help="comma-separated; all that have the programs by default")
     parser.add_argument("--preset", default="release", help="build whose library is used")
-    parser.add_argument("--library", type=Path, help="the library itself instead of a preset")
+    parser.add_argument(
+        "--library", dest="lib", type=Path, help="the library itself instead of a preset"
+    )
     parser.add_argument("--nice", type=int, default=0, help="niceness of the runs")
     options = parser.parse_args()
     end_jobs_on_termination()
-    lib = (options.library or library(options.preset)).resolve()
+    lib = (options.lib or library(options.preset)).resolve()
     if not lib.exists():
         print(f"demo: {lib} is missing; run `make` first", file=sys.stderr)
         return 2

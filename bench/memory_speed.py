@@ -68,7 +68,7 @@ def run(program: Path, options: argparse.Namespace, preload: bool) -> dict[str, 
     environment = {k: v for k, v in os.environ.items() if not k.startswith("OVERDRIVE_")}
     environment["PMI_RANK"] = "0"  # what makes a process look like a rank
     if preload:
-        environment["LD_PRELOAD"] = str(options.library)
+        environment["LD_PRELOAD"] = str(options.lib)
         for setting in options.set:
             name, value = setting.split("=", 1)
             environment[f"OVERDRIVE_{name.upper()}"] = value
@@ -153,7 +153,10 @@ def main() -> int:
     parser.add_argument("--cpus", default="", help="for taskset, such as 0,1")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument(
-        "--library", type=Path, default=ROOT / "build" / "release" / "lib" / "liboverdrive.so"
+        "--library",
+        dest="lib",
+        type=Path,
+        default=ROOT / "build" / "release" / "lib" / "liboverdrive.so",
     )
     parser.add_argument("--add", action="store_true", help="to the samples of earlier commands")
     parser.add_argument("--page", type=Path, default=PAGE)

@@ -43,7 +43,9 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--hosts", help="comma-separated; all by default")
     parser.add_argument("--only", help=f"comma-separated topics of: {names}")
     parser.add_argument("--preset", default="release", help="build whose library is used")
-    parser.add_argument("--library", type=Path, help="the library itself instead of a preset")
+    parser.add_argument(
+        "--library", dest="lib", type=Path, help="the library itself instead of a preset"
+    )
     parser.add_argument(
         "--nice", type=int, default=0, help="niceness of the runs; negative needs privilege"
     )
@@ -144,7 +146,7 @@ def main() -> int:
     hosts, missing = select_hosts(options.hosts)
     for name, why in missing.items():
         print(f"bench: {name} is NOT measured: {why}", file=sys.stderr)
-    lib: Path | None = options.library or library(options.preset)
+    lib: Path | None = options.lib or library(options.preset)
     assert lib is not None
     if not lib.exists():
         print(f"bench: {lib} is missing; only the hosts are measured", file=sys.stderr)

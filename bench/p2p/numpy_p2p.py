@@ -120,14 +120,14 @@ def timed(probe: Probe, comm: MPI.Intracomm, body: Callable[[int], None], iterat
 def main() -> None:
     """Measure all sizes, round by round, and print one line per sample on rank 0."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--library", required=True)
+    parser.add_argument("--library", dest="lib", required=True)
     parser.add_argument("--shapes", default="usual,app")
     parser.add_argument("--sizes", default=DEFAULT_SIZES)
     parser.add_argument("--reps", type=int, default=4)
     parser.add_argument("--sample-ms", type=float, default=3)
     options = parser.parse_args()
     comm = MPI.COMM_WORLD
-    probe = Probe(options.library, comm)
+    probe = Probe(options.lib, comm)
     shapes = options.shapes.split(",")
     sizes = [parse_size(text) for text in options.sizes.split(",")]
     points = [

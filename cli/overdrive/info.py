@@ -30,7 +30,7 @@ def gather(installation: Installation, environment: Mapping[str, str]) -> dict[s
     report: dict[str, Any] = {
         "version": installation.version,
         "home": str(installation.home),
-        "library": str(installation.library) if installation.library else None,
+        "library": str(installation.loader) if installation.loader else None,
         "faces": faces,
         "launchers": [
             {"path": found.path, "family": found.family, "title": found.title}

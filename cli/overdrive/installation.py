@@ -32,23 +32,23 @@ class Installation:
     """Where the parts are; a path is None when the part is missing."""
 
     home: Path
-    library: Path | None
+    loader: Path | None
     tool: Path | None
     version: str
 
     def face(self, name: str) -> Path | None:
         """Return the path of a face, or None when it is not there."""
-        if self.library is None:
+        if self.loader is None:
             return None
-        path = self.library.parent / "overdrive" / f"liboverdrive-{name}.so"
+        path = self.loader.parent / "overdrive" / f"liboverdrive-{name}.so"
         return path if path.exists() else None
 
     def missing_face_reason(self, name: str) -> str:
         """Return why a face is not there, from the note that the build leaves."""
-        if self.library is None:
+        if self.loader is None:
             return "Overdrive is not built: run `make` in the checkout"
         try:
-            text = (self.library.parent / "overdrive" / "skipped-faces.txt").read_text()
+            text = (self.loader.parent / "overdrive" / "skipped-faces.txt").read_text()
         except OSError:
             return "not built, and the build has left no note why"
         for line in text.splitlines():
@@ -59,12 +59,12 @@ class Installation:
 
     def need_library(self) -> Path:
         """Return the library's path, or raise an error that says how to get it."""
-        if self.library is None:
+        if self.loader is None:
             raise CommandError(
                 f"{LIBRARY} was not found near {self.home}: run `make` in the checkout, "
                 f"or set OVERDRIVE_LIBRARY to its path"
             )
-        return self.library
+        return self.loader
 
     def need_measure(self) -> Path:
         """Return the path of the measuring program, or raise an error that says how to get it."""

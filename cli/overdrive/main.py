@@ -61,8 +61,8 @@ def run(arguments: list[str]) -> int:
     """Do what the arguments ask for; raise CommandError when that is impossible."""
     chosen = options.parse(arguments)
     environment = dict(os.environ)
-    if chosen.library is not None:
-        environment["OVERDRIVE_LIBRARY"] = chosen.library
+    if chosen.lib is not None:
+        environment["OVERDRIVE_LIBRARY"] = chosen.lib
     if chosen.help:
         print(USAGE, end="")
         return 0

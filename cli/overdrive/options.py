@@ -17,7 +17,7 @@ class Options:
     """What stands before the command's name, and the rest."""
 
     settings: dict[str, str] = field(default_factory=dict)
-    library: str | None = None
+    lib: str | None = None
     dry_run: bool = False
     help: bool = False
     version: bool = False
@@ -69,7 +69,7 @@ def parse(arguments: list[str]) -> Options:
         elif option in ("--verbose", "-v"):
             options.settings["verbose"] = operand(option, attached)
         elif option == "--library":
-            options.library = operand(option, attached)
+            options.lib = operand(option, attached)
         elif attached is None and option in SWITCHES:
             options.settings[SWITCHES[option]] = "1"
         elif attached is None and option == "--dry-run":

@@ -68,7 +68,7 @@ def test_parts_of_an_installation_are_found(tmp_path):
         (folder / "overdrive" / "VERSION").write_text("9.8.7\n")
         (folder / "overdrive" / "skipped-faces.txt").write_text("openmpi: no mpi.h\n")
         found = installation.find({}, prefix)
-        assert found.library == folder / "liboverdrive.so"
+        assert found.loader == folder / "liboverdrive.so"
         assert found.tool == folder / "overdrive" / "overdrive-settings"
         assert found.face("mpich") is not None
         assert found.face("openmpi") is None
@@ -79,7 +79,7 @@ def test_parts_of_an_installation_are_found(tmp_path):
 
 def test_empty_prefix_has_no_library(tmp_path):
     found = installation.find({}, tmp_path)
-    assert found.library is None
+    assert found.loader is None
     assert "make" in found.missing_face_reason("mpich")
     with pytest.raises(CommandError, match="make"):
         found.need_library()

@@ -88,21 +88,21 @@ class Launcher:
     work: Path
     temporary: Path
     yield_library: Path | None = None
-    library: Path = DEFAULT_LIBRARY
+    lib: Path = DEFAULT_LIBRARY
     settings: dict[str, str] = field(default_factory=dict)
 
     @staticmethod
     def create(
         host: Host,
         work: Path,
-        library: Path = DEFAULT_LIBRARY,
+        lib: Path = DEFAULT_LIBRARY,
         settings: dict[str, str] | None = None,
     ) -> Launcher:
         """Prepare the folders, and the library that makes the host yield."""
         work.mkdir(parents=True, exist_ok=True)
         # Short: Open MPI's session folders hold sockets, whose paths are limited to 108 bytes.
         temporary = Path(tempfile.mkdtemp(prefix=f"odc-{host.name}-"))
-        launcher = Launcher(host, work, temporary, library=library, settings=dict(settings or {}))
+        launcher = Launcher(host, work, temporary, lib=lib, settings=dict(settings or {}))
         if host.name != "impi":
             library = work / "yield.so"
             partial = work / f"yield-{os.getpid()}.so"
@@ -132,7 +132,7 @@ class Launcher:
         result["LC_ALL"] = "C.UTF-8"
         preload = []
         if overdrive:
-            preload.append(str(self.library))
+            preload.append(str(self.lib))
             if statistics:
                 result["OVERDRIVE_STATS"] = statistics
             for name, value in self.settings.items():

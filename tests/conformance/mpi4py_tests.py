@@ -377,7 +377,7 @@ def run_host(
     only: str,
     niceness: int,
     patience: float,
-    library: Path,
+    lib: Path,
     order: str,
     left_out: list[str],
     settings: dict[str, str],
@@ -387,7 +387,7 @@ def run_host(
     if host.python is None:
         raise SuiteError("no Python interpreter with mpi4py for this host")
     tests = fetch(host.python, work / "source")
-    launcher = Launcher.create(host, work / "tmp", library, settings)
+    launcher = Launcher.create(host, work / "tmp", lib, settings)
     stored = Baselines(work / f"baseline-mpi4py-{host.name}.json", f"{describe(host)} {tests}")
     everything = []
     try:

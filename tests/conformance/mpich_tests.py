@@ -82,7 +82,7 @@ class Options:
     jobs: int = 2
     build_jobs: int = 2
     niceness: int = 0
-    library: Path = DEFAULT_LIBRARY
+    lib: Path = DEFAULT_LIBRARY
     order: str = WITHOUT_FIRST
     build_only: bool = False
     representative: bool = False
@@ -258,7 +258,7 @@ def run_host(
             runnable.append(test)
     if options.build_only:
         return found
-    launcher = Launcher.create(host, work / "tmp", options.library, options.settings)
+    launcher = Launcher.create(host, work / "tmp", options.lib, options.settings)
     try:
         stored = Baselines(work / f"baseline-{host.name}.json", version)
         found.results = compare_all(

@@ -95,7 +95,9 @@ def parse_arguments() -> argparse.Namespace:
     )
     parser.add_argument("--patience", type=float, default=1.0, help="factor for time limits (1)")
     parser.add_argument("--without-only", action="store_true", help="only run without Overdrive")
-    parser.add_argument("--library", type=Path, default=DEFAULT_LIBRARY, help="what is preloaded")
+    parser.add_argument(
+        "--library", dest="lib", type=Path, default=DEFAULT_LIBRARY, help="what is preloaded"
+    )
     parser.add_argument("--with-first", action="store_true", help="run without only what fails")
     parser.add_argument("--fresh", action="store_true", help="forget stored runs without Overdrive")
     parser.add_argument(
@@ -228,7 +230,7 @@ def make_plans(options: argparse.Namespace) -> list[Plan]:
             jobs=options.jobs,
             build_jobs=options.build_jobs,
             niceness=options.nice,
-            library=options.library.resolve(),
+            lib=options.lib.resolve(),
             order=order,
             build_only=options.build_only,
             representative=options.representative,
@@ -338,7 +340,7 @@ def run_mpi4py(
             only=plan.mpich.only,
             niceness=plan.mpich.niceness,
             patience=plan.mpich.patience,
-            library=plan.mpich.library,
+            lib=plan.mpich.lib,
             order=plan.mpich.order,
             left_out=left_out,
             settings=plan.mpich.settings,
@@ -362,8 +364,8 @@ def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     started = time.monotonic()
     needed = not options.without_only and not options.build_only
-    if needed and not options.library.is_file():
-        print(f"{options.library} is missing: run `make` first", file=sys.stderr)
+    if needed and not options.lib.is_file():
+        print(f"{options.lib} is missing: run `make` first", file=sys.stderr)
         return 2
     plans = make_plans(options)
     if options.fresh:
