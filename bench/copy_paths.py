@@ -22,7 +22,7 @@ from copy_campaign import PARTS, SAMPLES, CopyCampaign, Part, load_part, samples
 from copy_goals import with_memcpy_beside
 from copy_report import write_page
 from jobs import ROOT, Host, end_jobs_on_termination, library, select_hosts
-from page import draw, replace_path
+from page import draw, niceness_fact, print_findings, replace_path
 
 PAGE = ROOT / "docs" / "measurements" / "copy.md"
 BUDGET_SECONDS = 1500
@@ -133,19 +133,10 @@ def evaluate(
         results[part.name].save_cells(options.page.parent / "data" / f"copy-{part.name}.csv")
     folder = options.page.parent / "plots"
     plots = [] if options.no_plots else draw("copy_plots.py", options.samples, folder)
-    facts = []
-    if options.nice:
-        facts.append(f"Runs had niceness {options.nice}, so that other processes disturb less.")
-    facts += options.note
+    facts = [*niceness_fact(options.nice), *options.note]
     facts += [f"Failed: {replace_path(failure)}" for failure in failures]
     versions = {host.name: host.version for host in hosts if host.name in measured}
-    for finding in write_page(options.page, results, versions, missing, command, facts, plots):
-        if finding.met is not None:
-            verdict = "reached" if finding.met else "MISSED "
-            print(
-                f"{verdict} {finding.topic}; {finding.host}, {finding.regime}: "
-                f"{finding.measured} (goal {finding.goal}; smallest {finding.smallest})"
-            )
+    print_findings(write_page(options.page, results, versions, missing, command, facts, plots))
     print(f"bench: wrote {options.page}")
 
 

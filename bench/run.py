@@ -19,7 +19,7 @@ from pathlib import Path
 from analysis import Results
 from campaign import OVERDRIVE, PROGRAMS, TOPICS, Campaign, Sample, build_programs, load, save
 from jobs import ROOT, Host, end_jobs_on_termination, library, select_hosts
-from page import draw, replace_path
+from page import draw, niceness_fact, print_findings, replace_path
 from report import write_page
 
 PAGE = ROOT / "docs" / "measurements" / "p2p.md"
@@ -123,19 +123,12 @@ def evaluate(
     measured = {sample.host for sample in samples}
     versions = {name: version for name, version in hosts.items() if name in measured}
     facts = [f"Rounds: {len({sample.round for sample in samples})}."]
-    if options.nice:
-        facts.append(f"Runs had niceness {options.nice}, so that other processes disturb less.")
+    facts += niceness_fact(options.nice)
     if not any(sample.variant == OVERDRIVE for sample in samples):
         facts.append("**Overdrive was absent: only the hosts were measured.**")
     facts += [f"Failed: {replace_path(failure)}" for failure in failures]
     findings = write_page(options.page, results, versions, missing, command, facts, plots)
-    for finding in findings:
-        if finding.met is not None:
-            verdict = "reached" if finding.met else "MISSED "
-            print(
-                f"{verdict} {finding.topic}; {finding.host}, {finding.regime}: "
-                f"{finding.measured} (goal {finding.goal}; smallest {finding.smallest})"
-            )
+    print_findings(findings)
     print(f"bench: wrote {options.page}")
 
 
