@@ -48,7 +48,9 @@ endforeach()
 # Runs all ranks of a collective in one process.
 file(GLOB OVERDRIVE_COLL_TESTING_SOURCES CONFIGURE_DEPENDS
   "${CMAKE_SOURCE_DIR}/src/coll/testing/*.cc")
-target_sources(schedules_test PRIVATE ${OVERDRIVE_COLL_TESTING_SOURCES})
+foreach(name IN ITEMS schedules_test hierarchy_test)
+  target_sources(${name} PRIVATE ${OVERDRIVE_COLL_TESTING_SOURCES})
+endforeach()
 
 if(TARGET overdrive_loader_objects)
   file(GLOB OVERDRIVE_LOADER_TESTS CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/src/face/loader/*_test.cc")

@@ -20,40 +20,67 @@ std::uint64_t peer_key(int peer, StepKind kind) {
 
 }  // namespace
 
+Place Builder::placed(Place place) const {
+  if (!framed_ || place.buffer == Buffer::kScratch) return place;
+  return (place.buffer == Buffer::kInput ? frame_.input : frame_.output) + place.offset;
+}
+
+int Builder::peer_of(int peer) const {
+  return framed_ ? frame_.peers[static_cast<std::size_t>(peer)] : peer;
+}
+
+void Builder::enter(const Frame& frame) {
+  frame_ = frame;
+  framed_ = true;
+}
+
+void Builder::leave() { framed_ = false; }
+
 Builder::StepId Builder::send(int peer, Place source, std::int64_t count) {
   if (count == 0) return kNoStep;
-  return insert({.count = count, .source = source, .peer = peer, .kind = StepKind::kSend});
+  return insert(
+      {.count = count, .source = placed(source), .peer = peer_of(peer), .kind = StepKind::kSend});
 }
 
 Builder::StepId Builder::receive(int peer, Place target, std::int64_t count) {
   if (count == 0) return kNoStep;
-  return insert({.count = count, .target = target, .peer = peer, .kind = StepKind::kReceive});
+  return insert({.count = count,
+                 .target = placed(target),
+                 .peer = peer_of(peer),
+                 .kind = StepKind::kReceive});
 }
 
 Builder::StepId Builder::signal(int peer) {
-  return insert({.peer = peer, .kind = StepKind::kSend});
+  return insert({.peer = peer_of(peer), .kind = StepKind::kSend});
 }
 
 Builder::StepId Builder::await(int peer) {
-  return insert({.peer = peer, .kind = StepKind::kReceive});
+  return insert({.peer = peer_of(peer), .kind = StepKind::kReceive});
 }
 
 Builder::StepId Builder::copy(Place target, Place source, std::int64_t count) {
-  if (count == 0 || target == source) return kNoStep;
-  return insert({.count = count, .target = target, .source = source, .kind = StepKind::kCopy});
+  if (count == 0 || placed(target) == placed(source)) return kNoStep;
+  return insert({.count = count,
+                 .target = placed(target),
+                 .source = placed(source),
+                 .kind = StepKind::kCopy});
 }
 
 Builder::StepId Builder::reduce(Place target, Place left, Place right, std::int64_t count) {
   if (count == 0) return kNoStep;
   return insert({.count = count,
-                 .target = target,
-                 .source = left,
-                 .right = right,
+                 .target = placed(target),
+                 .source = placed(left),
+                 .right = placed(right),
                  .kind = StepKind::kReduce});
 }
 
-Builder::StepId Builder::node(int what, Place place, std::int64_t count) {
-  return insert({.count = count, .target = place, .peer = what, .kind = StepKind::kNode});
+Builder::StepId Builder::node(const Step& step, std::int64_t reads, std::int64_t writes) {
+  const StepId id = add(step);
+  if (reads != 0) use(id, step.source, reads, false);
+  if (writes != 0) use(id, step.target, writes, true);
+  settle(id);
+  return id;
 }
 
 void Builder::fence() {
@@ -82,9 +109,19 @@ void Builder::order(StepId earlier, StepId later) {
 }
 
 Place Builder::scratch(std::int64_t units) {
+  if (units <= reuse_end_ - reuse_next_) {
+    const Place again{reuse_next_, 0, Buffer::kScratch};
+    reuse_next_ += units;
+    return again;
+  }
   const Place place{scratch_units_, 0, Buffer::kScratch};
   scratch_units_ += units;
   return place;
+}
+
+void Builder::reuse_scratch(std::int64_t begin, std::int64_t end) {
+  reuse_next_ = begin;
+  reuse_end_ = end;
 }
 
 Schedule Builder::finish() {
@@ -108,11 +145,12 @@ Schedule Builder::finish() {
   schedule.steps = std::move(steps_);
   schedule.scratch_units = scratch_units_;
   schedule.ordinals = ordinals_;
+  schedule.node_steps = node_steps_;
   *this = Builder();
   return schedule;
 }
 
-// What a step reads and writes follows from its kind.
+// What a step reads and writes follows from its kind, but for steps of the node.
 Builder::StepId Builder::insert(const Step& step) {
   const StepKind kind = step.kind;
   const bool reads_source =
@@ -136,6 +174,7 @@ Builder::StepId Builder::add(const Step& step) {
     steps_.back().ordinal = next++;
     ordinals_ = std::max(ordinals_, next);
   }
+  if (step.kind == StepKind::kNode) steps_.back().ordinal = node_steps_++;
   current_waits_.clear();
   return id;
 }

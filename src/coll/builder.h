@@ -8,11 +8,16 @@
 // on messages under way) is said by fence() and order().
 //
 // Steps of 0 units vanish: both sides of such a message know that it is empty.
+//
+// A frame lets one algorithm be a part of another schedule: while it is entered, peers and the
+// buffers of the user are those that the frame names. Scratch memory and ordinals are always those
+// of the whole schedule.
 #ifndef OVERDRIVE_COLL_BUILDER_H_
 #define OVERDRIVE_COLL_BUILDER_H_
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -20,6 +25,13 @@
 #include "coll/schedule.h"
 
 namespace od::coll {
+
+// The group and the buffers that an algorithm works with as a part of a schedule.
+struct Frame {
+  std::span<const int> peers;  // the rank of the schedule that each rank of the group is
+  Place input = {};            // stands for the beginning of the user's input
+  Place output = {};           // and of the output
+};
 
 class Builder {
  public:
@@ -34,8 +46,13 @@ class Builder {
   StepId copy(Place target, Place source, std::int64_t count);
   // target = left op right
   StepId reduce(Place target, Place left, Place right, std::int64_t count);
-  // The ranks of the node do `what` with these units, which counts as reading and writing them.
-  StepId node(int what, Place place, std::int64_t count);
+  // A step of the node (coll/hierarchy/node_steps.h), which at this rank reads and writes that many
+  // units. Frames do not matter.
+  StepId node(const Step& step, std::int64_t reads, std::int64_t writes);
+
+  // Until leave(), ranks and buffers are those of the frame; its peers must stay where they are.
+  void enter(const Frame& frame);
+  void leave();
 
   // Everything that follows waits for everything before.
   void fence();
@@ -44,6 +61,11 @@ class Builder {
 
   // Memory for intermediate results, not yet used by anything else.
   Place scratch(std::int64_t units);
+
+  // What scratch() has given so far, and taking from a part of that again: what does not fit into
+  // the part is new memory. Steps then wait for those that used the same units before.
+  std::int64_t scratch_units() const { return scratch_units_; }
+  void reuse_scratch(std::int64_t begin, std::int64_t end);
 
   // The schedule; the builder is empty afterwards.
   Schedule finish();
@@ -57,6 +79,8 @@ class Builder {
   };
   using Spans = std::map<std::int64_t, Span>;
 
+  Place placed(Place place) const;
+  int peer_of(int peer) const;
   StepId insert(const Step& step);
   StepId add(const Step& step);
   void use(StepId step, Place place, std::int64_t count, bool writes);
@@ -72,7 +96,12 @@ class Builder {
   std::vector<bool> has_follower_;
   StepId fence_ = kNoStep;
   std::int64_t scratch_units_ = 0;
+  std::int64_t reuse_next_ = 0;
+  std::int64_t reuse_end_ = 0;
   std::uint32_t ordinals_ = 0;
+  std::uint32_t node_steps_ = 0;
+  Frame frame_;
+  bool framed_ = false;
 };
 
 }  // namespace od::coll

@@ -17,12 +17,12 @@ constexpr std::int64_t kKiB = 1024;
 // networks, small enough that eight are under way in a megabyte.
 constexpr std::int64_t kSegment = 64 * kKiB;
 
-constexpr Parameters radix(int value) { return {value, 0, 0, 0}; }
-constexpr Parameters segment(std::int64_t bytes) { return {0, bytes, 0, 0}; }
+constexpr Parameters radix(int value) { return {.radix = value}; }
+constexpr Parameters segment(std::int64_t bytes) { return {.segment_bytes = bytes}; }
 constexpr Parameters piped(int radix_value, std::int64_t bytes) {
-  return {radix_value, bytes, 0, 0};
+  return {.radix = radix_value, .segment_bytes = bytes};
 }
-constexpr Parameters window(int value) { return {0, 0, value, 0}; }
+constexpr Parameters window(int value) { return {.window = value}; }
 
 constexpr unsigned kCommutes = kNeedsCommutative;
 constexpr unsigned kPiped = kTakesSegment;
@@ -385,6 +385,7 @@ Parameters effective_parameters(const Algorithm& algorithm, const Parameters& ch
   }
   if ((algorithm.takes & kTakesWindow) != 0 && chosen.window != 0) result.window = chosen.window;
   result.leaders = chosen.leaders;
+  result.pipeline_bytes = chosen.pipeline_bytes;
   return result;
 }
 

@@ -8,6 +8,10 @@
 // b's schedule; k is the `ordinal` of both steps. Steps may start in another order than that of the
 // program, so an executor must match by ordinal (as part of the tag), not by arrival.
 //
+// Steps of the node are things that all ranks of a node do together. Each of these ranks has the
+// same ones in the same order; `ordinal` counts them, and Run hands them out in that order, so that
+// the k-th one that a rank starts is the k-th one of every other.
+//
 // Memory is named, not addressed: a place is a buffer, a block in it and an offset in units. Where
 // user buffers are one piece, block is 0. In the collectives with displacements (allgatherv,
 // alltoallv, alltoallw, gatherv, scatterv) block i of a user buffer is that of rank i, wherever it
@@ -42,7 +46,7 @@ enum class StepKind : std::uint8_t {
   kReceive,  // from peer to target
   kCopy,     // target = source
   kReduce,   // target = source op right; target is one of them or does not overlap them
-  kNode,     // `peer` says what the ranks of this node do together with target
+  kNode,     // `peer` says what the ranks of this node do (coll/hierarchy/node_steps.h)
   kJoin,     // nothing: stands for the completion of what it waits for
 };
 
@@ -69,7 +73,8 @@ struct Schedule {
   std::vector<std::uint32_t> first_follower;
   std::vector<std::uint32_t> followers;
   std::int64_t scratch_units = 0;
-  std::uint32_t ordinals = 0;  // all ordinals are below: the tags that one run needs
+  std::uint32_t ordinals = 0;  // those of messages are below: the tags that one run needs
+  std::uint32_t node_steps = 0;
 
   std::span<const std::uint32_t> followers_of(std::uint32_t step) const {
     return {followers.data() + first_follower[step], followers.data() + first_follower[step + 1]};
@@ -87,6 +92,9 @@ class Run {
     waits_.assign(schedule.waits.begin(), schedule.waits.end());
     ready_.clear();
     ready_.reserve(waits_.size());
+    held_.clear();
+    held_.reserve(schedule.node_steps);
+    next_node_step_ = 0;
     taken_ = 0;
     open_ = waits_.size();
     // Receives first: what arrives early should find its place.
@@ -100,10 +108,18 @@ class Run {
 
   // The next step that may start; joins are not shown. False if none is left for now.
   bool take(std::uint32_t& step) {
+    if (take_held(step)) return true;
     while (taken_ < ready_.size()) {
       step = ready_[taken_++];
-      if (schedule_->steps[step].kind != StepKind::kJoin) return true;
-      complete(step);
+      const Step& found = schedule_->steps[step];
+      if (found.kind == StepKind::kJoin) {
+        complete(step);
+      } else if (found.kind == StepKind::kNode && found.ordinal != next_node_step_) {
+        held_.push_back(step);
+      } else {
+        if (found.kind == StepKind::kNode) ++next_node_step_;
+        return true;
+      }
     }
     return false;
   }
@@ -119,9 +135,24 @@ class Run {
   std::size_t open_steps() const { return open_; }
 
  private:
+  // A step of the node that was ready before its turn, if that has come.
+  bool take_held(std::uint32_t& step) {
+    for (std::uint32_t& held : held_) {
+      if (schedule_->steps[held].ordinal != next_node_step_) continue;
+      step = held;
+      held = held_.back();
+      held_.pop_back();
+      ++next_node_step_;
+      return true;
+    }
+    return false;
+  }
+
   const Schedule* schedule_ = nullptr;
   std::vector<std::uint32_t> waits_;
   std::vector<std::uint32_t> ready_;  // in the order in which they became ready
+  std::vector<std::uint32_t> held_;   // steps of the node that others have to precede
+  std::uint32_t next_node_step_ = 0;
   std::size_t taken_ = 0;
   std::size_t open_ = 0;
 };

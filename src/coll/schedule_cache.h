@@ -3,6 +3,8 @@
 // What serves all sizes (Algorithm::scales) is kept once: made for one unit, and run with units of
 // the whole vector or block. Others are kept per count. A schedule that is running outlives its
 // place in the cache.
+//
+// Hierarchical schedules (coll/hierarchy) are kept beside flat ones of the same algorithm.
 #ifndef OVERDRIVE_COLL_SCHEDULE_CACHE_H_
 #define OVERDRIVE_COLL_SCHEDULE_CACHE_H_
 
@@ -11,8 +13,10 @@
 #include <memory>
 #include <vector>
 
+#include "coll/hierarchy/hierarchy.h"
 #include "coll/registry.h"
 #include "coll/schedule.h"
+#include "coll/select/selection.h"
 #include "coll/shape.h"
 
 namespace od::coll {
@@ -30,6 +34,9 @@ class ScheduleCache {
   // The schedule for a shape, made now if it is not there. The parameters are effective ones. Ranks
   // and rank must always be the same.
   Found get(const Algorithm& algorithm, const Shape& shape);
+  // As decided, not for the host's algorithm; the decision's parameters count. The nodes, and the
+  // way that this rank's node goes, must always be the same.
+  Found get(const Decision& decision, Shape shape, const Nodes& nodes, NodeDriver driver);
 
   std::size_t used_bytes() const { return used_bytes_; }
   std::size_t entries() const { return entries_.size(); }
@@ -38,6 +45,7 @@ class ScheduleCache {
  private:
   struct Entry {
     const Algorithm* algorithm;
+    bool hierarchical;
     Parameters parameters;
     std::int64_t count;
     std::int64_t unit_bytes;
@@ -48,6 +56,11 @@ class ScheduleCache {
     std::size_t bytes;
     std::shared_ptr<const Schedule> schedule;
   };
+
+  // `make(shape)` makes what is not there.
+  template <class Make>
+  Found find(const Algorithm& algorithm, bool hierarchical, bool scales, const Shape& shape,
+             Make make);
 
   std::size_t budget_bytes_;
   std::size_t used_bytes_ = 0;

@@ -54,6 +54,31 @@ TEST(ScheduleCache, KeepsWhatDiffersApart) {
   EXPECT_EQ(cache.get(blocks, irregular).schedule, of_a);
 }
 
+TEST(ScheduleCache, KeepsHierarchicalFormsBesideFlatOnes) {
+  ScheduleCache cache(1 << 20);
+  const Nodes nodes = Nodes::in_blocks(8, 2);
+  const Algorithm& doubling = *find_algorithm(Collective::kAllreduce, "recursive_doubling");
+  const auto get = [&](Mode mode, Parameters parameters, std::int64_t count) {
+    parameters = effective_parameters(doubling, parameters);
+    if (mode == Mode::kHierarchical) parameters = with_level_defaults(parameters);
+    return cache.get(Decision{&doubling, mode, parameters}, shape_of(count), nodes,
+                     NodeDriver::kShared);
+  };
+  const auto flat = get(Mode::kFlat, {}, 4);
+  const auto two_levels = get(Mode::kHierarchical, {}, 4);
+  EXPECT_NE(flat.schedule, two_levels.schedule);
+  EXPECT_EQ(flat.schedule->node_steps, 0u);
+  EXPECT_EQ(two_levels.schedule->node_steps, 2u);
+  // One for all sizes that are not cut, and for as many leaders.
+  EXPECT_EQ(get(Mode::kHierarchical, {}, 1000).schedule, two_levels.schedule);
+  EXPECT_EQ(get(Mode::kHierarchical, {}, 1000).units_per_unit, 1000);
+  EXPECT_NE(get(Mode::kHierarchical, {}, 2 * kPipelineBytes).schedule, two_levels.schedule);
+  EXPECT_EQ(get(Mode::kHierarchical, {}, 2 * kPipelineBytes).units_per_unit, 1);
+  EXPECT_NE(get(Mode::kHierarchical, {.leaders = 2}, 4).schedule, two_levels.schedule);
+  EXPECT_EQ(get(Mode::kFlat, {}, 4).schedule, flat.schedule);
+  EXPECT_EQ(cache.made(), 4u);
+}
+
 TEST(ScheduleCache, StaysWithinItsBudget) {
   constexpr std::size_t kBudget = 20'000;
   ScheduleCache cache(kBudget);

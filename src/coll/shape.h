@@ -53,6 +53,9 @@ struct Parameters {
   std::int64_t segment_bytes = 0;  // pieces that travel as a pipeline; negative: never cut
   int window = 0;                  // messages under way at once; negative: no limit
   int leaders = 0;                 // ranks per node that take part in the steps between nodes
+  // Hierarchical forms: pieces of which one is between the nodes while others are inside them;
+  // negative: never cut.
+  std::int64_t pipeline_bytes = 0;
 
   bool operator==(const Parameters&) const = default;
 };
@@ -66,6 +69,8 @@ struct Shape {
   std::int64_t count = 0;
   // Units of each rank's block: allgatherv and reduce_scatter only.
   const std::int64_t* counts = nullptr;
+  // Although they have counts, the blocks of an allgatherv follow each other in the output.
+  bool one_piece = false;
   std::int64_t unit_bytes = 1;
   bool commutative = true;
   bool in_place = false;  // at this rank (rooted collectives: it matters at the root only)

@@ -13,7 +13,7 @@
 namespace od::coll {
 namespace {
 
-bool irregular(const Shape& shape) { return shape.counts != nullptr; }
+bool irregular(const Shape& shape) { return shape.counts != nullptr && !shape.one_piece; }
 
 Place block_place(const Shape& shape, const Blocks& blocks, int rank) {
   if (irregular(shape)) return {0, rank, Buffer::kOutput};

@@ -32,7 +32,8 @@ namespace od::coll {
 struct Layout {
   int ranks = 1;
   int nodes = 1;
-  int most_per_node = 1;  // ranks on the fullest node
+  int most_per_node = 1;   // ranks on the fullest node
+  bool contiguous = true;  // the ranks of each node follow each other
 
   bool operator==(const Layout&) const = default;
 };

@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <random>
 #include <tuple>
 #include <utility>
 
+#include "coll/hierarchy/node_steps.h"
 #include "coll/testing/definitions.h"
 
 namespace od::coll::testing {
@@ -38,7 +40,7 @@ struct Rank {
 };
 
 struct Event {
-  enum Kind { kStart, kLocal, kBuffer, kDeliver } kind;
+  enum Kind { kStart, kLocal, kBuffer, kDeliver, kNodeWork, kNodeDone } kind;
   int rank;
   std::uint32_t step;  // of the sender for kDeliver and kBuffer
 };
@@ -53,6 +55,13 @@ struct Message {
   Block content;
 };
 
+// What the members of a node do together: who has started it.
+struct NodeWorkDone {
+  std::vector<std::int64_t> step;  // by position; or kNotYet, kDone
+  std::vector<bool> done;
+  bool worked = false;
+};
+
 class Job {
  public:
   explicit Job(const Case& test) : test_(test), random_(test.seed ^ 0x9e3779b97f4a7c15u) {
@@ -60,9 +69,10 @@ class Job {
     buffered_ = random_() % 2 == 0;
     const std::vector<std::int64_t> counts = test.counts();
     ranks_.resize(static_cast<std::size_t>(test.ranks));
+    if (!test.node_of.empty()) nodes_.emplace(test.node_of);
     for (int r = 0; r < test.ranks; ++r) {
       Rank& rank = ranks_[static_cast<std::size_t>(r)];
-      rank.schedule = make_schedule(*test.algorithm, test.shape(r, counts));
+      rank.schedule = schedule_of(r, test.shape(r, counts));
       rank.memory = start_[static_cast<std::size_t>(r)];
       const bool rooted = info(test.algorithm->collective).rooted;
       const bool in_place = test.in_place && (!rooted || r == test.root);
@@ -102,10 +112,18 @@ class Job {
       throw Failure{"nobody receives message " + std::to_string(ordinal) + " from rank " +
                     std::to_string(from) + " to " + std::to_string(to)};
     }
+    if (!node_work_.empty()) throw Failure{"a step of a node has not been done by all members"};
     check_results();
   }
 
  private:
+  Schedule schedule_of(int rank, Shape shape) const {
+    if (!nodes_) return make_schedule(*test_.algorithm, shape);
+    shape.parameters =
+        with_level_defaults(effective_parameters(*test_.algorithm, shape.parameters));
+    return make_hierarchical(*test_.algorithm, shape, *nodes_, test_.driver(nodes_->node_of(rank)));
+  }
+
   Rank& at(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
 
   std::string describe(int rank, std::uint32_t number) {
@@ -174,6 +192,18 @@ class Job {
         add(step.target, true);
       }
     }
+    if (step.kind == StepKind::kNode) {
+      const NodeUse use = node_use_of(rank, step);
+      const auto add_part = [&](Place place, std::int64_t units_used, bool writes) {
+        if (units_used == 0) return;
+        if (writes && place.buffer == Buffer::kInput) throw Failure{"the input is written"};
+        units(rank, number, place, units_used);
+        ranges.push_back(
+            {place.buffer, place.block, place.offset, place.offset + units_used, writes});
+      };
+      add_part(step.source, use.reads, false);
+      add_part(step.target, use.writes, true);
+    }
     for (const auto& [other, others] : at(rank).running) {
       for (const Range& a : ranges) {
         for (const Range& b : others) {
@@ -193,6 +223,8 @@ class Job {
         claim(event.rank, event.step);
         if (step.kind == StepKind::kSend || step.kind == StepKind::kReceive) {
           start_message(event, step);
+        } else if (step.kind == StepKind::kNode) {
+          start_node_step(event, step);
         } else {
           events_.push_back({Event::kLocal, event.rank, event.step});
         }
@@ -216,7 +248,120 @@ class Job {
       case Event::kDeliver:
         deliver(event, step);
         break;
+      case Event::kNodeWork:
+        work_in_node(event, step);
+        break;
+      case Event::kNodeDone:
+        finish_node_step(event, step);
+        break;
     }
+  }
+
+  NodeUse node_use_of(int rank, const Step& step) const {
+    const int position = nodes_->position_of(rank);
+    const auto members = static_cast<int>(nodes_->members(nodes_->node_of(rank)).size());
+    return node_use(step, position, members);
+  }
+
+  // What others do together does not wait for those who only receive, nor for the leader of what it
+  // only receives.
+  void start_node_step(const Event& event, const Step& step) {
+    const int node = nodes_->node_of(event.rank);
+    const std::span<const int> members = nodes_->members(node);
+    NodeWorkDone& work = node_work_[{node, step.ordinal}];
+    if (work.step.empty()) {
+      work.step.assign(members.size(), kNotYet);
+      work.done.assign(members.size(), false);
+    }
+    for (std::size_t i = 0; i < members.size(); ++i) {
+      if (work.step[i] < 0) continue;
+      const Step& other = at(members[i]).schedule.steps[static_cast<std::size_t>(work.step[i])];
+      if (other.peer != step.peer || other.count != step.count) {
+        throw Failure{"ranks " + std::to_string(event.rank) + " and " + std::to_string(members[i]) +
+                      " of a node do not do the same: " + describe(event.rank, event.step) + ", " +
+                      describe(members[i], static_cast<std::uint32_t>(work.step[i]))};
+      }
+    }
+    const auto position = static_cast<std::size_t>(nodes_->position_of(event.rank));
+    work.step[position] = event.step;
+    if (node_work(step) == NodeWork::kWhole) throw Failure{"the whole collective is not tested"};
+    const bool from_leader =
+        node_work(step) == NodeWork::kBcast || node_work(step) == NodeWork::kScatter;
+    const auto leader = static_cast<std::size_t>(node_leader(step));
+    if (from_leader) {
+      if (work.step[leader] == kNotYet) return;
+      for (std::size_t i = 0; i < members.size(); ++i) {
+        // Those that have waited for the leader, or just this one.
+        if (work.step[i] < 0 || (position != leader && i != position)) continue;
+        if (i == leader && members.size() > 1 && step.count > 0) continue;
+        events_.push_back({Event::kNodeWork, members[i], static_cast<std::uint32_t>(work.step[i])});
+      }
+      return;
+    }
+    for (const std::int64_t started : work.step) {
+      if (started < 0) return;
+    }
+    events_.push_back(
+        {Event::kNodeWork, members[leader], static_cast<std::uint32_t>(work.step[leader])});
+  }
+
+  void work_in_node(const Event& event, const Step& step) {
+    const int node = nodes_->node_of(event.rank);
+    const std::span<const int> members = nodes_->members(node);
+    NodeWorkDone& work = node_work_.at({node, step.ordinal});
+    const std::int64_t count = step.count;
+    const auto leader = static_cast<std::size_t>(node_leader(step));
+    const auto step_of = [&](std::size_t i) -> const Step& {
+      return at(members[i]).schedule.steps[static_cast<std::size_t>(work.step[i])];
+    };
+    const auto memory = [&](std::size_t i, Place place, std::int64_t used) {
+      return units(members[i], static_cast<std::uint32_t>(work.step[i]), place, used);
+    };
+    const auto all = static_cast<std::int64_t>(members.size());
+    if (node_work(step) == NodeWork::kBcast || node_work(step) == NodeWork::kScatter) {
+      const auto me = static_cast<std::size_t>(nodes_->position_of(event.rank));
+      const bool scatters = node_work(step) == NodeWork::kScatter;
+      if (count > 0 && (scatters || me != leader)) {
+        const Element* from =
+            memory(leader, step_of(leader).source, scatters ? all * count : count);
+        if (scatters) from += static_cast<std::int64_t>(me) * count;
+        Element* to = memory(me, step_of(me).target, count);
+        if (from != to) std::copy(from, from + count, to);
+      }
+      work.done[me] = true;
+      events_.push_back({Event::kNodeDone, event.rank, event.step});
+      std::size_t served = 0;
+      for (std::size_t i = 0; i < members.size(); ++i) served += i != leader && work.done[i];
+      // The leader's source has been read, and its own block is the last one.
+      if (me != leader && served + 1 == members.size() && count > 0) {
+        events_.push_back(
+            {Event::kNodeWork, members[leader], static_cast<std::uint32_t>(work.step[leader])});
+      }
+      return;
+    }
+    std::vector<const Element*> sources;
+    std::vector<Element*> targets;
+    for (std::size_t i = 0; i < members.size(); ++i) {
+      const NodeUse use = node_use_of(members[i], step_of(i));
+      sources.push_back(use.reads > 0 ? memory(i, step_of(i).source, use.reads) : nullptr);
+      targets.push_back(use.writes > 0 ? memory(i, step_of(i).target, use.writes) : nullptr);
+    }
+    if (count > 0) join_members(test_, node_work(step), leader, count, sources, targets);
+    for (std::size_t i = 0; i < members.size(); ++i) {
+      work.done[i] = true;
+      events_.push_back({Event::kNodeDone, members[i], static_cast<std::uint32_t>(work.step[i])});
+    }
+  }
+
+  void finish_node_step(const Event& event, const Step& step) {
+    const std::pair<int, std::uint32_t> key{nodes_->node_of(event.rank), step.ordinal};
+    NodeWorkDone& work = node_work_.at(key);
+    work.step[static_cast<std::size_t>(nodes_->position_of(event.rank))] = kDone;
+    if (std::count(work.step.begin(), work.step.end(), kDone) ==
+        static_cast<std::ptrdiff_t>(work.step.size())) {
+      node_work_.erase(key);
+    }
+    complete(event.rank, event.step);
   }
 
   void due(int sender, const Step& send, Message& message) {
@@ -291,10 +436,17 @@ class Job {
 
   // A schedule that claims to serve all sizes is the one for a single unit, enlarged.
   void check_scaling(int r, const std::vector<std::int64_t>& counts) {
-    if (!test_.algorithm->scales || test_.count <= 1) return;
     Shape shape = test_.shape(r, counts);
+    if (test_.count <= 1) return;
+    if (nodes_) {
+      Shape effective = shape;
+      effective.parameters = with_level_defaults(shape.parameters);
+      if (!hierarchical_scales(*test_.algorithm, effective, *nodes_)) return;
+    } else if (!test_.algorithm->scales) {
+      return;
+    }
     shape.count = 1;
-    Schedule one = make_schedule(*test_.algorithm, shape);
+    Schedule one = schedule_of(r, shape);
     for (Step& step : one.steps) {
       if (step.count == kWholeBlock) continue;
       step.count *= test_.count;
@@ -328,53 +480,13 @@ class Job {
   std::vector<Rank> ranks_;
   std::vector<Event> events_;
   std::map<std::tuple<int, int, std::uint32_t>, Message> messages_;
+  static constexpr std::int64_t kNotYet = -1;
+  static constexpr std::int64_t kDone = -2;
+  std::optional<Nodes> nodes_;
+  std::map<std::pair<int, std::uint32_t>, NodeWorkDone> node_work_;  // by node and ordinal
 };
 
 }  // namespace
-
-std::int64_t Case::irregular(int from, int to) const {
-  const Collective collective = algorithm->collective;
-  const bool one_list =
-      collective != Collective::kAlltoallv && collective != Collective::kAlltoallw;
-  if (one_list) to = 0;
-  // Some blocks are empty, some are larger than `count`.
-  std::uint64_t mix = seed * 31 + static_cast<std::uint64_t>(from) * 1000003 +
-                      static_cast<std::uint64_t>(to) * 7919 + 12345;
-  mix ^= mix >> 33;
-  mix *= 0xff51afd7ed558ccdu;
-  mix ^= mix >> 33;
-  return mix % 4 == 0 ? 0 : static_cast<std::int64_t>(mix >> 8) % (2 * count + 1);
-}
-
-std::vector<std::int64_t> Case::counts() const {
-  std::vector<std::int64_t> result;
-  for (int rank = 0; rank < ranks; ++rank) result.push_back(irregular(rank, 0));
-  return result;
-}
-
-Shape Case::shape(int rank, const std::vector<std::int64_t>& counts) const {
-  Shape shape;
-  shape.ranks = ranks;
-  shape.rank = rank;
-  shape.root = root;
-  shape.count = count;
-  shape.unit_bytes = unit_bytes;
-  shape.commutative = commutative;
-  shape.in_place = in_place;
-  shape.parameters = parameters;
-  if (info(algorithm->collective).has_counts) shape.counts = counts.data();
-  return shape;
-}
-
-std::string Case::text() const {
-  return std::string(info(algorithm->collective).name) + ' ' + algorithm->name + ": ranks " +
-         std::to_string(ranks) + ", root " + std::to_string(root) + ", count " +
-         std::to_string(count) + ", unit bytes " + std::to_string(unit_bytes) +
-         (commutative ? "" : ", does not commute") + (in_place ? ", in place" : "") + ", radix " +
-         std::to_string(parameters.radix) + ", segment " +
-         std::to_string(parameters.segment_bytes) + ", window " +
-         std::to_string(parameters.window) + ", seed " + std::to_string(seed);
-}
 
 std::string run_case(const Case& test) {
   try {
@@ -383,42 +495,6 @@ std::string run_case(const Case& test) {
     return failure.what;
   }
   return {};
-}
-
-Case shrink(Case failing) {
-  // Each attempt makes one thing smaller; what still fails is kept.
-  using Change = void (*)(Case&);
-  static constexpr Change kChanges[] = {
-      [](Case& c) { c.ranks /= 2; },
-      [](Case& c) { c.ranks -= 1; },
-      [](Case& c) { c.count /= 2; },
-      [](Case& c) { c.count -= 1; },
-      [](Case& c) { c.root = 0; },
-      [](Case& c) { c.in_place = false; },
-      [](Case& c) { c.unit_bytes = 1; },
-      [](Case& c) { c.seed %= 16; },
-      [](Case& c) { c.parameters = {}; },
-      // Never back from the defaults, or it would not end.
-      [](Case& c) { c.parameters.radix = std::min(c.parameters.radix, 2); },
-      [](Case& c) { c.parameters.window = std::min(c.parameters.window, 1); },
-      [](Case& c) {
-        if (c.parameters.segment_bytes > 0) c.parameters.segment_bytes = -1;
-      },
-  };
-  for (bool progress = true; progress;) {
-    progress = false;
-    for (const Change change : kChanges) {
-      Case smaller = failing;
-      change(smaller);
-      if (smaller.ranks < 1 || smaller.count < 0 || smaller.text() == failing.text()) continue;
-      smaller.root = std::min(smaller.root, smaller.ranks - 1);
-      if (why_not(*smaller.algorithm, {smaller.ranks, smaller.commutative}) != nullptr) continue;
-      if (run_case(smaller).empty()) continue;
-      failing = smaller;
-      progress = true;
-    }
-  }
-  return failing;
 }
 
 }  // namespace od::coll::testing

@@ -2,9 +2,10 @@
 // the collective.
 //
 // Steps start, messages arrive and local work ends in random order (by seed). Sends are synchronous
-// or buffered, at random. Found are: wrong results, deadlocks, messages that nobody receives or
-// whose lengths differ, accesses outside a buffer, writes to the input, steps that run at the same
-// time and touch the same units.
+// or buffered, at random; what a member of a node hands over is taken at once or later. Found are:
+// wrong results, deadlocks, messages that nobody receives or whose lengths differ, members of a
+// node that do not do the same, accesses outside a buffer, writes to the input, steps that run at
+// the same time and touch the same units.
 #ifndef OVERDRIVE_COLL_TESTING_ALL_RANKS_H_
 #define OVERDRIVE_COLL_TESTING_ALL_RANKS_H_
 
@@ -12,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "coll/hierarchy/hierarchy.h"
 #include "coll/registry.h"
 #include "coll/schedule.h"
 #include "coll/shape.h"
@@ -35,11 +37,16 @@ struct Case {
   bool commutative = true;
   bool in_place = false;
   Parameters parameters;
-  std::uint64_t seed = 0;  // of contents, order of events and irregular counts
+  std::vector<int> node_of;  // each rank's node for the hierarchical form; empty: flat
+  std::uint64_t seed = 0;    // of contents, order of events and irregular counts
 
   // Units that rank `from` has for rank `to` (collectives with counts).
   std::int64_t irregular(int from, int to) const;
   std::vector<std::int64_t> counts() const;
+  // Which way a node goes; different ones may go different ways.
+  NodeDriver driver(int node) const;
+  // Null if the algorithm, or its hierarchical form, can serve the case.
+  const char* why_not() const;
   Shape shape(int rank, const std::vector<std::int64_t>& counts) const;
   std::string text() const;
 };

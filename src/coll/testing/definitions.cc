@@ -1,6 +1,7 @@
 // The definitions of all collectives.
 #include "coll/testing/definitions.h"
 
+#include <algorithm>
 #include <random>
 
 namespace od::coll::testing {
@@ -199,6 +200,27 @@ std::vector<std::vector<Block>> after(const Case& test, const std::vector<Buffer
     }
   }
   return result;
+}
+
+void join_members(const Case& test, NodeWork work, std::size_t leader, std::int64_t count,
+                  const std::vector<const Element*>& sources,
+                  const std::vector<Element*>& targets) {
+  Block sum;
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    if (work == NodeWork::kGather) {
+      Element* to = targets[leader] + static_cast<std::int64_t>(i) * count;
+      if (sources[i] != to) std::copy(sources[i], sources[i] + count, to);
+      continue;
+    }
+    const Block before = sum;
+    if (sum.empty()) sum.resize(static_cast<std::size_t>(count));
+    for (std::size_t u = 0; u < sum.size(); ++u) {
+      sum[u] = i == 0 ? sources[i][u] : apply(test, sum[u], sources[i][u]);
+    }
+    if (work == NodeWork::kScan) std::copy(sum.begin(), sum.end(), targets[i]);
+    if (work == NodeWork::kExscan && i > 0) std::copy(before.begin(), before.end(), targets[i]);
+  }
+  if (work == NodeWork::kReduce) std::copy(sum.begin(), sum.end(), targets[leader]);
 }
 
 }  // namespace od::coll::testing

@@ -2,8 +2,11 @@
 #ifndef OVERDRIVE_COLL_TESTING_DEFINITIONS_H_
 #define OVERDRIVE_COLL_TESTING_DEFINITIONS_H_
 
+#include <cstddef>
+#include <cstdint>
 #include <vector>
 
+#include "coll/hierarchy/node_steps.h"
 #include "coll/testing/all_ranks.h"
 
 namespace od::coll::testing {
@@ -23,6 +26,11 @@ std::vector<Buffers> before(const Case& test);
 
 // How `output` of each rank must look afterwards; elements with factor 0 may be anything.
 std::vector<std::vector<Block>> after(const Case& test, const std::vector<Buffers>& start);
+
+// What the members of a node do in a step that needs all of them (coll/hierarchy/node_steps.h):
+// sources and targets by position.
+void join_members(const Case& test, NodeWork work, std::size_t leader, std::int64_t count,
+                  const std::vector<const Element*>& sources, const std::vector<Element*>& targets);
 
 }  // namespace od::coll::testing
 
