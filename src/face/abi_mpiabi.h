@@ -35,6 +35,7 @@ inline MPI_Datatype byte() { return MPI_BYTE; }
 inline MPI_Datatype packed() { return MPI_PACKED; }
 inline MPI_Datatype uint64() { return MPI_UINT64_T; }
 inline MPI_Op op_max() { return MPI_MAX; }
+inline MPI_Op op_null() { return MPI_OP_NULL; }
 inline MPI_Errhandler errors_return() { return MPI_ERRORS_RETURN; }
 inline void* buffer_automatic() { return MPI_BUFFER_AUTOMATIC; }
 

@@ -37,6 +37,7 @@ struct Predefined {
   MPI_Datatype packed = nullptr;
   MPI_Datatype uint64 = nullptr;
   MPI_Op op_max = nullptr;
+  MPI_Op op_null = nullptr;
   MPI_Errhandler errors_return = nullptr;
 };
 extern Predefined predefined;  // bind.cc
@@ -53,7 +54,8 @@ inline bool resolve_predefined(void* (*symbol)(const char*)) {
          find("ompi_message_no_proc", p.message_no_proc) &&
          find("ompi_mpi_datatype_null", p.type_null) && find("ompi_mpi_byte", p.byte) &&
          find("ompi_mpi_packed", p.packed) && find("ompi_mpi_uint64_t", p.uint64) &&
-         find("ompi_mpi_op_max", p.op_max) && find("ompi_mpi_errors_return", p.errors_return);
+         find("ompi_mpi_op_max", p.op_max) && find("ompi_mpi_op_null", p.op_null) &&
+         find("ompi_mpi_errors_return", p.errors_return);
 }
 
 inline MPI_Comm comm_world() { return predefined.comm_world; }
@@ -67,6 +69,7 @@ inline MPI_Datatype byte() { return predefined.byte; }
 inline MPI_Datatype packed() { return predefined.packed; }
 inline MPI_Datatype uint64() { return predefined.uint64; }
 inline MPI_Op op_max() { return predefined.op_max; }
+inline MPI_Op op_null() { return predefined.op_null; }
 inline MPI_Errhandler errors_return() { return predefined.errors_return; }
 inline void* buffer_automatic() { return nullptr; }  // no such constant in this ABI
 

@@ -96,6 +96,7 @@ int od_MPI_Cancel(MPI_Request* request) {
   od::Rank* rank = any_rank();
   od::Request* ours = rank != nullptr ? our_request(*rank, *request) : nullptr;
   if (ours == nullptr) return raise_error(od::host::Handle{0}, MPI_ERR_REQUEST);
+  if (ours->kind == od::RequestKind::collective) return raise_error(ours->comm, MPI_ERR_REQUEST);
   // Cancelling an inactive request is an error of the program that hosts let pass.
   if (!is_inactive(*ours)) rank->cancel(*ours);
   return MPI_SUCCESS;

@@ -19,7 +19,10 @@
 #include "face/detached_sends.h"
 #include "face/face_mpi.h"
 #include "face/fallbacks.h"
+#include "face/host_opinion.h"
+#include "face/kept_handles.h"
 #include "face/pending_idups.h"
+#include "face/reductions.h"
 #include "face/request_handles.h"
 
 namespace od::face {
@@ -35,6 +38,9 @@ struct State {
   PendingIdups idups;
   DetachedSends detached;
   DeferredFrees deferred;
+  Reductions reductions;
+  KeptHandles kept;
+  HostOpinion opinion;
   Fallbacks fallbacks;
 
   std::unique_ptr<Rank>

@@ -1,0 +1,175 @@
+// How the entry points of collectives decide whose call it is, and their blocking, non-blocking and
+// persistent forms.
+//
+// Unlike a message, a collective call must be served by the same side on all ranks. Whether it is
+// ours may therefore depend only on what is equal everywhere: the engine decides by that
+// (Rank::collective), and this file adds nothing for valid calls on a communicator that is served.
+// Only calls that the host would refuse go to the host from one rank alone, so that it raises its
+// error: everything that is wrong is noticed here, before the engine is asked. Arguments that are
+// not significant at this rank are not looked at.
+#ifndef OVERDRIVE_SRC_FACE_COLLECTIVES_H_
+#define OVERDRIVE_SRC_FACE_COLLECTIVES_H_
+
+#include <cstdint>
+#include <utility>
+
+#include "engine/collective_call.h"
+#include "face/calls.h"
+#include "face/reductions.h"
+
+namespace od::face {
+
+using coll::Collective;
+
+// The communicator if collectives on it may be ours.
+inline Comm* collective_comm(MPI_Comm comm) {
+  Comm* found = find_comm(comm);
+  return found != nullptr && !found->inter ? found : nullptr;
+}
+
+inline bool valid_root(const Comm& comm, int root) {
+  return static_cast<unsigned>(root) < static_cast<unsigned>(comm.size);
+}
+
+// --- filling in a call; false: the host has to look at it
+
+inline bool set_send(CollectiveCall& call, const void* buf, std::int64_t count, MPI_Datatype type) {
+  if (buf == MPI_IN_PLACE) [[unlikely]]
+    return false;
+  const p2p::LayoutRef* layout = usable_layout(buf, count, type);
+  if (layout == nullptr) [[unlikely]]
+    return false;
+  call.send = buf;
+  call.send_count = count;
+  call.send_type = *layout;
+  return true;
+}
+
+inline bool set_recv(CollectiveCall& call, void* buf, std::int64_t count, MPI_Datatype type) {
+  if (buf == MPI_IN_PLACE) [[unlikely]]
+    return false;
+  const p2p::LayoutRef* layout = usable_layout(buf, count, type);
+  if (layout == nullptr) [[unlikely]]
+    return false;
+  call.recv = buf;
+  call.recv_count = count;
+  call.recv_type = *layout;
+  return true;
+}
+
+inline void take_in_place(CollectiveCall& call) {
+  call.in_place = true;
+  const bool scatters =
+      call.collective == Collective::kScatter || call.collective == Collective::kScatterv;
+  if (scatters) {
+    call.recv = nullptr;
+    call.recv_count = 0;
+    call.recv_type = {};
+    return;
+  }
+  call.send = nullptr;
+  call.send_count = 0;
+  call.send_type = {};
+  call.send_blocks.clear();
+  call.send_types.clear();
+}
+
+// Input and output are the same memory, described alike. That is forbidden. Some hosts refuse it;
+// others do what MPI_IN_PLACE would, and programs that run on those must go on running.
+[[gnu::cold, gnu::noinline]] bool settle_aliasing(CollectiveCall& call);
+
+inline const char* at(const void* buf, std::int64_t offset) {
+  return static_cast<const char*>(buf) + offset;
+}
+
+// --- the three forms
+
+template <typename Fill, typename HostCall>
+inline int serve(MPI_Comm comm, Collective collective, Fill&& fill, HostCall&& host_call) {
+  if (Rank* rank = serving()) {
+    if (Comm* served = collective_comm(comm)) {
+      CollectiveCall call;
+      call.collective = collective;
+      if (fill(*served, call)) [[likely]] {
+        bool done = false;
+        const int error = rank->collective(call, *served, &done);
+        if (done) return error == host::kSuccess ? MPI_SUCCESS : raise_error(served, error);
+      }
+    }
+  }
+  HostCallScope scope(HostCallKind::kCollective);
+  return host_call();
+}
+
+enum class Later : unsigned char { started, persistent };
+
+// Operations and datatypes that the host will be asked to compute with outlive the program's free.
+inline void keep_for_later(CollectiveCall& call) {
+  Reduction& reduction = call.reduction;
+  if (reduction.op == 0 || reduction.kernel != nullptr) return;
+  if (state.kept.any_ready()) state.kept.sweep();
+  reduction.kept = state.kept.keep(reduction.op, reduction.type);
+}
+
+template <Later kLater, typename Fill, typename HostCall>
+inline int serve_later(MPI_Comm comm, MPI_Request* request, Collective collective, Fill&& fill,
+                       HostCall&& host_call) {
+  if (Rank* rank = serving(); rank != nullptr && request != nullptr) {
+    if (Comm* served = collective_comm(comm)) {
+      CollectiveCall call;
+      call.collective = collective;
+      if (fill(*served, call)) [[likely]] {
+        keep_for_later(call);
+        bool done = false;
+        Request* made = nullptr;
+        const int error = kLater == Later::started
+                              ? rank->icollective(std::move(call), *served, &made, &done)
+                              : rank->collective_init(std::move(call), *served, &made, &done);
+        if (done) return hand_out(*rank, error, made, *served, request);
+      }
+    }
+  }
+  HostCallScope scope(HostCallKind::kCollectiveStart);
+  return host_call();
+}
+
+}  // namespace od::face
+
+// Defines the entry points of one collective in one size of counts. `parameters` is a macro over
+// the types of counts and displacements that gives the parameters before the communicator,
+// `arguments` their names in parentheses; fill_<fill>(comm, call, arguments...) fills the call in.
+#define OD_LIST(...) __VA_ARGS__
+#define OD_COLLECTIVE_SIZED(Name, IName, kind, fill, parameters, arguments, suffix, Int, Displ) \
+  int od_MPI_##Name##suffix(parameters(Int, Displ), MPI_Comm comm) {                            \
+    using namespace od::face;                                                                   \
+    return serve(                                                                               \
+        comm, Collective::kind,                                                                 \
+        [&](const od::Comm& served, od::CollectiveCall& call) {                                 \
+          return fill_##fill(served, call, OD_LIST arguments);                                  \
+        },                                                                                      \
+        [&] { return OD_HOST(Name##suffix)(OD_LIST arguments, comm); });                        \
+  }                                                                                             \
+  int od_MPI_##IName##suffix(parameters(Int, Displ), MPI_Comm comm, MPI_Request* request) {     \
+    using namespace od::face;                                                                   \
+    return serve_later<Later::started>(                                                         \
+        comm, request, Collective::kind,                                                        \
+        [&](const od::Comm& served, od::CollectiveCall& call) {                                 \
+          return fill_##fill(served, call, OD_LIST arguments);                                  \
+        },                                                                                      \
+        [&] { return OD_HOST(IName##suffix)(OD_LIST arguments, comm, request); });              \
+  }                                                                                             \
+  int od_MPI_##Name##_init##suffix(parameters(Int, Displ), MPI_Comm comm, MPI_Info info,        \
+                                   MPI_Request* request) {                                      \
+    using namespace od::face;                                                                   \
+    return serve_later<Later::persistent>(                                                      \
+        comm, request, Collective::kind,                                                        \
+        [&](const od::Comm& served, od::CollectiveCall& call) {                                 \
+          return fill_##fill(served, call, OD_LIST arguments);                                  \
+        },                                                                                      \
+        [&] { return OD_HOST(Name##_init##suffix)(OD_LIST arguments, comm, info, request); });  \
+  }
+#define OD_COLLECTIVE(Name, IName, kind, fill, parameters, arguments)             \
+  OD_COLLECTIVE_SIZED(Name, IName, kind, fill, parameters, arguments, , int, int) \
+  OD_COLLECTIVE_SIZED(Name, IName, kind, fill, parameters, arguments, _c, MPI_Count, MPI_Aint)
+
+#endif  // OVERDRIVE_SRC_FACE_COLLECTIVES_H_

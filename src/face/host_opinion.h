@@ -1,0 +1,44 @@
+// What the host thinks of calls that the standard forbids but some hosts accept.
+//
+// Asked by making the call on a communicator of this process alone, with errors returned: the
+// answer depends on arguments only. Calls that the host refuses go to it and raise its error; those
+// that it accepts are served like others, because they may be made by some of the ranks only.
+#ifndef OVERDRIVE_SRC_FACE_HOST_OPINION_H_
+#define OVERDRIVE_SRC_FACE_HOST_OPINION_H_
+
+#include <atomic>
+#include <mutex>
+
+#include "coll/shape.h"
+#include "face/face_mpi.h"
+
+namespace od::face {
+
+class HostOpinion {
+ public:
+  // Before the host's MPI_Finalize.
+  void finish();
+
+ private:
+  friend bool host_accepts_reduction(MPI_Op op, MPI_Datatype type);
+  friend bool host_accepts_aliasing(coll::Collective collective);
+
+  enum Answer : unsigned char { unknown, accepts, refuses };
+
+  // Over this process, made when first needed.
+  bool communicator(MPI_Comm* comm);
+
+  std::mutex mutex_;
+  host::Handle comm_ = 0;
+  // Relaxed: threads may ask twice.
+  std::atomic<Answer> aliasing_[coll::kCollectives] = {};
+};
+
+// A predefined operation on a datatype with which the standard does not let it be used.
+bool host_accepts_reduction(MPI_Op op, MPI_Datatype type);
+// Input and output in the same memory.
+bool host_accepts_aliasing(coll::Collective collective);
+
+}  // namespace od::face
+
+#endif  // OVERDRIVE_SRC_FACE_HOST_OPINION_H_
