@@ -49,6 +49,7 @@ demo: setup-programs release
 bench: setup-programs release
 	@$(VENV)/bin/python bench/run.py
 	@$(VENV)/bin/python bench/copy_paths.py
+	@$(VENV)/bin/python bench/coll.py
 
 conformance: setup-tests release
 	@$(VENV)/bin/python tests/conformance/run.py --all

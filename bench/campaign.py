@@ -123,7 +123,8 @@ class Programs:
     notes: list[str] = field(default_factory=list)
 
 
-def _compile(command: list[str], host: Host, cwd: Path) -> str:
+def compile_program(command: list[str], host: Host, cwd: Path) -> str:
+    """Run a compiler of the host; return what went wrong, or nothing."""
     result = subprocess.run(
         command, env=host.environment(), cwd=cwd, capture_output=True, text=True, check=False
     )
@@ -142,7 +143,7 @@ def build_programs(host: Host) -> Programs:
     if all(path.exists() and path.stat().st_mtime > newest for path in (binary, probe, kernels)):
         return programs
     flags = [*OPTIMISATION, *WARNINGS, "-std=gnu11", *(f"-D{name}" for name in host.defines)]
-    problem = _compile(
+    problem = compile_program(
         [*host.mpicc, *flags, "-shared", "-fPIC", str(SOURCES / "probe.c"), "-o", str(probe)],
         host,
         folder,
@@ -154,11 +155,13 @@ def build_programs(host: Host) -> Programs:
             programs.notes.append(f"{host.name}: no Fortran buffers: {fortran_problem}")
     if not problem and (host.mpifort is None or fortran_problem):
         names = [str(path) for path in sources]
-        problem = _compile([*host.mpicc, *flags, *names, "-o", str(binary)], host, folder)
+        problem = compile_program([*host.mpicc, *flags, *names, "-o", str(binary)], host, folder)
     if not problem:
         shared = [SOURCES / name for name in ("harness.c", "probe.c", "turns.c")]
         names = [str(path) for path in (*sorted(KERNELS.glob("*.c")), *shared)]
-        problem = _compile([*host.mpicc, *flags, *names, "-lm", "-o", str(kernels)], host, folder)
+        problem = compile_program(
+            [*host.mpicc, *flags, *names, "-lm", "-o", str(kernels)], host, folder
+        )
     programs.problem = problem
     return programs
 
@@ -171,9 +174,11 @@ def _build_with_fortran(
     objects = [f"{path.stem}.o" for path in sources]
     fortran = str(SOURCES / "fortran_buffers.f90")
     return (
-        _compile([*host.mpicc, *flags, "-DOD_BENCH_FORTRAN", "-c", *names], host, folder)
-        or _compile([*host.mpifort, *OPTIMISATION, "-c", fortran], host, folder)
-        or _compile([*host.mpifort, *objects, "fortran_buffers.o", "-o", str(binary)], host, folder)
+        compile_program([*host.mpicc, *flags, "-DOD_BENCH_FORTRAN", "-c", *names], host, folder)
+        or compile_program([*host.mpifort, *OPTIMISATION, "-c", fortran], host, folder)
+        or compile_program(
+            [*host.mpifort, *objects, "fortran_buffers.o", "-o", str(binary)], host, folder
+        )
     )
 
 

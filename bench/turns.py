@@ -9,7 +9,7 @@ from __future__ import annotations
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -42,6 +42,27 @@ def numbered(samples: Sequence[Sample], first: int) -> list[Sample]:
     return found
 
 
+def start_here(
+    variant: Variant,
+    ranks: int,
+    command: list[str],
+    seconds: float,
+    niceness: int,
+    abandon: threading.Event,
+) -> JobResult:
+    """Run a job on this node."""
+    return run_mpi(
+        variant.host,
+        ranks,
+        command,
+        seconds,
+        variant.lib,
+        variant.settings,
+        niceness,
+        abandon=abandon,
+    )
+
+
 def run_together(
     variants: Sequence[Variant],
     arguments: Sequence[str],
@@ -49,8 +70,14 @@ def run_together(
     seconds: float,
     first_round: int,
     niceness: int = 0,
+    start: Callable[..., JobResult] = start_here,
+    folder: Path | None = None,
 ) -> tuple[list[Sample], list[str]]:
-    """Run all variants for so many seconds; return samples and what went wrong."""
+    """Run all variants for so many seconds; return samples and what went wrong.
+
+    `start` runs one job; `folder`, instead of the usual one for temporary files, holds what the
+    jobs share.
+    """
     results: dict[int, JobResult] = {}
     failed = threading.Event()
 
@@ -58,20 +85,11 @@ def run_together(
         variant = variants[index]
         command = [str(variant.program), *arguments, "--seconds", f"{seconds:.1f}"]
         command += ["--turns", f"{turns},{index},{len(variants)}"]
-        results[index] = run_mpi(
-            variant.host,
-            ranks,
-            command,
-            seconds + MORE_SECONDS,
-            variant.lib,
-            variant.settings,
-            niceness,
-            abandon=failed,
-        )
+        results[index] = start(variant, ranks, command, seconds + MORE_SECONDS, niceness, failed)
         if not results[index].ok:
             failed.set()
 
-    with tempfile.NamedTemporaryFile(prefix="od_turns_") as turns:
+    with tempfile.NamedTemporaryFile(prefix="od_turns_", dir=folder) as turns:
         threads = [
             threading.Thread(target=run, args=(index, turns.name)) for index in range(len(variants))
         ]

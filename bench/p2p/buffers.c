@@ -105,14 +105,6 @@ void FreeMessage(Message* message) {
   if (message->type != MPI_BYTE) MPI_Type_free(&message->type);
 }
 
-// The two loops that a program's own reading and writing stand for. Compiled for wide vectors where
-// the machine has them, so that memory and not arithmetic is what is measured.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-#define WIDE __attribute__((target_clones("avx2", "default"), noinline))
-#else
-#define WIDE __attribute__((noinline))
-#endif
-
 WIDE static void FillWords(uint64_t* words, size_t count, uint64_t first) {
   for (size_t i = 0; i < count; ++i) words[i] = first + i;
 }

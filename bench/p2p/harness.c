@@ -18,7 +18,8 @@ const char kCommonOptions[] =
     "  --reps N         rounds (0: only those checks that come before), or\n"
     "  --seconds S      as many rounds as fit\n"
     "  --sample-ms MS   how long a sample lasts\n"
-    "  --turns FILE,JOB,JOBS   take turns with other jobs over a file of their own\n";
+    "  --turns FILE,JOB,JOBS   take turns with other jobs over a file of their own\n"
+    "  --share FOLDER   where the ranks of this job share a page\n";
 
 enum {
   kMaxLines = 4096,
@@ -42,7 +43,8 @@ int ParseSizes(const char* text, Bench* bench) {
     if (end == text) return 0;
     if (*end == 'K') value <<= 10, ++end;
     if (*end == 'M') value <<= 20, ++end;
-    if (value > kMaxBytes || bench->size_count == kMaxSizes) return 0;
+    size_t most = bench->most_bytes != 0 ? bench->most_bytes : (size_t)kMaxBytes;
+    if (value > most || bench->size_count == kMaxSizes) return 0;
     bench->sizes[bench->size_count++] = value;
     if (*end == ',') ++end;
     text = end;
@@ -78,6 +80,8 @@ int ParseOptions(int argc, char** argv, Bench* bench) {
       bench->seconds = atof(value);
     } else if (strcmp(argv[i], "--turns") == 0) {
       if (!ParseTurns(value, bench)) return 0;
+    } else if (strcmp(argv[i], "--share") == 0) {
+      bench->share = value;
     } else if (strcmp(argv[i], "--sample-ms") == 0) {
       bench->sample_ms = atof(value);
     } else {
@@ -144,46 +148,75 @@ void MessageBarrier(void) {
   }
 }
 
-// Runs the body once on all ranks; the duration is from the first rank's start to the last one's
-// end. With more ranks than cores the kernel may let some finish before others start, and the time
-// of each rank alone would hide it.
-static double Timed(Body body, void* context, int64_t iterations) {
+double Largest(double value) { return od_probe_max(value); }
+
+typedef struct {
+  double whole_ns, mine_ns;
+} Duration;
+
+static void Drive(void) {
+  int flag;
+  MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
+}
+
+// Runs the body once on all ranks. The whole is from the first rank's start to the last one's end:
+// with more ranks than cores the kernel may let some finish before others start, and the time of
+// each rank alone would hide it. Clocks of different nodes cannot be compared; there it is the time
+// of the slowest rank.
+static Duration Timed(const Bench* bench, Body body, void* context, int64_t iterations) {
   od_probe_sync();
   double start = od_probe_now_ns();
   body(context, iterations);
   double end = od_probe_now_ns();
   // Waiting on the shared page drives no MPI: a library that still has to deliver something does it
   // in here.
-  MessageBarrier();
-  return od_probe_max(end) + od_probe_max(-start);
+  if (bench->page_barrier) {
+    od_probe_sync_driving(Drive);
+  } else {
+    MessageBarrier();
+  }
+  double whole =
+      bench->apart ? od_probe_max(end - start) : od_probe_max(end) + od_probe_max(-start);
+  return (Duration){whole, end - start};
 }
 
-void Sample(const Bench* bench, const Label* label, Body body, void* context, int64_t* iterations,
-            double (*scale)(const Label* label, double ns_per_iteration)) {
+int TakeSample(const Bench* bench, Body body, void* context, int64_t* iterations,
+               SampleTimes* times) {
   double goal_ns = bench->sample_ms * 1e6;
   if (*iterations == 0) {
     // Grow until a run is long enough to be extrapolated. The duration is the same on all ranks,
     // hence the decision.
     int64_t n = 1;
-    double ns = Timed(body, context, n);
+    double ns = Timed(bench, body, context, n).whole_ns;
     while (ns < goal_ns / 8) {
       n = ns < goal_ns / 64 ? n * 8 : n * 4;
-      ns = Timed(body, context, n);
+      ns = Timed(bench, body, context, n).whole_ns;
     }
     double wanted = goal_ns / (ns / (double)n);
     *iterations = wanted < 2 ? 2 : (int64_t)wanted;
     NextTurn(bench);
-    return;
+    return 0;
   }
-  double before = od_probe_exchange_ns(0);
+  times->before_ns = od_probe_exchange_ns(0);
   int64_t warm_up =
       *iterations / 4 + 1;  // enough to touch all alternating buffers where that is affordable
-  Timed(body, context, warm_up < kMostWarmUps ? warm_up : kMostWarmUps);
+  Timed(bench, body, context, warm_up < kMostWarmUps ? warm_up : kMostWarmUps);
   double waited = od_probe_waited_ns();
-  double ns = Timed(body, context, *iterations);
+  Duration duration = Timed(bench, body, context, *iterations);
   waited = od_probe_max(od_probe_waited_ns() - waited);
-  double after = od_probe_exchange_ns(0);
-  Report(bench, label, scale(label, ns / (double)*iterations), before, after, waited / ns);
+  times->after_ns = od_probe_exchange_ns(0);
+  times->whole_ns = duration.whole_ns;
+  times->mine_ns = duration.mine_ns;
+  times->waited = waited / duration.whole_ns;
+  return 1;
+}
+
+void Sample(const Bench* bench, const Label* label, Body body, void* context, int64_t* iterations,
+            double (*scale)(const Label* label, double ns_per_iteration)) {
+  SampleTimes times;
+  if (!TakeSample(bench, body, context, iterations, &times)) return;
+  Report(bench, label, scale(label, times.whole_ns / (double)*iterations), times.before_ns,
+         times.after_ns, times.waited);
   NextTurn(bench);
 }
 
@@ -193,24 +226,53 @@ void NextTurn(const Bench* bench) {
   od_turns_next(bench->rank == 0);
 }
 
-static int SharePages(const Bench* bench) {
+// The shared page's collective functions by messages, for ranks that share no memory.
+static void SyncByMessages(void) { MessageBarrier(); }
+
+static double MaxByMessages(double value) {
+  double result;
+  MPI_Allreduce(&value, &result, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+  return result;
+}
+
+static double SumByMessages(double value) {
+  double result;
+  MPI_Allreduce(&value, &result, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+  return result;
+}
+
+static double ShareByMessages(double value) {
+  MPI_Bcast(&value, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+  return value;
+}
+
+static int AnyOf(int failed) {
+  int any;
+  MPI_Allreduce(&failed, &any, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+  return any;
+}
+
+static int SharePages(Bench* bench) {
+  static const od_probe_messages kMessages = {SyncByMessages, MaxByMessages, SumByMessages,
+                                              ShareByMessages};
   char path[4096] = "";
-  int failed = bench->rank == 0 ? od_probe_create(path, sizeof(path)) : 0;
+  int failed = bench->rank == 0 ? od_probe_create(bench->share, path, sizeof(path)) : 0;
   MPI_Bcast(path, sizeof(path), MPI_CHAR, 0, MPI_COMM_WORLD);
   failed = failed || od_probe_attach(path, bench->rank, bench->ranks) != 0;
-  if (!failed && bench->turns != NULL) {
-    failed = od_turns_attach(bench->turns, bench->job, bench->jobs) != 0;
-  }
-  int any_failed;
-  MPI_Allreduce(&failed, &any_failed, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+  int any_failed = AnyOf(failed);
   if (bench->rank == 0) od_probe_unlink(path);
-  if (failed) {
-    fprintf(stderr,
-            "%s: rank %d cannot share the probe page %s%s%s; all ranks must run on one node\n",
-            bench->program, bench->rank, path, bench->turns != NULL ? " or " : "",
-            bench->turns != NULL ? bench->turns : "");
+  if (any_failed && bench->may_be_apart) {
+    od_probe_use_messages(&kMessages, bench->rank, bench->ranks);
+    bench->apart = 1;
+  } else if (failed) {
+    fprintf(stderr, "%s: rank %d cannot share the probe page %s; all ranks must run on one node\n",
+            bench->program, bench->rank, path);
   }
-  return any_failed;
+  if (any_failed && !bench->apart) return 1;
+  if (bench->turns == NULL) return 0;
+  failed = od_turns_attach(bench->turns, bench->job, bench->jobs) != 0;
+  if (failed) fprintf(stderr, "%s: cannot use %s to take turns\n", bench->program, bench->turns);
+  return AnyOf(failed);
 }
 
 int StartBench(int argc, char** argv, const char* usage, Bench* bench) {
@@ -222,10 +284,13 @@ int StartBench(int argc, char** argv, const char* usage, Bench* bench) {
     return 2;
   }
   if (SharePages(bench)) MPI_Abort(MPI_COMM_WORLD, 1);
-  int pinned = od_probe_pin(bench->rank, bench->ranks);
+  // Which cores the ranks of a node may share the launcher knows best where there are several
+  // nodes.
+  int pinned = !bench->apart && od_probe_pin(bench->rank, bench->ranks);
   if (bench->rank == 0) {
+    const char* unpinned = bench->apart ? "on several nodes" : "more than cores";
     fprintf(stderr, "%s: %d ranks, %s\n", bench->program, bench->ranks,
-            pinned ? "one core each" : "more than cores");
+            pinned ? "one core each" : unpinned);
   }
   od_turns_begin(bench->rank == 0);
   return 0;

@@ -29,9 +29,28 @@ typedef struct {
   int size_count;
   const char* turns;  // file shared with other jobs, see turns.h, or NULL
   int job, jobs;      // which of how many jobs this is
+  // Folder of the page that the ranks share, which nodes of a virtual cluster must have in common;
+  // NULL for the usual one.
+  const char* share;
+  // Set by programs that can do without the shared page: ranks may then be on several nodes.
+  int may_be_apart;
+  int apart;  // whether they are, as far as memory is concerned
+  // Wait for each other after a batch over the shared page instead of with messages. Where a
+  // library does not give its core away while it waits, messages would cost more than what is
+  // measured.
+  int page_barrier;
+  size_t most_bytes;  // the largest size accepted, kMaxBytes if 0
   char* stack_send;   // od_p2p only: 2 MiB each in main's frame
   char* stack_receive;
 } Bench;
+
+// For loops that stand for a program's own reading and writing: compiled for wide vectors where the
+// machine has them, so that memory and not arithmetic is what is measured.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define WIDE __attribute__((target_clones("avx2", "default"), noinline))
+#else
+#define WIDE __attribute__((noinline))
+#endif
 
 // 1 if `list` (comma-separated) contains `name`.
 int Listed(const char* list, const char* name);
@@ -59,6 +78,16 @@ typedef struct {
 // the job's next turn.
 void Sample(const Bench* bench, const Label* label, Body body, void* context, int64_t* iterations,
             double (*scale)(const Label* label, double ns_per_iteration));
+// The same in parts, for programs that report more than one value of a sample.
+typedef struct {
+  double whole_ns, mine_ns;  // of all iterations: from first start to last end, and of this rank
+  double before_ns, after_ns, waited;
+} SampleTimes;
+// Returns 0 when it has calibrated and there is no sample yet.
+int TakeSample(const Bench* bench, Body body, void* context, int64_t* iterations,
+               SampleTimes* times);
+// Collective. Everybody gets the largest value.
+double Largest(double value);
 // Prints one value (rank 0 does) with the probes around it and the share of the time that a rank
 // waited for its core.
 void Report(const Bench* bench, const Label* label, double value, double before_ns, double after_ns,

@@ -32,7 +32,7 @@ class Probe:
         self._lib.od_probe_exchange_ns.restype = ctypes.c_double
         self._lib.od_probe_apply_niceness()
         path = ctypes.create_string_buffer(PATH_BYTES)
-        if comm.rank == 0 and self._lib.od_probe_create(path, PATH_BYTES) != 0:
+        if comm.rank == 0 and self._lib.od_probe_create(None, path, PATH_BYTES) != 0:
             sys.exit("numpy_p2p: cannot make the probe page")
         name = comm.bcast(path.value)
         if self._lib.od_probe_attach(name, comm.rank, comm.size) != 0:

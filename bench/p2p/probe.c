@@ -38,6 +38,7 @@ typedef struct {
 } Page;
 
 static Page* page;
+static const od_probe_messages* messages;  // NULL where the page is shared
 static int my_rank, rank_count, oversubscribed;
 static uint64_t barriers, probes, ball_base, pair_base;
 
@@ -58,8 +59,8 @@ double od_probe_waited_ns(void) {
   return sscanf(text, "%llu %llu", &ran, &waited) == 2 ? (double)waited : 0;
 }
 
-int od_probe_create(char* path, size_t capacity) {
-  const char* folder = getenv("TMPDIR");
+int od_probe_create(const char* folder, char* path, size_t capacity) {
+  if (folder == NULL) folder = getenv("TMPDIR");
   int length = snprintf(path, capacity, "%s/od_probe_XXXXXX", folder != NULL ? folder : "/tmp");
   if (length < 0 || (size_t)length >= capacity) return -1;
   int fd = mkstemp(path);
@@ -83,6 +84,12 @@ int od_probe_attach(const char* path, int rank, int ranks) {
 }
 
 void od_probe_unlink(const char* path) { unlink(path); }
+
+void od_probe_use_messages(const od_probe_messages* used, int rank, int ranks) {
+  messages = used;
+  my_rank = rank;
+  rank_count = ranks;
+}
 
 // The n-th core this process may use, whatever the launcher has bound it to; -1 if there are fewer.
 static int NthCore(int n) {
@@ -139,15 +146,25 @@ static void Relax(unsigned* spins) {
 #endif
 }
 
-void od_probe_sync(void) {
+void od_probe_sync(void) { od_probe_sync_driving(NULL); }
+
+void od_probe_sync_driving(void (*drive)(void)) {
+  if (messages != NULL) {
+    messages->sync();
+    return;
+  }
   uint64_t goal = (uint64_t)rank_count * ++barriers;
   unsigned spins = 0;
   // Release and acquire: what a rank wrote before the barrier is seen by every rank after it.
   atomic_fetch_add_explicit(&page->arrived, 1, memory_order_acq_rel);
-  while (atomic_load_explicit(&page->arrived, memory_order_acquire) < goal) Relax(&spins);
+  while (atomic_load_explicit(&page->arrived, memory_order_acquire) < goal) {
+    if (drive != NULL) drive();
+    Relax(&spins);
+  }
 }
 
 double od_probe_share(double value) {
+  if (messages != NULL) return messages->share(value);
   if (my_rank == 0) page->shared_value = value;
   od_probe_sync();
   double result = page->shared_value;
@@ -156,6 +173,7 @@ double od_probe_share(double value) {
 }
 
 double od_probe_max(double value) {
+  if (messages != NULL) return messages->max(value);
   page->values[my_rank] = value;
   od_probe_sync();
   double result = page->values[0];
@@ -167,6 +185,7 @@ double od_probe_max(double value) {
 }
 
 double od_probe_sum(double value) {
+  if (messages != NULL) return messages->sum(value);
   page->values[my_rank] = value;
   od_probe_sync();
   double result = 0;
@@ -224,7 +243,7 @@ static double ExchangeBatch(_Atomic uint64_t* to, _Atomic uint64_t* from, uint64
 
 double od_probe_exchange_ns(int two_lines) {
   double median = -1;
-  if (rank_count < 2) return median;
+  if (rank_count < 2 || messages != NULL) return median;
   ++probes;
   od_probe_sync();
   if (my_rank >= 2) {

@@ -15,11 +15,22 @@
 extern "C" {
 #endif
 
-// Makes the shared file and writes its path (at most `capacity` bytes); 0 on success.
-int od_probe_create(char* path, size_t capacity);
+// Makes the shared file in a folder (NULL: TMPDIR or /tmp) and writes its path (at most `capacity`
+// bytes); 0 on success.
+int od_probe_create(const char* folder, char* path, size_t capacity);
 // Maps the file made by od_probe_create; 0 on success. At most 256 ranks.
 int od_probe_attach(const char* path, int rank, int ranks);
 void od_probe_unlink(const char* path);
+
+// For processes that share no memory: what the collective functions below do then. The exchange of
+// cache lines is not possible and returns -1.
+typedef struct {
+  void (*sync)(void);
+  double (*max)(double);
+  double (*sum)(double);
+  double (*share)(double);
+} od_probe_messages;
+void od_probe_use_messages(const od_probe_messages* messages, int rank, int ranks);
 
 // One rank per core when there are enough cores (returns 1), otherwise leaves the placement to host
 // and kernel (0).
@@ -36,6 +47,8 @@ double od_probe_waited_ns(void);
 
 // Collective. Barrier over the shared page; spins when each rank has its core and yields otherwise.
 void od_probe_sync(void);
+// Collective. The same, calling `drive` all the time while others are missing.
+void od_probe_sync_driving(void (*drive)(void));
 // Collective. Everybody gets rank 0's value.
 double od_probe_share(double value);
 // Collective. Everybody gets the largest value.

@@ -48,7 +48,7 @@ int od_turns_attach(const char* path, int mine, int jobs) {
 
 // The job at a position of a visit: a shuffle that every job computes for itself.
 static int JobAt(uint32_t visit, int position) {
-  int order[kMaxJobs];
+  int order[kMaxJobs] = {0};
   uint64_t state = 0x9e3779b97f4a7c15u * (visit + 1u);
   for (int i = 0; i < job_count; ++i) order[i] = i;
   for (int i = job_count - 1; i > 0; --i) {

@@ -8,7 +8,7 @@
 
 int main(void) {
   char path[4096];
-  if (od_probe_create(path, sizeof(path)) != 0) return 1;
+  if (od_probe_create(NULL, path, sizeof(path)) != 0) return 1;
   pid_t child = fork();
   int rank = child == 0 ? 1 : 0;
   int failed = child < 0 || od_probe_attach(path, rank, 2) != 0;

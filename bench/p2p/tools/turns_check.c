@@ -62,7 +62,7 @@ int main(int argc, char** argv) {
   if (seen == MAP_FAILED) return 1;
   char probes[kJobs][4096];
   for (int job = 0; job < kJobs; ++job) {
-    if (od_probe_create(probes[job], sizeof(probes[job])) != 0) return 1;
+    if (od_probe_create(NULL, probes[job], sizeof(probes[job])) != 0) return 1;
   }
   for (int child = 0; child < kJobs * kRanks; ++child) {
     if (fork() == 0)

@@ -1,0 +1,60 @@
+// What the parts of the benchmark of collectives share: one call with its buffers, and what must
+// come out.
+//
+// All data are doubles that count upwards, so every sum is exact whatever the order of additions:
+// word i of what a rank contributes is Base(seed, rank) + i.
+#ifndef OVERDRIVE_BENCH_COLL_OD_COLL_H_
+#define OVERDRIVE_BENCH_COLL_OD_COLL_H_
+
+#include "../p2p/harness.h"
+
+typedef enum {
+  kBcast,
+  kReduce,
+  kAllreduce,
+  kAllgather,
+  kAlltoall,
+  kReduceScatter,
+  kReduceScatterBlock,
+  kBarrier,
+  kGather,
+  kScatter,
+  kScan,
+  kCollectives
+} Collective;
+extern const char* const kCollectiveNames[kCollectives];
+
+// The calls of one collective at one size. `turn` is the number of the call: what has a root has
+// another one in each call, and a scan runs in the other direction in each second one. So a rank
+// cannot run ahead of the others for longer than a call.
+typedef struct {
+  const Bench* bench;
+  Collective collective;
+  MPI_Comm reversed;  // the ranks of MPI_COMM_WORLD from last to first
+  size_t words;       // of the message as the collective counts its size
+  double *in, *out;
+  int* counts;    // of reduce_scatter
+  uint64_t done;  // calls in the application's shape; the number of a call is its seed
+  double sum;     // of all that was read after them
+} Calls;
+
+// Words of the largest buffer that the collective needs at a size.
+size_t BufferWords(Collective collective, size_t words, int ranks);
+// 0 where the collective does not know this size.
+int IsPossible(Collective collective, size_t words, int ranks);
+void Call(const Calls* calls, int64_t turn);
+// What a program does before and after a call: writes all that this rank contributes, reads all
+// that it has got.
+void WriteInput(const Calls* calls, int64_t turn, uint64_t seed);
+double ReadResult(const Calls* calls, int64_t turn);
+double ExpectedSum(const Calls* calls, int64_t turn, uint64_t seed);
+// Calls once for each root and ends the job with a message unless every word of every result is
+// right.
+void Verify(Calls* calls);
+
+// The tests of cost.c: `first`, what the first calls on a new communicator take, and
+// `communicators`, whether memory grows while many are made, used and freed.
+void RunFirstUse(const Bench* bench);
+void RunCommunicators(const Bench* bench, int count);
+
+#endif  // OVERDRIVE_BENCH_COLL_OD_COLL_H_

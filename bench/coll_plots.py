@@ -1,0 +1,124 @@
+"""Draws the figures of the page on collectives from the raw samples of its parts.
+
+Usage: coll_plots.py SAMPLES_FOLDER FOLDER. Needs matplotlib; prints `file<TAB>caption` for each
+picture.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from analysis import REGIMES, Results
+from campaign import OVERDRIVE, PLAIN
+from coll_campaign import (
+    DRIVER_SIZES,
+    FEW_SIZES,
+    JUDGED,
+    LAB_JUDGED,
+    LAB_RANKS,
+    PARTS,
+    REDUCTIONS,
+    SIZES,
+    load_part,
+    with_net,
+)
+from coll_goals import BARRIER, LABS, SHAPES, driver_ratios, points
+from drawing import COLOURS, finish, line, plt, style
+from goals import FIVE, HOST_TITLES, best_variant
+
+MEASURED = [name for name in JUDGED if name != BARRIER]
+
+
+def _ratios(
+    results: Results, folder: Path, name: str, caption: str, collectives: list[str], what: tuple
+) -> None:
+    """Draw speeds relative to the hosts: a row per regime and shape, a column per collective."""
+    ranks, sizes = what
+    rows = [(regime, shape) for regime in REGIMES for shape in SHAPES]
+    drawn = [
+        (regime, shape)
+        for regime, shape in rows
+        if any(
+            results.cell(regime, host, variant, p) is not None
+            for p in points(collectives[0], shape, ranks, sizes)
+            for host in FIVE
+            for variant in (OVERDRIVE,)
+        )
+    ]
+    if not drawn:
+        return
+    figure, grid = plt.subplots(
+        len(drawn),
+        len(collectives),
+        figsize=(3.2 * len(collectives), 3 * len(drawn) + 1),
+        sharey=True,
+        squeeze=False,
+    )
+    for row, (regime, shape) in enumerate(drawn):
+        for column, collective in enumerate(collectives):
+            axes = grid[row][column]
+            wanted = points(collective, shape, ranks, sizes)
+            bytes_ = [point.size_bytes for point in wanted]
+            for host in FIVE:
+                base = best_variant(results, regime, host, wanted) or PLAIN
+                values = {
+                    p.size_bytes: results.speedup(regime, p, host, OVERDRIVE, host, base)
+                    for p in wanted
+                }
+                look = {"color": COLOURS[host], "label": HOST_TITLES[host]}
+                line(axes, bytes_, values, marker="o", markersize=3, **look)
+            axes.axhline(1, color="black", linewidth=0.8)
+            axes.set_yscale("log", base=2)
+            axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+            label = f"{SHAPES[shape]}, {regime}" if column == 0 else ""
+            style(axes, bytes_, collective, label)
+    finish(figure, folder, name, caption)
+
+
+def drivers(results: Results, folder: Path) -> None:
+    """Draw the segmented driver relative to the generic one."""
+    figure, grid = plt.subplots(1, len(REDUCTIONS), figsize=(11, 4.5), sharey=True)
+    found = False
+    for axes, collective in zip(grid, REDUCTIONS, strict=True):
+        for shape, dashes in zip(SHAPES, ("-", "--"), strict=True):
+            wanted = points(collective, shape, 2, DRIVER_SIZES)
+            bytes_ = [point.size_bytes for point in wanted]
+            for regime, colour in zip(REGIMES, ("#1f77b4", "#d62728"), strict=True):
+                ratios = driver_ratios(results, wanted, regime, "openmpi4")
+                found = found or bool(ratios)
+                values = {r.point.size_bytes: r.value for r in ratios}
+                look = {"color": colour, "linestyle": dashes, "marker": "o", "markersize": 3}
+                line(axes, bytes_, values, label=f"{SHAPES[shape]}, {regime}", **look)
+        axes.axhline(1, color="black", linewidth=0.8)
+        style(axes, bytes_, collective, "times as fast as the generic driver")
+    if found:
+        finish(figure, folder, "coll_drivers.png", "The segmented driver of reductions")
+    plt.close(figure)
+
+
+def main() -> int:
+    """Draw everything that has been measured."""
+    if len(sys.argv) != 3:
+        print(__doc__, file=sys.stderr)
+        return 2
+    source, folder = Path(sys.argv[1]), Path(sys.argv[2])
+    folder.mkdir(parents=True, exist_ok=True)
+    results = {part.name: Results(with_net(load_part(part.name, source))) for part in PARTS}
+    pictures = [
+        ("pair", "coll_pair.png", "2 ranks on 2 cores", MEASURED, (2, SIZES)),
+        ("eight", "coll_eight.png", "8 ranks on 2 cores", MEASURED, (8, FEW_SIZES)),
+    ]
+    for part, title in LABS.items():
+        file = f"coll_{part.replace('-', '_')}.png"
+        where = f"4 nodes of 2 ranks, {title}"
+        pictures.append((part, file, where, LAB_JUDGED, (LAB_RANKS, FEW_SIZES)))
+    for part, file, where, collectives, what in pictures:
+        caption = f"Collectives of {where}: speed relative to the host alone"
+        _ratios(results[part], folder, file, caption, collectives, what)
+    drivers(results["drivers"], folder)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

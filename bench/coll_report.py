@@ -1,0 +1,265 @@
+"""Writes the page on collectives from the samples of its parts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from analysis import (
+    FAR_FROM_NS,
+    FAR_TO_NS,
+    MAX_FOREIGN_CORES,
+    MAX_WAITED,
+    NEAR_BELOW_NS,
+    REGIMES,
+    Point,
+    Results,
+    geometric_mean,
+    size_name,
+)
+from campaign import OVERDRIVE, PLAIN, parse_sizes
+from coll_campaign import (
+    APP,
+    DRIVER_SIZES,
+    FEW_SIZES,
+    JUDGED,
+    LAB_JUDGED,
+    LAB_RANKS,
+    NET,
+    OTHERS,
+    PARTS,
+    REDUCTIONS,
+    SIZES,
+    WORK,
+)
+from coll_goals import (
+    BARRIER,
+    LABS,
+    LARGE_FROM,
+    SHAPES,
+    driver_ratios,
+    first_use_us,
+    growth_kib,
+    judge,
+    known_ratios,
+    points,
+)
+from goals import FIVE, HOST_TITLES, Finding, best_variant
+from page import DASH, facts, goals_section, head, number, pictures, table, write
+
+
+def _mean(results: Results, regime: str, host: str, wanted: list[Point], base: str = PLAIN) -> str:
+    ratios = [r.value for r in known_ratios(results, wanted, regime, host, base=base)]
+    if not ratios:
+        return DASH
+    note = "" if len(ratios) == len(wanted) else "*"
+    return f"{geometric_mean(ratios):.2f} ({min(ratios):.2f}){note}"
+
+
+def _summary(results: dict[str, Results], hosts: list[str]) -> list[str]:
+    """Return small tables with one cell per collective and host: mean and smallest ratio."""
+    lines = [
+        "## At a glance",
+        "",
+        "How many times as fast as the host alone: geometric mean over the sizes and, in brackets, "
+        "the smallest of them; a star where not all sizes were measured. With more ranks than "
+        "cores the host has its best setting.",
+        "",
+    ]
+    sections = [("pair", "2 ranks, 4 KiB … 4 MiB", JUDGED, 2, SIZES, LARGE_FROM, 1 << 40)]
+    sections += [("pair", "2 ranks, below 4 KiB", JUDGED, 2, SIZES, 0, LARGE_FROM)]
+    sections += [("others", "2 ranks, 8 B … 1 MiB", OTHERS, 2, FEW_SIZES, 0, 1 << 40)]
+    sections += [("eight", "8 ranks on 2 cores", JUDGED, 8, FEW_SIZES, 0, 1 << 40)]
+    for part, title in LABS.items():
+        where = f"4 nodes of 2 ranks, {title}"
+        sections.append((part, where, LAB_JUDGED, LAB_RANKS, FEW_SIZES, 0, 1 << 40))
+    for part, title, collectives, ranks, sizes, low, high in sections:
+        for regime in REGIMES:
+            rows = []
+            for collective in collectives:
+                for shape in (*SHAPES, APP):
+                    wanted = points(collective, shape, ranks, sizes, low, high)
+                    cells = []
+                    for host in hosts:
+                        base = best_variant(results[part], regime, host, wanted) or PLAIN
+                        cells.append(_mean(results[part], regime, host, wanted, base))
+                    if set(cells) != {DASH}:
+                        rows.append([collective, SHAPE_NAMES[shape], *cells])
+            if rows:
+                lines += [f"**{title}, {regime}**", ""]
+                lines += table(["", "shape", *(HOST_TITLES[host] for host in hosts)], rows)
+    return lines
+
+
+SHAPE_NAMES = {
+    "usual": "usual",
+    NET: "application, work subtracted",
+    APP: "application, whole cycle",
+    WORK: "the work alone",
+}
+
+
+def _method(results: dict[str, Results]) -> list[str]:
+    counts = [
+        [part.title, *(str(results[part.name].counts[key]) for key in (*REGIMES, "noisy"))]
+        for part in PARTS
+    ]
+    return [
+        "## How it is measured",
+        "",
+        "A batch of calls follows each other without a pause; before and after it all ranks wait "
+        "for each other, without MPI. A batch lasts some milliseconds. Its time is that from the "
+        "first rank's start to the last rank's end, divided by the number of calls. Bcast, reduce, "
+        "gather and scatter have another root in each call and a scan changes its direction, so "
+        "that no rank runs ahead and a call counts until its data have arrived. The size is that "
+        "of the buffer; for allgather, alltoall, gather and scatter the block that one rank sends "
+        "to one rank; for reduce_scatter all blocks together. Reductions add doubles.",
+        "",
+        "In the *usual shape* buffers are never rewritten. In the *application's shape* each rank "
+        "writes all that it contributes before each call and reads all that it gets after it, and "
+        "everything is timed. The same writing and reading without the calls is measured beside "
+        "it; *work subtracted* is the difference: what the call costs, including what it makes "
+        "the program's own accesses cost. Every word of every result is compared once for each "
+        "size and root, and in the application's shape the sum of all that was read.",
+        "",
+        "The compared variants are jobs that run at the same time and take turns: while one takes "
+        "a sample the others sleep, and the order changes from round to round. Before and after "
+        "each sample two ranks exchange one cache line without MPI: one-way times below "
+        f"{NEAR_BELOW_NS:.0f} ns count as *near* (the cores share a cache), from "
+        f"{FAR_FROM_NS:.0f} to {FAR_TO_NS:.0f} ns as *far*. Other samples are dropped, and those "
+        f"in which a rank waited for its core for more than {MAX_WAITED:.0%} of the time, with "
+        f"more ranks than cores those during which other programs used more than "
+        f"{MAX_FOREIGN_CORES:g} cores. A ratio is the median over rounds of the ratio within a "
+        "round; a mean is a geometric mean.",
+        "",
+        "With eight ranks nothing is pinned. In the lab (`overdrive lab`) four nodes of two ranks "
+        "share the two cores: its times are those of all nodes' work on two cores, not of wires. "
+        "There MPICH, which never gives its core away, polls with short sleeps by a preloaded "
+        "library (`tests/support/idle.c`), with and without Overdrive alike.",
+        "",
+        *table(["samples of", *REGIMES, "dropped"], counts),
+    ]
+
+
+def _medians(
+    results: Results, title: str, hosts: list[str], collectives: list[str], ranks: int, sizes: str
+) -> list[str]:
+    """Return one table for each collective and shape with the times of all hosts."""
+    lines = [f"## {title}: times in µs", ""]
+    for collective in collectives:
+        for shape in ("usual", APP, NET):
+            wanted = points(collective, shape, ranks, sizes)
+            for regime in REGIMES:
+                rows = []
+                for host in hosts:
+                    names = {v for point in wanted for v in results.variants(host, point)}
+                    for variant in sorted(names, key=lambda v: (v == OVERDRIVE, v != PLAIN, v)):
+                        cells = [results.median(regime, host, variant, p) for p in wanted]
+                        if any(cell is not None for cell in cells):
+                            more = "" if variant == PLAIN else f" + {variant}"
+                            name = HOST_TITLES[host] + more.replace("+ o", "+ O")
+                            rows.append([name, *(number(cell) for cell in cells)])
+                if rows:
+                    lines += [f"**{collective}, {SHAPE_NAMES[shape]}, {regime}**", ""]
+                    names = [
+                        "" if collective == BARRIER else size_name(p.size_bytes) for p in wanted
+                    ]
+                    lines += table(["", *names], rows)
+    return lines if len(lines) > 2 else []
+
+
+def _folded(title: str, lines: list[str]) -> list[str]:
+    if not lines:
+        return []
+    return [f"<details><summary>{title}</summary>", "", *lines, "</details>", ""]
+
+
+def _drivers(results: Results, hosts: list[str]) -> list[str]:
+    lines = []
+    for collective in REDUCTIONS:
+        for shape, name in SHAPES.items():
+            wanted = points(collective, shape, 2, DRIVER_SIZES)
+            for regime in REGIMES:
+                for host in hosts:
+                    ratios = {
+                        r.point.size_bytes: r.value
+                        for r in driver_ratios(results, wanted, regime, host)
+                    }
+                    if ratios:
+                        cells = [number(ratios.get(size)) for size in parse_sizes(DRIVER_SIZES)]
+                        lines.append([f"{collective}, {name}, {regime}", *cells])
+    if not lines:
+        return []
+    return [
+        "## Drivers of reductions",
+        "",
+        "How many times as fast the segmented driver is as the generic one, 2 ranks.",
+        "",
+        *table(["", *map(size_name, parse_sizes(DRIVER_SIZES))], lines),
+    ]
+
+
+def _cost(results: Results, hosts: list[str]) -> list[str]:
+    rows = []
+    for host in hosts:
+        for variant in (PLAIN, OVERDRIVE):
+            for regime in REGIMES:
+                found = first_use_us(results, regime, host, variant)
+                if found:
+                    more = "" if variant == PLAIN else " + Overdrive"
+                    text = ", ".join(f"{name} {value:.1f}" for name, value in found.items())
+                    rows.append([HOST_TITLES[host] + more, regime, text])
+    growths = [
+        [
+            HOST_TITLES[host],
+            *(number(growth_kib(results, host, variant)) for variant in (PLAIN, OVERDRIVE)),
+        ]
+        for host in hosts
+        if growth_kib(results, host, PLAIN) is not None
+    ]
+    if not rows and not growths:
+        return []
+    return [
+        "## Cost",
+        "",
+        "What the first call on a new communicator takes beyond a third one, in µs, median:",
+        "",
+        *table(["over", "regime", "call"], rows),
+        "Growth of a rank's memory in KiB while 10,000 communicators are made, used (allreduce, "
+        "bcast, barrier) and freed, after a first thousand:",
+        "",
+        *table(["over", "host alone", "with Overdrive"], growths),
+    ]
+
+
+def write_page(
+    path: Path,
+    results: dict[str, Results],
+    versions: dict[str, str],
+    missing: dict[str, str],
+    command: str,
+    extra_facts: list[str],
+    plots: list[tuple[str, str]],
+) -> list[Finding]:
+    """Write the page and return the findings that are in it; results by part."""
+    hosts = [host for host in FIVE if host in versions]
+    findings = judge(results, hosts)
+    pair = _medians(results["pair"], "2 ranks", hosts, JUDGED, 2, SIZES)
+    others = _medians(results["others"], "2 ranks, the others", hosts, OTHERS, 2, FEW_SIZES)
+    eight = _medians(results["eight"], "8 ranks on 2 cores", hosts, JUDGED, 8, FEW_SIZES)
+    lines = [
+        *head("Collectives: what is faster, and by how much", "coll.py", command),
+        *facts(versions, missing, extra_facts),
+        *_summary(results, hosts),
+        *goals_section(findings, "the host alone"),
+        *pictures(plots),
+        *_method(results),
+        *_drivers(results["drivers"], hosts),
+        *_cost(results["cost"], hosts),
+        *_folded("Times of 2 ranks", pair + others),
+        *_folded("Times of 8 ranks on 2 cores", eight),
+    ]
+    for part, title in LABS.items():
+        times = _medians(results[part], f"Lab, {title}", hosts, LAB_JUDGED, LAB_RANKS, FEW_SIZES)
+        lines += _folded(f"Times in the lab, {title}", times)
+    write(path, lines)
+    return findings

@@ -1,0 +1,222 @@
+"""Tests the benchmark of collectives: that it notices wrong results, and how samples are judged."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import coll_campaign  # noqa: E402
+from analysis import Results  # noqa: E402
+from campaign import OVERDRIVE, PLAIN, Sample, parse, parse_sizes  # noqa: E402
+from coll_campaign import (  # noqa: E402
+    APP,
+    COLL,
+    JUDGED,
+    NET,
+    OTHERS,
+    PARTS,
+    SIZES,
+    WORK,
+    CollCampaign,
+    build,
+    with_net,
+)
+from coll_goals import judge, points  # noqa: E402
+from coll_report import write_page  # noqa: E402
+from jobs import Host, run_mpi, select_hosts  # noqa: E402
+
+HOST = "openmpi4"
+LINE = "bcast,usual,blocking,all,8192,2,1.5,us,45.0,46.0,0.0000,0.0"
+ROUNDS = 4
+YIELD = {"OMPI_MCA_mpi_yield_when_idle": "1"}
+
+
+def sample(**changes: object) -> Sample:
+    return replace(parse(LINE, HOST, PLAIN, 0)[0], **changes)
+
+
+def pair(plain: float, mine: float, **changes: object) -> list[Sample]:
+    return [
+        sample(round=r, variant=variant, value=value, **changes)
+        for r in range(ROUNDS)
+        for variant, value in ((PLAIN, plain), (OVERDRIVE, mine))
+    ]
+
+
+def results(**parts: list[Sample]) -> dict[str, Results]:
+    return {part.name: Results(with_net(parts.get(part.name, []))) for part in PARTS}
+
+
+def verdict(found: dict[str, Results], topic: str, who: str) -> bool | None:
+    findings = [
+        f
+        for f in judge(found, [HOST])
+        if topic in f.topic and f.regime in ("near", "any") and f.host.endswith(who)
+    ]
+    assert len(findings) == 1
+    return findings[0].met
+
+
+def all_sizes(ratio: float, shape: str = "usual", slow: int = -1) -> list[Sample]:
+    samples = []
+    for size in parse_sizes(SIZES):
+        plain = 0.9 if size == slow else ratio
+        samples += pair(plain, 1.0, size_bytes=size, shape=shape)
+    return samples
+
+
+@pytest.mark.parametrize(("ratio", "met"), [(2.1, True), (1.9, False)])
+def test_goal_of_two_ranks(ratio: float, met: bool) -> None:
+    found = results(pair=all_sizes(ratio))
+    assert verdict(found, "4 KiB … 4 MiB, unchanged", "bcast") is met
+    assert verdict(found, "below 4 KiB, unchanged", "bcast") is True
+    assert verdict(found, "4 KiB … 4 MiB, unchanged", ", reduce") is None
+    assert verdict(found, "4 KiB … 4 MiB, application", "bcast") is None
+
+
+def test_one_point_below_the_host_spoils_the_goal() -> None:
+    found = results(pair=all_sizes(3.0, slow=65536))
+    assert verdict(found, "4 KiB … 4 MiB, unchanged", "bcast") is False
+
+
+def test_the_work_is_subtracted_within_the_round() -> None:
+    samples = pair(10.0, 4.0, shape=APP) + pair(1.0, 2.0, shape=WORK)
+    # Work measured in another regime says nothing.
+    samples += [replace(s, size_bytes=64) for s in pair(10.0, 4.0, shape=APP)]
+    far = {"probe_before_ns": 200.0, "probe_after_ns": 200.0}
+    samples += [replace(s, size_bytes=64, **far) for s in pair(1.0, 2.0, shape=WORK)]
+    net = [s for s in with_net(samples) if s.shape == NET]
+    assert {(s.variant, s.size_bytes, s.value) for s in net} == {
+        (PLAIN, 8192, 9.0),
+        (OVERDRIVE, 8192, 2.0),
+    }
+
+
+def test_a_call_that_seems_to_cost_nothing_is_not_infinitely_fast() -> None:
+    samples = with_net(pair(10.0, 4.0, shape=APP) + pair(1.0, 5.0, shape=WORK))
+    assert {s.value for s in samples if s.shape == NET and s.variant == OVERDRIVE} == {0.08}
+
+
+def test_a_barrier_has_one_point_and_one_shape() -> None:
+    assert [p.size_bytes for p in points("barrier", "usual", 2, SIZES)] == [0]
+    assert points("barrier", NET, 2, SIZES) == []
+    assert points("barrier", "usual", 2, SIZES, low=4096) == []
+
+
+def test_cost_of_first_use_and_growth() -> None:
+    samples = []
+    for which, value in (("first", 150.0), ("third", 1.0)):
+        samples += pair(
+            2.0, value, test="first", shape="allreduce", mode=which, kind="-", size_bytes=8
+        )
+    samples += pair(
+        10.0, 100.0, test="communicators", shape="growth", mode="-", kind="-", size_bytes=0
+    )
+    found = results(cost=samples)
+    assert verdict(found, "First use", "Open MPI 4.1") is True
+    assert verdict(found, "communicators", "Open MPI 4.1") is True
+    worse = [replace(s, value=s.value * 20) if s.unit == "us" else s for s in samples]
+    worse = [replace(s, value=s.value * 20) for s in worse]
+    found = results(cost=worse)
+    assert verdict(found, "First use", "Open MPI 4.1") is False
+    assert verdict(found, "communicators", "Open MPI 4.1") is False
+
+
+def test_page_of_what_there_is(tmp_path: Path) -> None:
+    page = tmp_path / "coll.md"
+    write_page(page, results(pair=all_sizes(2.5)), {HOST: "4"}, {}, "command", [], [])
+    text = page.read_text()
+    assert "| bcast | usual | 2.50 (2.50) |" in text
+    assert "| Open MPI 4.1 + Overdrive | 1 |" in text
+
+
+def test_the_group_with_fewest_rounds_comes_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part = next(part for part in PARTS if part.name == "eight")
+    asked: list[str] = []
+
+    def run(_variants: object, arguments: list[str], *_: object, **__: object) -> object:
+        test = arguments[1].split(",")[0]
+        asked.append(test)
+        return [sample(ranks=8, test=test, round=len(asked))], []
+
+    monkeypatch.setattr(coll_campaign, "run_together", run)
+    hosts, missing = select_hosts(HOST)
+    if not hosts:
+        pytest.skip(missing[HOST])
+    campaign = CollCampaign({HOST: hosts[0]}, {HOST: tmp_path}, None, folder=tmp_path)
+    for _ in range(4):
+        campaign.measure(part, 0)
+    assert sorted(asked[:2]) == sorted(asked[2:]) == ["allgather", "bcast"]
+
+
+@pytest.fixture(scope="module")
+def host() -> Host:
+    hosts, missing = select_hosts(HOST)
+    if not hosts:
+        pytest.skip(missing[HOST])
+    return hosts[0]
+
+
+def program(host: Host) -> str:
+    binary, problem = build(host)
+    assert not problem
+    return str(binary)
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_every_collective_is_measured_and_checked(host: Host, ranks: int) -> None:
+    tests = [*JUDGED, *OTHERS]
+    command = [program(host), "--tests", ",".join(tests), "--sizes", "8,24,4K,48K"]
+    command += ["--shapes", "usual,app", "--kinds", "all,min,avg,max", "--reps", "1"]
+    done = run_mpi(host, ranks, [*command, "--sample-ms", "0.2"], 120, settings=YIELD)
+    assert done.ok, done.stderr
+    found = parse(done.stdout, HOST, PLAIN, 0)
+    assert {s.test for s in found} == set(tests)
+    for s in found:
+        if s.kind == "all":
+            same = [
+                o
+                for o in found
+                if (o.test, o.shape, o.size_bytes) == (s.test, s.shape, s.size_bytes)
+            ]
+            by_kind = {o.kind: o.value for o in same}
+            assert 0 < by_kind["min"] <= by_kind["avg"] * 1.001 <= by_kind["max"] * 1.002
+            assert by_kind["max"] <= s.value * 1.001
+
+
+@pytest.mark.parametrize(
+    ("spoiled", "shapes", "after", "message"),
+    [
+        ("allreduce", "usual", 0, "wrong result of allreduce: rank 1 of 2"),
+        ("alltoall", "usual", 1, "wrong result of alltoall: rank 1 of 2"),
+        ("alltoall", "app", 40, "wrong sum of the results of alltoall: rank 1 of 2"),
+    ],
+)
+def test_wrong_results_end_the_benchmark(
+    host: Host, tmp_path: Path, spoiled: str, shapes: str, after: int, message: str
+) -> None:
+    shim = tmp_path / "spoil.so"
+    source = str(COLL / "tools" / "spoil.c")
+    subprocess.run([*host.mpicc, "-shared", "-fPIC", source, "-o", str(shim)], check=True)
+    settings = {**YIELD, "SPOIL": spoiled, "AFTER": str(after), "LD_PRELOAD": str(shim)}
+    command = [program(host), "--tests", spoiled, "--sizes", "64,4K", "--shapes", shapes]
+    done = run_mpi(host, 2, [*command, "--reps", "1"], 60, settings=settings)
+    assert not done.ok
+    assert message in done.stderr
+
+
+def test_costs_are_measured(host: Host) -> None:
+    command = [program(host), "--tests", "first", "--sizes", "8", "--reps", "1"]
+    done = run_mpi(host, 2, command, 60, settings=YIELD)
+    assert done.ok, done.stderr
+    found = {(s.shape, s.mode, s.size_bytes) for s in parse(done.stdout, HOST, PLAIN, 0)}
+    assert ("allreduce", "first", 65536) in found
+    assert ("bcast", "third", 8) in found

@@ -1,0 +1,83 @@
+"""Jobs of a campaign over the nodes of a virtual cluster (`overdrive lab`)."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from jobs import BUILD, ROOT, Host, JobResult, run_job
+from turns import Variant
+
+COMMAND = [sys.executable, str(ROOT / "overdrive"), "lab"]
+HELP = {"mpich4": ["idle.c", "disconnect.c"], "mpich5": ["idle.c"]}
+"""What is preloaded, with and without Overdrive alike: MPICH polls without giving its core away,
+and over several nodes MPICH 4.0 hangs at its end now and then (the files say why)."""
+
+
+class NoLab(Exception):
+    """Why there can be no virtual cluster here."""
+
+
+def _preloads(host: Host) -> list[str]:
+    folder = BUILD / "bench"
+    folder.mkdir(parents=True, exist_ok=True)
+    found = []
+    for name in HELP.get(host.name, []):
+        source = ROOT / "tests" / "support" / name
+        target = folder / f"lib{source.stem}.so"
+        if not target.exists() or target.stat().st_mtime < source.stat().st_mtime:
+            command = ["cc", "-O2", "-shared", "-fPIC", str(source), "-o", str(target), "-ldl"]
+            subprocess.run(command, check=True)
+        found.append(str(target))
+    return found
+
+
+@dataclass
+class LabRuns:
+    """A cluster that is up; `start` runs a job of a group over it."""
+
+    name: str
+    per_node: int
+
+    def start(
+        self,
+        variant: Variant,
+        ranks: int,
+        command: list[str],
+        seconds: float,
+        niceness: int,
+        abandon: threading.Event,
+    ) -> JobResult:
+        """Run a job over the nodes, `per_node` consecutive ranks on each."""
+        environment = variant.host.environment()
+        preloads = _preloads(variant.host)
+        if preloads:
+            environment["LD_PRELOAD"] = ":".join(preloads)
+        words = [*COMMAND, variant.host.launcher, "--name", self.name]
+        words += ["-n", str(ranks), "--ppn", str(self.per_node)]
+        if variant.lib is None:
+            words.append("--without-overdrive")
+        else:
+            environment["OVERDRIVE_LIBRARY"] = str(variant.lib)
+        for name, value in variant.settings.items():
+            words += ["-x", f"{name}={value}"]
+        return run_job([*words, *command], environment, seconds, niceness, abandon=abandon)
+
+
+@contextmanager
+def up(nodes: int, per_node: int, rate: str) -> Iterator[LabRuns]:
+    """Make a cluster and take it down again; raises NoLab where that is not permitted."""
+    name = f"bench{os.getpid()}"
+    words = ["up", "--name", name, "--nodes", str(nodes), "--rate", rate, "--quiet"]
+    made = subprocess.run([*COMMAND, *words], capture_output=True, text=True, check=False)
+    if made.returncode != 0:
+        raise NoLab(made.stderr.strip())
+    try:
+        yield LabRuns(name, per_node)
+    finally:
+        subprocess.run([*COMMAND, "down", "--name", name], check=False)
