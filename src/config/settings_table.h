@@ -169,6 +169,12 @@
   X(far_kernel_min_bytes, SizeType, "far_kernel_min", kTiB, 0, kTiB, copy,                         \
     "Smallest message that is read through the operating system when the sender's buffer is "      \
     "not shared, between cores that do not share a cache.")                                        \
+  X(collectives, BoolType, "collectives", true, false, true, coll,                                 \
+    "Serves collective operations; off leaves all of them to the installed MPI library. The same " \
+    "on all ranks.")                                                                               \
+  X(collective_memory, SizeType, "collective_memory", 256 * kKiB, 0, kTiB, coll,                   \
+    "Most memory for prepared schedules of one communicator in one rank; those that have not "     \
+    "been used for longest are made anew when they are needed.")                                   \
   X(tuning, StringType, "tuning", "off", 0, 4096, coll,                                            \
     "Path of a tuning file (JSON): rules that choose the algorithms of collectives. Rules in "     \
     "variables `OVERDRIVE_ADJUST_...` come before it; where none matches, or with `off`, the "     \
@@ -176,6 +182,9 @@
   X(intel_adjust, BoolType, "intel_adjust", false, false, true, coll,                              \
     "Also obeys the variables `I_MPI_ADJUST_...` of Intel MPI where the one of Overdrive is not "  \
     "set, so that scripts carry over.")                                                            \
+  X(collective_shuffle, IntType, "collective_shuffle", 0, 0, 1 << 30, test,                       \
+    "For tests: serves each collective call with one of the algorithms that can, by chance. The "  \
+    "number is the seed; 0: off.")                                                                 \
   X(test_remote, PairsType, "test_remote", {}, 0, 4096, test,                                      \
     "For tests: treats these pairs of ranks of `MPI_COMM_WORLD` as if they were on different "     \
     "nodes. `0-1,2-3` lists pairs, `all` means every pair.")

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -18,6 +19,8 @@ namespace od {
 
 // Not on this node (or not ours): the host serves it.
 inline constexpr int kRemote = -1;
+
+class CollectiveComm;
 
 class Comm {
  public:
@@ -42,6 +45,7 @@ class Comm {
   // Posted receives that the host may serve, and messages taken from the host by probes.
   int host_candidates = 0;
   int host_stashed = 0;
+  std::shared_ptr<CollectiveComm> collectives;  // made at the first collective (collectives.h)
   std::int64_t references = 1;  // pending operations keep a freed communicator alive
   bool freed = false;
 

@@ -22,7 +22,7 @@ void YieldingLock::yield() { sched_yield(); }
 Rank::Rank(std::unique_ptr<RankState> state) : state_(std::move(state)) {}
 Rank::~Rank() = default;
 
-bool Rank::active() const { return state_->sharing; }
+bool Rank::active() const { return state_->sharing || state_->collectives.enabled; }
 const host::HostTable& Rank::host() const { return state_->host; }
 const config::Settings& Rank::settings() const { return state_->settings; }
 
@@ -44,6 +44,7 @@ void prepare(Request& request, RequestKind kind, const void* buf, std::int64_t c
   request.count = count;
   request.layout = layout;
   request.comm = &comm;
+  request.context = comm.context;
   request.peer = peer;
   request.tag = tag;
   request.bytes = count * layout->size;
@@ -155,7 +156,8 @@ int RankState::start_receive(Request& request) {
   Comm& comm = *request.comm;
   request.status = host::Status{};
   if (request.peer == host::kAnySource) ++counters.wildcard_receives;
-  while (Unexpected* message = matching.find_unexpected(comm.context, request.peer, request.tag)) {
+  while (Unexpected* message =
+             matching.find_unexpected(request.context, request.peer, request.tag)) {
     matching.remove_unexpected(*message);
     if (message->from == Unexpected::Source::host) return receive_from_host(*message, request);
     ++counters.matched_unexpected;
@@ -239,6 +241,8 @@ int Rank::start(Request& request) {
       return s.start_send(request);
     case RequestKind::recv:
       return s.start_receive(request);
+    case RequestKind::collective:
+      return s.restart_collective(request);
     default:
       request.status = host::Status{};
       request.status.source = request.peer;
@@ -251,6 +255,7 @@ int Rank::start(Request& request) {
 
 bool RankState::progress() {
   bool moved = transport->progress();
+  if (!collectives.active.empty()) moved |= advance_collectives(false);
   if (!orphans.empty()) [[unlikely]]
     release_finished_orphans();
   if (host_traffic_pending()) [[unlikely]] {
@@ -298,6 +303,7 @@ bool Rank::test(Request& request) {
 
 void RankState::finish_orphan(Request& request) {
   Comm* comm = request.comm;
+  if (request.collective != nullptr) collectives.give_back(request.collective);
   requests.release(request);
   if (comm == nullptr) return;
   --comm->references;
@@ -378,7 +384,10 @@ bool Rank::entering_host_call() {
     s.transport->progress();
     s.transport->flush();
     if (!s.settings.host_call_progress) return false;
-    if (s.matching.posted_count() == 0 && !s.transport->streams_active()) return false;
+    if (s.matching.posted_count() == 0 && !s.transport->streams_active() &&
+        s.collectives.active.empty()) {
+      return false;
+    }
   }
   return s.helper.open();
 }
@@ -388,8 +397,9 @@ void Rank::left_host_call() { state_->helper.close(); }
 bool Rank::has_pending_work() const {
   RankState& s = *state_;
   Guard guard(s);
-  return s.transport != nullptr && (s.transport->streams_active() ||
-                                    s.matching.posted_count() != 0 || s.host_traffic_pending());
+  return s.transport != nullptr &&
+         (s.transport->streams_active() || s.matching.posted_count() != 0 ||
+          !s.collectives.active.empty() || s.host_traffic_pending());
 }
 
 }  // namespace od

@@ -32,7 +32,8 @@ class Rank {
                                       bool threads_multiple);
   ~Rank();
 
-  // Whether at least one peer other than this process itself is served by us.
+  // Whether there is anything to serve: a peer other than this process itself, or collectives of a
+  // job in which other ranks have such peers.
   bool active() const;
   const host::HostTable& host() const;
   const config::Settings& settings() const;
@@ -161,6 +162,9 @@ class Rank {
 
  private:
   explicit Rank(std::unique_ptr<RankState> state);
+  int open_hidden(Comm& comm);
+  int make_collective(CollectiveCall&& call, Comm& comm, bool persistent, Request** request,
+                      bool* served);
   std::unique_ptr<RankState> state_;
 };
 

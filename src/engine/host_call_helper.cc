@@ -97,6 +97,7 @@ bool HostCallHelper::tick() {
   });
   if (!needs_host) {
     state_.transport->progress();
+    if (!state_.collectives.active.empty()) state_.advance_collectives(true);
     ++state_.counters.helper_rounds;
   }
   return true;

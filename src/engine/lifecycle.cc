@@ -174,6 +174,8 @@ std::unique_ptr<Rank> Rank::create(const host::HostTable& host, const config::Se
   s.world->context = kWorldContext;
   s.self->context = combine(kSelfContext, static_cast<std::uint64_t>(host.world_rank));
 
+  s.prepare_collectives();
+
   prefault(*s.node);
   // Everybody's own pages exist before anybody maps them, and nobody sends before all have joined.
   if (host.world_barrier() != host::kSuccess) return nullptr;

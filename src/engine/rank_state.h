@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "config/settings.h"
+#include "engine/collectives.h"
 #include "engine/comm.h"
 #include "engine/host_call_helper.h"
 #include "engine/request_slab.h"
@@ -81,6 +82,20 @@ class RankState {
   std::unique_ptr<Comm> world;
   std::unique_ptr<Comm> self;
   std::unordered_map<const Comm*, std::unique_ptr<Comm>> comms;  // all others
+
+  Collectives collectives;
+  void prepare_collectives();
+  // What the communicator's collectives need; made at the first of them.
+  CollectiveComm& collective_comm(Comm& comm);
+  // How a call runs, alike on all ranks; false: the host serves it.
+  bool decide_collective(const CollectiveCall& call, Comm& comm, coll::Decision* decision);
+  // Starts it; afterwards it is done or among those that are active. `call` outlives it.
+  int start_collective(CollectiveOp& op, const CollectiveCall& call, Comm& comm,
+                       const coll::Decision& decision);
+  int restart_collective(Request& request);  // of a persistent one
+  void complete_collective(CollectiveOp& op);
+  // Moves what is under way; without_host leaves out what may call the host.
+  bool advance_collectives(bool without_host);
 
   // Receives in progress through the host (Imrecv), polled until done. The host receives bytes, so
   // that the program may free its datatype meanwhile; what is not one run of bytes is staged.

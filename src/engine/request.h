@@ -18,6 +18,7 @@
 
 namespace od {
 
+class CollectiveOp;
 class Comm;
 namespace p2p {
 struct Unexpected;
@@ -67,8 +68,9 @@ struct Request {
   Request* next = nullptr;  // queue membership; the slab's free list
   Request* prev = nullptr;
   Comm* comm = nullptr;
-  std::uint64_t stamp = 0;  // order in which receives were posted
-  std::int64_t bytes = 0;   // payload to send, or room to receive
+  std::uint64_t context = 0;  // of the messages: the communicator's, or that of a collective
+  std::uint64_t stamp = 0;    // order in which receives were posted
+  std::int64_t bytes = 0;     // payload to send, or room to receive
 
   // The program's buffer.
   void* address = nullptr;
@@ -80,7 +82,8 @@ struct Request {
   p2p::Unexpected* unexpected = nullptr;  // kind message: what was matched
   p2p::OutgoingStream* outgoing = nullptr;
   p2p::IncomingStream* incoming = nullptr;
-  host::Handle host_request = 0;  // a receive that turned out to come through the host
+  CollectiveOp* collective = nullptr;  // kind collective, once it has been started
+  host::Handle host_request = 0;       // a receive that turned out to come through the host
 };
 
 }  // namespace od

@@ -50,6 +50,7 @@ class RequestSlab {
     request.unexpected = nullptr;
     request.outgoing = nullptr;
     request.incoming = nullptr;
+    request.collective = nullptr;
     request.host_request = 0;
     request.prev = nullptr;
     request.next = free_;

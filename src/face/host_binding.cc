@@ -318,6 +318,16 @@ int tag_ub() {
   return flag != 0 && value != nullptr ? *value : host::HostTable{}.tag_ub;
 }
 
+int type_true_extent(Handle type, std::int64_t* lower, std::int64_t* extent) {
+  HostCallScope scope(kPlain);
+  MPI_Aint first = 0, bytes = 0;
+  const int error =
+      OD_HOST(Type_get_true_extent)(abi::from_handle<MPI_Datatype>(type), &first, &bytes);
+  *lower = first;
+  *extent = bytes;
+  return error;
+}
+
 [[noreturn]] void abort_job(int code) {
   HostCallScope scope(kPlain);
   OD_HOST(Abort)(abi::comm_world(), code);
@@ -394,6 +404,7 @@ host::HostTable make_host_table() {
   table.isend = isend;
   table.irecv = irecv;
   table.reduce_local = reduce_local;
+  table.type_true_extent = type_true_extent;
   table.abort = abort_job;
   return table;
 }

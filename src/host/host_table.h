@@ -95,6 +95,8 @@ struct HostTable {
                Handle* request) = nullptr;
   int (*irecv)(void* buf, std::int64_t count, Handle type, int source, int tag, Handle comm,
                Handle* request) = nullptr;
+  // Where the data of one element lies, relative to its address.
+  int (*type_true_extent)(Handle type, std::int64_t* lower, std::int64_t* extent) = nullptr;
   // inout = in op inout, for any count.
   int (*reduce_local)(const void* in, void* inout, std::int64_t count, Handle type,
                       Handle op) = nullptr;

@@ -38,6 +38,8 @@
   X(receives_push, kSum, messages, "messages the sender wrote into the receive buffer")            \
   X(receives_self, kSum, messages, "messages a rank received from itself")                         \
   X(receives_host, kSum, messages, "receives passed to the installed MPI library")                 \
+  X(collectives_served, kSum, messages, "collective calls of ranks served by Overdrive")           \
+  X(collectives_host, kSum, messages, "collective calls of ranks left to the installed MPI library")\
   X(bytes_inline, kSum, bytes, "bytes sent inside fast boxes")                                     \
   X(bytes_cell, kSum, bytes, "bytes sent through cells, in one go")                                \
   X(bytes_frame, kSum, bytes, "bytes sent in exchange frames, in one go")                           \

@@ -39,7 +39,7 @@ void unlink(Chain& chain, T& item, T* T::*next, T* T::*prev) {
 
 bool accepts(const Request& receive, std::uint64_t context, std::uint32_t source,
              std::int32_t tag) {
-  return receive.comm->context == context &&
+  return receive.context == context &&
          (receive.peer == host::kAnySource || receive.peer == static_cast<int>(source)) &&
          (receive.tag == host::kAnyTag || receive.tag == tag);
 }
@@ -70,13 +70,13 @@ void Matching::post(Request& receive) {
   ++posted_count_;
   if (wild(receive)) {
     ++wild_count_;
-    append(wild_[hash_context(receive.comm->context) & (kContextBuckets - 1)], receive,
-           &Request::next, &Request::prev);
+    append(wild_[hash_context(receive.context) & (kContextBuckets - 1)], receive, &Request::next,
+           &Request::prev);
   } else {
-    append(exact_[hash_exact(receive.comm->context, static_cast<std::uint32_t>(receive.peer),
-                             receive.tag) &
-                  (kExactBuckets - 1)],
-           receive, &Request::next, &Request::prev);
+    append(
+        exact_[hash_exact(receive.context, static_cast<std::uint32_t>(receive.peer), receive.tag) &
+               (kExactBuckets - 1)],
+        receive, &Request::next, &Request::prev);
   }
 }
 
@@ -98,13 +98,13 @@ void Matching::unpost(Request& receive) {
     drop_host_candidate(receive);
   if (wild(receive)) {
     --wild_count_;
-    unlink(wild_[hash_context(receive.comm->context) & (kContextBuckets - 1)], receive,
-           &Request::next, &Request::prev);
+    unlink(wild_[hash_context(receive.context) & (kContextBuckets - 1)], receive, &Request::next,
+           &Request::prev);
   } else {
-    unlink(exact_[hash_exact(receive.comm->context, static_cast<std::uint32_t>(receive.peer),
-                             receive.tag) &
-                  (kExactBuckets - 1)],
-           receive, &Request::next, &Request::prev);
+    unlink(
+        exact_[hash_exact(receive.context, static_cast<std::uint32_t>(receive.peer), receive.tag) &
+               (kExactBuckets - 1)],
+        receive, &Request::next, &Request::prev);
   }
 }
 

@@ -1,0 +1,102 @@
+// What collectives need to know about the job: which ranks share a node, and the user's rules.
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <string>
+#include <vector>
+
+#include "engine/collectives.h"
+#include "engine/rank_state.h"
+#include "observe/log.h"
+#include "topology/fingerprint.h"
+
+namespace od {
+
+namespace {
+
+// What each rank tells all others: its node, named by its lowest rank, and how many ranks it has.
+struct NodeClaim {
+  std::int32_t node;
+  std::int32_t ranks;
+};
+
+NodeClaim own_place(const RankState& s) {
+  NodeClaim place{s.host.world_rank, 1};
+  for (int i = 0; i < s.node->size(); ++i) {
+    const int other = s.node->member(i).world_rank;
+    if (other == s.host.world_rank || !s.node->local(other)) continue;
+    place.node = std::min(place.node, other);
+    ++place.ranks;
+  }
+  return place;
+}
+
+// False when the exchange failed. Collective over the job.
+bool find_nodes(RankState& s) {
+  Collectives& own = s.collectives;
+  own.node_of_world.clear();
+  if (s.node->size() == s.host.world_size && s.settings.test_remote.empty()) {
+    own.enabled = s.sharing;
+    return true;
+  }
+  const auto ranks = static_cast<std::size_t>(s.host.world_size);
+  const NodeClaim mine = own_place(s);
+  std::vector<NodeClaim> places(ranks);
+  if (s.host.world_allgather(&mine, places.data(), sizeof(mine)) != host::kSuccess) return false;
+  std::vector<int> members(ranks, 0);
+  for (const NodeClaim& place : places) ++members[static_cast<std::size_t>(place.node)];
+  // For tests ranks can be separated so that sharing memory is not transitive: then there are no
+  // nodes, only pairs.
+  const bool nodes = std::all_of(places.begin(), places.end(), [&](const NodeClaim& place) {
+    return members[static_cast<std::size_t>(place.node)] == place.ranks;
+  });
+  for (std::size_t i = 0; i < ranks; ++i) {
+    own.node_of_world.push_back(nodes ? places[i].node : static_cast<int>(i));
+  }
+  own.enabled =
+      std::any_of(places.begin(), places.end(), [](const NodeClaim& p) { return p.ranks > 1; });
+  return true;
+}
+
+}  // namespace
+
+// Collective over the job; settings are the same on all ranks.
+void RankState::prepare_collectives() {
+  collectives.enabled = false;
+  if (!settings.collectives || settings.disable || host.world_size == 1) return;
+  if (!find_nodes(*this) || !collectives.enabled) return;
+  // A mask of as many tags as the host has.
+  const auto tags = static_cast<std::uint32_t>(host.tag_ub) + 1;
+  collectives.tag_mask = static_cast<std::int32_t>(std::bit_floor(tags) - 1);
+
+  coll::Selection::Options options;
+  options.strict = settings.strict;
+  options.accept_intel = settings.intel_adjust;
+  if (settings.tuning != "off") {
+    options.tuning_file = settings.tuning;
+    options.fingerprint = topology::fingerprint();
+  }
+  coll::Selection::Environment environment;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    const std::size_t equals = text.find('=');
+    if (equals == std::string::npos || text.find("_ADJUST_") == std::string::npos) continue;
+    environment.emplace_back(text.substr(0, equals), text.substr(equals + 1));
+  }
+  std::vector<std::string> issues;
+  collectives.selection = coll::Selection::load(environment, options, issues);
+  if (issues.empty()) return;
+  // Rank 0 speaks for all.
+  if (host.world_rank == 0) {
+    for (const std::string& issue : issues) log(Level::kError, "%s", issue.c_str());
+    if (settings.strict) log(Level::kError, "stopping because `strict` is on");
+  }
+  if (settings.strict) {
+    host.world_barrier();  // so that the message comes out before the job ends
+    host.abort(1);
+  }
+}
+
+}  // namespace od

@@ -1,0 +1,45 @@
+// What all collectives of a rank share: the rules of selection, where every rank of the job lives,
+// and the operations under way.
+#ifndef OVERDRIVE_ENGINE_COLLECTIVES_H_
+#define OVERDRIVE_ENGINE_COLLECTIVES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "coll/select/selection.h"
+#include "engine/collective_comm.h"
+#include "engine/collective_op.h"
+
+namespace od {
+
+struct Collectives {
+  bool enabled = false;  // the same on all ranks of the job
+  coll::Selection selection;
+  // Node of each rank of MPI_COMM_WORLD, by its lowest world rank; empty: all are on one node.
+  std::vector<int> node_of_world;
+  std::int32_t tag_mask = 0x7fff;  // of messages through the host
+
+  std::vector<CollectiveOp*> active;
+  std::vector<std::unique_ptr<CollectiveOp>> idle;
+
+  // An operation, owned by whoever asked until it is given back.
+  CollectiveOp* take() {
+    if (idle.empty()) return new CollectiveOp;
+    CollectiveOp* const op = idle.back().release();
+    idle.pop_back();
+    return op;
+  }
+  void give_back(CollectiveOp* op) {
+    op->release();
+    // Enough for programs that keep several under way; each may hold a megabyte.
+    constexpr std::size_t kKeep = 8;
+    std::unique_ptr<CollectiveOp> owned(op);
+    if (idle.size() < kKeep) idle.push_back(std::move(owned));
+  }
+};
+
+}  // namespace od
+
+#endif  // OVERDRIVE_ENGINE_COLLECTIVES_H_
