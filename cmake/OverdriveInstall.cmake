@@ -49,6 +49,15 @@ if(EXISTS "${CMAKE_SOURCE_DIR}/overdrive")
           PATTERN "*_test.py" EXCLUDE
           PATTERN "test_*.py" EXCLUDE)
 endif()
+# What `overdrive bench coll` compiles with the compiler of the user's MPI library.
+if(EXISTS "${CMAKE_SOURCE_DIR}/bench/coll")
+  foreach(part IN ITEMS bench/coll bench/p2p)
+    install(DIRECTORY "${CMAKE_SOURCE_DIR}/${part}"
+            DESTINATION "${CMAKE_INSTALL_DATADIR}/overdrive/bench"
+            FILES_MATCHING PATTERN "*.c" PATTERN "*.h"
+            PATTERN "tools" EXCLUDE)
+  endforeach()
+endif()
 install(TARGETS overdrive-settings overdrive-measure overdrive-collectives RUNTIME
         DESTINATION "${CMAKE_INSTALL_LIBDIR}/overdrive")
 install(FILES "${CMAKE_BINARY_DIR}/lib/overdrive/skipped-faces.txt"

@@ -6,6 +6,7 @@ import os
 import sys
 
 from overdrive import (
+    bench,
     calibrate,
     collectives,
     info,
@@ -31,6 +32,7 @@ Commands:
   calibrate [--quick]                   measure this node, so that the best ways are chosen on it
   study copy [--output DIR]             measure every way a message can take, with plots
   study collectives [--output DIR]      which algorithm wins where, by simulation, with plots
+  bench coll [COLLECTIVE...]            measure collectives with and without Overdrive
   lab COMMAND [ARGUMENT...]             a virtual cluster on this machine; `lab --help` says more
   info [--json]                         what is installed, possible and set here, and why
   info --algorithms [--json]            every algorithm of every collective
@@ -86,6 +88,8 @@ def run(arguments: list[str]) -> int:
         return study_collectives.run(here, rest[1:], environment)
     if command == "study":
         return study.run(here, rest, environment)
+    if command == "bench":
+        return bench.run(here, chosen, rest, environment)
     if command == "lab":
         return lab.run(here, chosen, rest, environment)
     if command == "manual":

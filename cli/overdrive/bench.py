@@ -1,0 +1,427 @@
+"""`overdrive bench coll`: collectives with and without Overdrive over the user's own MPI library.
+
+The measuring program is compiled with the library's compiler and kept in the user's cache. The
+compared jobs run at the same time and take turns; where they cannot share a file they run one after
+the other, again and again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import hashlib
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NoReturn
+
+from overdrive import bench_tables, collectives, lab_state, launch, launchers
+from overdrive.bench_tables import Sample
+from overdrive.errors import CommandError
+from overdrive.installation import Installation, is_checkout
+from overdrive.options import Options
+
+SOURCES = (
+    "coll/od_coll.c",
+    "coll/calls.c",
+    "coll/cost.c",
+    "p2p/harness.c",
+    "p2p/probe.c",
+    "p2p/turns.c",
+)
+HEADERS = ("coll/od_coll.h", "p2p/harness.h", "p2p/probe.h", "p2p/turns.h")
+FLAGS = ("-O3", "-g", "-std=gnu11")
+
+JUDGED = ("bcast", "reduce", "allreduce", "allgather", "alltoall", "reduce_scatter", "barrier")
+KNOWN = (*JUDGED, "reduce_scatter_block", "gather", "scatter", "scan")
+SIZES = "8,64,512,1K,2K,4K,8K,16K,32K,64K,128K,256K,512K,1M,2M,4M"
+HOST, OVERDRIVE = "host", "Overdrive"
+ROUNDS_APART = 3
+"""How often jobs that cannot take turns are run each."""
+MORE_SECONDS = 120
+
+EPILOG = """\
+Without names: bcast, reduce, allreduce, allgather, alltoall, reduce_scatter and barrier; also
+reduce_scatter_block, gather, scatter and scan. Sizes are those of the usual benchmarks: of the
+buffer; for allgather, alltoall, gather and scatter the block that one rank sends to one rank; for
+reduce_scatter all blocks together.
+
+shapes: usual = buffers never rewritten; app = every rank writes all it contributes before each call
+and reads all it gets after it, everything timed; the same work without the call is shown beside it.
+
+Examples:
+  overdrive bench coll
+  overdrive bench coll allreduce --shapes app -n 4 --launcher /opt/mpich/bin/mpiexec
+  overdrive bench coll bcast --algorithms
+  overdrive lab up --nodes 4 && overdrive bench coll allgather --lab --ppn 2
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise CommandError(f"{message}; see `overdrive bench coll --help`")
+
+
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = _Parser(
+        prog="overdrive bench coll",
+        description="Measures collectives with and without Overdrive, and checks their results.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("collectives", nargs="*", metavar="COLLECTIVE", help="see below")
+    parser.add_argument("-n", type=int, metavar="RANKS", help="number of ranks (2)")
+    parser.add_argument("--sizes", default=SIZES, metavar="LIST", help="bytes; suffixes K and M")
+    parser.add_argument("--shapes", default="usual", metavar="LIST", help="usual, app or both")
+    parser.add_argument("--seconds", type=float, default=20, help="how long to measure (20)")
+    parser.add_argument(
+        "--sample-ms",
+        type=float,
+        metavar="MS",
+        help="length of a batch (3; 15 if ranks share cores)",
+    )
+    parser.add_argument("--launcher", default="mpirun", help="mpirun or another one, or its path")
+    parser.add_argument("--mpicc", help="compiler of the MPI library, where it is not found")
+    parser.add_argument("--options", default="", metavar="TEXT", help="options for the launcher")
+    parser.add_argument(
+        "--algorithms", action="store_true", help="each algorithm beside Overdrive's own choice"
+    )
+    parser.add_argument(
+        "--without-overdrive", action="store_true", help="measure the MPI library alone"
+    )
+    parser.add_argument(
+        "--lab",
+        nargs="?",
+        const=lab_state.DEFAULT_NAME,
+        metavar="NAME",
+        help="over a lab that is up",
+    )
+    parser.add_argument("--ppn", type=int, metavar="RANKS", help="ranks on each node of the lab")
+    parser.add_argument("--csv", type=Path, metavar="FILE", help="write all samples there")
+    words = list(arguments)
+    if "--options" in words[:-1]:
+        # What follows may start with a hyphen itself.
+        place = words.index("--options")
+        words[place : place + 2] = [f"--options={words[place + 1]}"]
+    options = parser.parse_args(words)
+    unknown = [name for name in options.collectives if name not in KNOWN]
+    if unknown:
+        parser.error(f"'{unknown[0]}' is none of {', '.join(KNOWN)}")
+    options.collectives = options.collectives or list(JUDGED)
+    wrong = [shape for shape in options.shapes.split(",") if shape not in ("usual", "app")]
+    if wrong:
+        parser.error(f"--shapes takes usual and app, and not '{wrong[0]}'")
+    if options.n is not None and options.n < 1:
+        parser.error("-n needs at least one rank")
+    if options.ppn is not None and not options.lab:
+        parser.error("--ppn belongs to --lab; for other nodes use --options")
+    if options.algorithms and len(options.collectives) != 1:
+        parser.error("--algorithms needs one collective")
+    if options.algorithms and options.without_overdrive:
+        parser.error("--algorithms and --without-overdrive exclude each other")
+    return options
+
+
+def source_folder(home: Path) -> Path:
+    """Return the folder of the program's sources in a checkout or below a prefix."""
+    folder = home / "bench" if is_checkout(home) else home / "share" / "overdrive" / "bench"
+    missing = [name for name in (*SOURCES, *HEADERS) if not (folder / name).exists()]
+    if missing:
+        raise CommandError(f"{folder / missing[0]} is missing: install Overdrive completely")
+    return folder
+
+
+def find_compiler(launcher: str, named: str | None) -> str:
+    """Return the C compiler that belongs to a launcher, which lies beside it."""
+    if named is not None:
+        path = shutil.which(named)
+        if path is None:
+            raise CommandError(f"{named} is not an executable file")
+        return path
+    name = Path(launcher).name
+    suffix = name.partition(".")[2]
+    names = [f"mpicc.{suffix}"] if suffix else []
+    names += ["mpicc.mpich"] if suffix == "hydra" else []
+    for folder in dict.fromkeys([Path(launcher).parent, Path(launcher).resolve().parent]):
+        for candidate in (*names, "mpicc"):
+            if os.access(folder / candidate, os.X_OK):
+                return str(folder / candidate)
+    raise CommandError(
+        f"there is no mpicc beside {launcher}: install the MPI library's compiler, or name it with "
+        f"--mpicc"
+    )
+
+
+def cache_folder(environment: Mapping[str, str]) -> Path:
+    """Return the folder of the compiled programs."""
+    base = environment.get("XDG_CACHE_HOME") or os.path.join(
+        environment.get("HOME") or tempfile.gettempdir(), ".cache"
+    )
+    return Path(base) / "overdrive" / "bench"
+
+
+def build(sources: Path, compiler: str, environment: Mapping[str, str]) -> Path:
+    """Compile the program unless that has been done with this compiler and these sources."""
+    content = hashlib.sha256(os.path.realpath(compiler).encode())
+    content.update(str(os.stat(compiler).st_mtime_ns).encode())
+    for name in (*SOURCES, *HEADERS):
+        content.update((sources / name).read_bytes())
+    folder = cache_folder(environment) / content.hexdigest()[:16]
+    program = folder / "od_coll"
+    if program.exists():
+        return program
+    folder.mkdir(parents=True, exist_ok=True)
+    partial = folder / f"od_coll.{os.getpid()}"
+    command = [compiler, *FLAGS, *(str(sources / name) for name in SOURCES), "-lm"]
+    done = subprocess.run(
+        [*command, "-o", str(partial)],
+        env=dict(environment),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise CommandError(f"{compiler} cannot compile the benchmark:\n{done.stderr.strip()}")
+    partial.replace(program)
+    return program
+
+
+@dataclass
+class Variant:
+    """One of the compared jobs; `settings` is None for the MPI library alone."""
+
+    name: str
+    settings: dict[str, str] | None
+
+
+@dataclass
+class Bench:
+    """One call of the command."""
+
+    installation: Installation
+    chosen: Options
+    options: argparse.Namespace
+    environment: Mapping[str, str]
+    launcher: str = ""
+    family: str = ""
+    program: Path = Path()
+    nodes: int = 1
+    ranks: int = 2
+    problems: list[str] = field(default_factory=list)
+
+    def variants(self) -> list[Variant]:
+        """Return the jobs to compare."""
+        found = [Variant(HOST, None)]
+        if not self.options.without_overdrive:
+            found.append(Variant(OVERDRIVE, {}))
+        if self.options.algorithms:
+            found += self._algorithms(self.options.collectives[0])
+        return found
+
+    def _algorithms(self, collective: str) -> list[Variant]:
+        largest = max(bench_tables.parse_size(text) for text in self.options.sizes.split(","))
+        words = ["explain", collective, str(largest), "--ranks", str(self.ranks)]
+        words += ["--nodes", str(self.nodes)]
+        report, _ = collectives.query(self.installation, self.environment, *words)
+        found: dict[str, Variant] = {}
+        for candidate in report["candidates"]:
+            if candidate["why_not"] or candidate["algorithm"] == "host":
+                continue
+            name = f"{candidate['algorithm']}/{candidate['mode']}"
+            value = {f"OVERDRIVE_ADJUST_{collective.upper()}": name}
+            # On one node the hierarchical form of every algorithm is shared memory alone.
+            if self.nodes == 1 and candidate["mode"] == "hierarchical":
+                name = "shared memory"
+            found.setdefault(name, Variant(name, value))
+        return list(found.values())
+
+    def command(self, variant: Variant, arguments: list[str]) -> tuple[list[str], dict[str, str]]:
+        """Return the command line and the environment of a job."""
+        program = [str(self.program), *arguments]
+        environment = {**self.environment, **(variant.settings or {})}
+        extra = shlex.split(self.options.options)
+        if self.options.lab:
+            words = [sys.executable, os.path.abspath(sys.argv[0]), "lab", self.launcher]
+            words += ["--name", self.options.lab, "-n", str(self.ranks)]
+            words += ["--ppn", str(self.options.ppn)] if self.options.ppn else []
+            words += ["--without-overdrive"] if variant.settings is None else []
+            words += ["--options", self.options.options] if extra else []
+            return [*words, *program], {**environment, **self.chosen.variables()}
+        environment.update(self._oversubscription())
+        words = [self.launcher, "-n", str(self.ranks), *extra, *program]
+        if variant.settings is None:
+            return words, environment
+        job, ours = launch.job_environment(self.installation, self.chosen, environment)
+        return launch.launch_command(words, job, ours), job
+
+    def _oversubscription(self) -> dict[str, str]:
+        """Return what lets Open MPI start more ranks than there are cores."""
+        if self.family != "openmpi" or self.ranks <= len(os.sched_getaffinity(0)):
+            return {}
+        usual = {
+            "OMPI_MCA_rmaps_base_oversubscribe": "1",
+            "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+            "OMPI_MCA_hwloc_base_binding_policy": "none",
+            "PRTE_MCA_hwloc_default_binding_policy": "none",
+        }
+        return {name: value for name, value in usual.items() if name not in self.environment}
+
+    def arguments(self) -> list[str]:
+        """Return the arguments that all jobs get."""
+        usual_ms = 15 if self.ranks > len(os.sched_getaffinity(0)) else 3
+        return [
+            *("--tests", ",".join(self.options.collectives), "--sizes", self.options.sizes),
+            *("--shapes", self.options.shapes, "--kinds", "all,min,avg,max"),
+            *("--sample-ms", f"{self.options.sample_ms or usual_ms:g}"),
+        ]
+
+    def spans_nodes(self) -> bool:
+        """Tell whether ranks may be on other machines, which share no file to take turns over."""
+        words = shlex.split(self.options.options)
+        return launchers.spans_nodes(self.family, words, self.environment) and not self.options.lab
+
+
+def _run_job(
+    command: list[str], environment: dict[str, str], seconds: float, stop: threading.Event
+) -> tuple[str, str, bool]:
+    process = subprocess.Popen(
+        command,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+    )
+    waited = 0.0
+    while True:
+        try:
+            out, err = process.communicate(timeout=0.3)
+            return out, err, process.returncode == 0
+        except subprocess.TimeoutExpired:
+            waited += 0.3
+            if stop.is_set() or waited > seconds:
+                process.terminate()
+                try:
+                    out, err = process.communicate(timeout=5)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    out, err = process.communicate()
+                return out, err, False
+
+
+def _together(bench: Bench, variants: list[Variant], seconds: float, samples: list[Sample]) -> None:
+    """Run all jobs at the same time; they take turns over a file."""
+    outcomes: dict[int, tuple[str, str, bool]] = {}
+    stop = threading.Event()
+    folder = cache_folder(bench.environment)
+    with tempfile.NamedTemporaryFile(prefix="turns-", dir=folder) as turns:
+
+        def run(index: int) -> None:
+            words = [*bench.arguments(), "--seconds", f"{seconds:.1f}", "--share", str(folder)]
+            words += ["--turns", f"{turns.name},{index},{len(variants)}"]
+            command, environment = bench.command(variants[index], words)
+            outcomes[index] = _run_job(command, environment, seconds + MORE_SECONDS, stop)
+            if not outcomes[index][2]:
+                stop.set()
+
+        threads = [threading.Thread(target=run, args=(i,)) for i in range(len(variants))]
+        for thread in threads:
+            thread.start()
+        try:
+            for thread in threads:
+                thread.join()
+        except BaseException:
+            stop.set()
+            for thread in threads:
+                thread.join()
+            raise
+    for index, variant in enumerate(variants):
+        _take(bench, variant, outcomes[index], samples)
+
+
+def _one_after_the_other(
+    bench: Bench, variants: list[Variant], seconds: float, samples: list[Sample]
+) -> None:
+    """Run jobs in alternation, for those on other machines."""
+    each = seconds / ROUNDS_APART / len(variants)
+    for _ in range(ROUNDS_APART):
+        for variant in variants:
+            words = [*bench.arguments(), "--seconds", f"{each:.1f}"]
+            command, environment = bench.command(variant, words)
+            outcome = _run_job(command, environment, each + MORE_SECONDS, threading.Event())
+            _take(bench, variant, outcome, samples)
+
+
+def _take(
+    bench: Bench, variant: Variant, outcome: tuple[str, str, bool], samples: list[Sample]
+) -> None:
+    out, err, good = outcome
+    samples += bench_tables.parse(out, variant.name)
+    if not good:
+        tail = "\n  ".join(err.strip().splitlines()[-6:])
+        bench.problems.append(f"{variant.name} failed:\n  {tail}")
+
+
+@contextlib.contextmanager
+def _csv(path: Path | None) -> Iterator[list[Sample]]:
+    samples: list[Sample] = []
+    yield samples
+    if path is not None:
+        bench_tables.write_csv(path, samples)
+        print(f"{len(samples)} samples: {path}", file=sys.stderr)
+
+
+def run(
+    installation: Installation,
+    chosen: Options,
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+) -> int:
+    """Measure and print; return the exit status."""
+    if not arguments or arguments[0] != "coll":
+        raise CommandError("`overdrive bench` measures collectives: `overdrive bench coll --help`")
+    try:
+        options = _parse(arguments[1:])
+    except SystemExit:  # --help
+        return 0
+    path = shutil.which(options.launcher)
+    if path is None:
+        raise CommandError(
+            f"{options.launcher} was not found: load or install the MPI you want to use, or name "
+            f"its launcher with --launcher"
+        )
+    found = launchers.identify(path)
+    bench = Bench(installation, chosen, options, environment, path, found.family)
+    if options.lab:
+        bench.nodes = len(lab_state.select(options.lab).nodes)
+    bench.ranks = options.n or (bench.nodes * (options.ppn or 1) if options.lab else 2)
+    if not options.without_overdrive:
+        job, _ = launch.job_environment(installation, chosen, environment)
+        launch.check_settings(installation, chosen, job)
+    bench.program = build(
+        source_folder(installation.home), find_compiler(path, options.mpicc), environment
+    )
+    variants = bench.variants()
+    place = f"{bench.nodes} nodes of lab '{options.lab}'" if options.lab else "this node"
+    if bench.spans_nodes():
+        place = "several nodes"
+    print(f"# {found.title}; {bench.ranks} ranks, {place}", flush=True)
+    with _csv(options.csv) as samples:
+        if bench.spans_nodes():
+            _one_after_the_other(bench, variants, options.seconds, samples)
+        else:
+            _together(bench, variants, options.seconds, samples)
+    names = [variant.name for variant in variants]
+    cores = len(os.sched_getaffinity(0))
+    print(bench_tables.render(samples, names, options.collectives, cores), end="")
+    for problem in bench.problems:
+        print(f"overdrive: error: {problem}", file=sys.stderr)
+    return 1 if bench.problems else 0

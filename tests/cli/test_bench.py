@@ -1,0 +1,169 @@
+"""`overdrive bench coll`: what it starts, what it makes of samples, and a real run."""
+
+from __future__ import annotations
+
+import csv
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import hosts
+import pytest
+from overdrive import bench, bench_tables
+from overdrive.errors import CommandError
+
+ROOT = Path(__file__).resolve().parents[2]
+COMMAND = ROOT / "overdrive"
+
+HOST = "openmpi4"
+
+
+def program(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+def line(size: int, us: float, what: str = "all", shape: str = "usual", probe: float = 40.0) -> str:
+    return f"bcast,{shape},blocking,{what},{size},2,{us},us,{probe},{probe},0.0,0.0\n"
+
+
+def samples(job: str, us: float, **more: object) -> list[bench_tables.Sample]:
+    return bench_tables.parse(line(8, us, **more) * 3, job)
+
+
+def rows(text: str) -> list[list[str]]:
+    return [words.split() for words in text.splitlines() if words and not words.startswith("#")]
+
+
+def test_a_table_has_times_and_their_ratio():
+    found = samples("host", 3.0) + samples("Overdrive", 1.5)
+    found += samples("host", 2.5, what="min") + samples("Overdrive", 1.25, what="avg")
+    text = bench_tables.render(found, ["host", "Overdrive"], ["bcast"], 2)
+    assert rows(text) == [["8", "2.50", "-", "-", "-", "1.25", "-", "2.00"]]
+    assert "2.00 times as fast" in text
+
+
+def test_the_work_is_subtracted():
+    found = []
+    for job, us in (("host", 5.0), ("Overdrive", 3.0)):
+        found += samples(job, us, shape="app") + samples(job, 1.0, shape="work")
+    text = bench_tables.render(found, ["host", "Overdrive"], ["bcast"], 2)
+    assert rows(text)[0][-3:] == ["1.00", "1.67", "2.00"]
+
+
+def test_distances_are_not_mixed():
+    found = samples("host", 3.0) + samples("Overdrive", 1.0)
+    found += bench_tables.parse(line(8, 90.0, probe=200.0), "Overdrive")
+    found += bench_tables.parse(line(8, 90.0, probe=700.0), "Overdrive")
+    text = bench_tables.render(found, ["host", "Overdrive"], ["bcast"], 2)
+    assert "near, 2 samples dropped" in text
+    assert rows(text)[0][-1] == "3.00"
+
+
+def test_the_best_of_many_is_named():
+    found = samples("host", 3.0) + samples("ring/flat", 1.0) + samples("Overdrive", 2.0)
+    text = bench_tables.render(found, ["host", "Overdrive", "ring/flat"], ["bcast"], 2)
+    assert rows(text) == [["8", "3.00", "2.00", "1.00", "ring/flat"]]
+
+
+@pytest.mark.parametrize(
+    ("launcher", "compilers", "expected"),
+    [
+        ("mpirun", ["mpicc"], "mpicc"),
+        ("mpirun.openmpi", ["mpicc", "mpicc.openmpi"], "mpicc.openmpi"),
+        ("mpiexec.hydra", ["mpicc", "mpicc.mpich"], "mpicc.mpich"),
+        ("mpiexec.hydra", ["mpicc"], "mpicc"),
+    ],
+)
+def test_the_compiler_lies_beside_the_launcher(tmp_path, launcher, compilers, expected):
+    for name in (launcher, *compilers):
+        program(tmp_path / name, "#!/bin/sh\n")
+    found = bench.find_compiler(str(tmp_path / launcher), None)
+    assert found == str(tmp_path / expected)
+
+
+def test_no_compiler_is_said_with_a_remedy(tmp_path):
+    with pytest.raises(CommandError, match="--mpicc"):
+        bench.find_compiler(str(program(tmp_path / "mpirun", "")), None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "bench coll --help"),
+        (["coll", "scatterv"], "'scatterv' is none of bcast"),
+        (["coll", "--shapes", "round"], "not 'round'"),
+        (["coll", "--algorithms"], "--algorithms needs one collective"),
+        (["coll", "--ppn", "2"], "--ppn belongs to --lab"),
+        (["coll", "--launcher", "nompirun"], "nompirun was not found"),
+    ],
+)
+def test_mistakes_are_said(overdrive, arguments, message):
+    run = overdrive("bench", *arguments)
+    assert run.code == 2
+    assert message in run.err
+
+
+@pytest.fixture
+def real_run(real, tmp_path):
+    host = hosts.get(HOST)
+    if host is None:
+        pytest.skip(f"{HOST} is not here")
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        words = ["bench", "coll", *arguments, "--launcher", host.launcher, "--sizes", "8,4K"]
+        words += ["--sample-ms", "0.1"]
+        environment = {**os.environ, **host.env, **real, "XDG_CACHE_HOME": str(tmp_path / "cache")}
+        return subprocess.run(
+            [sys.executable, str(COMMAND), *words],
+            env=environment,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    return run
+
+
+def test_with_and_without_overdrive(real_run, tmp_path):
+    done = real_run(
+        "bcast", "barrier", "--shapes", "usual,app", "--seconds", "0.2", "--csv", "s.csv"
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("# bcast, 2 ranks") == 2
+    assert [row[0] for row in rows(done.stdout)] == ["8", "4096", "8", "4096", "0"]
+    with (tmp_path / "s.csv").open() as file:
+        table = list(csv.DictReader(file))
+    assert {row["job"] for row in table} == {"host", "Overdrive"}
+    assert {row["shape"] for row in table} == {"usual", "app", "work"}
+    assert len(list((tmp_path / "cache").rglob("od_coll"))) == 1
+
+
+def test_every_algorithm(real_run):
+    done = real_run("allreduce", "--algorithms", "--seconds", "0.2")
+    assert done.returncode == 0, done.stderr
+    head = next(text for text in done.stdout.splitlines() if "best" in text)
+    assert {"host", "Overdrive", "ring/flat"} <= set(head.split())
+    assert len(rows(done.stdout)) == 2
+
+
+def test_a_job_that_fails_is_an_error(real_run):
+    done = real_run("bcast", "--seconds", "0.2", "--options", "--no-such-option-of-mpirun")
+    assert done.returncode == 1
+    assert "host failed" in done.stderr
+    assert rows(done.stdout) == []
+
+
+def test_the_installed_command_finds_its_sources(tmp_path):
+    prefix = tmp_path / "prefix"
+    assert bench.source_folder(ROOT) == ROOT / "bench"
+    with pytest.raises(CommandError, match="install Overdrive completely"):
+        bench.source_folder(prefix)
+    for name in (*bench.SOURCES, *bench.HEADERS):
+        program(prefix / "share" / "overdrive" / "bench" / name, "")
+    assert bench.source_folder(prefix) == prefix / "share" / "overdrive" / "bench"
