@@ -30,7 +30,7 @@ struct Exchange {
 };
 
 // Sizes asked for; the join may shrink buffers_bytes (ulimit -v, ulimit -f, many ranks), and when
-// that is not enough leave out the frames, then shrink the pool.
+// that is not enough leave out the collective slots, then the frames, then shrink the pool.
 struct RegionRequest {
   std::uint64_t box_bytes = 8192;
   std::uint32_t release_count = 4096;
@@ -39,6 +39,9 @@ struct RegionRequest {
   std::uint64_t pool_bytes = 2u << 20;
   std::uint64_t frame_bytes = 256u << 10;
   std::uint32_t frame_count = 16;  // at most one per other rank is made
+  std::uint64_t slot_bytes = 1u << 20;
+  std::uint32_t slot_count = 64;
+  std::uint64_t node_slots_bytes = std::uint64_t{4} << 30;  // of all ranks together, if touched
   std::uint64_t buffers_bytes = 1u << 30;
 };
 

@@ -26,6 +26,7 @@ namespace {
 // Below these sizes a region is not worth having.
 constexpr std::uint64_t kLeastPoolBytes = 256 << 10;
 constexpr std::uint64_t kLeastBuffersBytes = 1 << 20;
+constexpr std::uint64_t kLeastSlotBytes = 64 << 10;
 // All buffers of a node together; the address space and the accounting tools have limits.
 constexpr std::uint64_t kMostNodeBuffersBytes = std::uint64_t{64} << 30;
 
@@ -41,6 +42,26 @@ constexpr std::uint64_t round_down(std::uint64_t value, std::uint64_t unit) {
   return value / unit * unit;
 }
 
+// As many slots of the wished size as the node may have; with many ranks they get smaller before
+// there are fewer of them.
+void plan_slots(const RegionRequest& request, std::uint32_t ranks, RegionLayout& layout) {
+  layout.slot_count = request.slot_count;
+  layout.slot_bytes = round_down(request.slot_bytes, kPageBytes);
+  if (ranks < 2 || layout.slot_bytes < kLeastSlotBytes) layout.slot_count = 0;
+  const std::uint64_t budget = request.node_slots_bytes / ranks;
+  while (layout.slot_count * layout.slot_bytes > budget) {
+    if (layout.slot_bytes / 2 >= kLeastSlotBytes) {
+      layout.slot_bytes = round_down(layout.slot_bytes / 2, kPageBytes);
+    } else {
+      layout.slot_count /= 2;
+    }
+  }
+  if (layout.slot_count == 0) layout.slot_bytes = 0;
+}
+std::uint64_t slots_bytes(const RegionLayout& layout) {
+  return layout.slot_count * layout.slot_bytes;
+}
+
 std::string error_text(const char* what) { return std::string(what) + ": " + std::strerror(errno); }
 
 bool same_layout(const RegionLayout& a, const RegionLayout& b) {
@@ -50,8 +71,9 @@ bool same_layout(const RegionLayout& a, const RegionLayout& b) {
          a.envelopes_offset == b.envelopes_offset && a.envelope_count == b.envelope_count &&
          a.pool_offset == b.pool_offset && a.pool_bytes == b.pool_bytes &&
          a.frames_offset == b.frames_offset && a.frame_bytes == b.frame_bytes &&
-         a.frame_count == b.frame_count && a.buffers_offset == b.buffers_offset &&
-         a.buffers_bytes == b.buffers_bytes;
+         a.frame_count == b.frame_count && a.slots_offset == b.slots_offset &&
+         a.slot_bytes == b.slot_bytes && a.slot_count == b.slot_count &&
+         a.buffers_offset == b.buffers_offset && a.buffers_bytes == b.buffers_bytes;
 }
 
 std::atomic_ref<std::uint64_t> magic_of(RegionHeader* header) {
@@ -91,6 +113,7 @@ std::optional<RegionLayout> plan_region(const RegionRequest& request, std::uint3
   layout.pool_bytes = round_up(request.pool_bytes, kPageBytes);
   layout.frame_bytes = round_down(request.frame_bytes, kPageBytes);
   layout.frame_count = layout.frame_bytes == 0 ? 0 : std::min(request.frame_count, ranks - 1);
+  plan_slots(request, ranks, layout);
 
   const std::uint64_t limit =
       round_down(std::min(file_limit_bytes, mapping_limit_bytes / ranks), kPageBytes);
@@ -98,7 +121,13 @@ std::optional<RegionLayout> plan_region(const RegionRequest& request, std::uint3
       round_up(std::min(request.buffers_bytes, kMostNodeBuffersBytes / ranks), kPageBytes);
   const std::uint64_t least_buffers = std::min(wanted, kLeastBuffersBytes);
   // Halving keeps the pool a multiple of any cell size that fits the smallest pool.
-  while (layout.pool_offset + layout.pool_bytes + frames_bytes(layout) + least_buffers > limit) {
+  while (layout.pool_offset + layout.pool_bytes + frames_bytes(layout) + slots_bytes(layout) +
+             least_buffers >
+         limit) {
+    if (layout.slot_count > 0) {
+      layout.slot_count = 0;
+      continue;
+    }
     if (layout.frame_count > 0) {
       layout.frame_count = 0;
       continue;
@@ -107,7 +136,8 @@ std::optional<RegionLayout> plan_region(const RegionRequest& request, std::uint3
     layout.pool_bytes = round_up(layout.pool_bytes / 2, kPageBytes);
   }
   layout.frames_offset = layout.pool_offset + layout.pool_bytes;
-  layout.buffers_offset = layout.frames_offset + frames_bytes(layout);
+  layout.slots_offset = layout.frames_offset + frames_bytes(layout);
+  layout.buffers_offset = layout.slots_offset + slots_bytes(layout);
   layout.buffers_bytes = std::min(wanted, limit - layout.buffers_offset);
   layout.total_bytes = layout.buffers_offset + layout.buffers_bytes;
   return layout;

@@ -10,6 +10,8 @@
 //   envelopes      message descriptors of the owner's sends that do not fit a box (p2p/envelope.h)
 //   cell pool      payload on its way, written by the owner, read by receivers
 //   frames         payload to and fro, one per neighbour, written by either side (p2p/frames.h)
+//   slots          collectives inside the node: one slot per communicator, written by the owner,
+//                  read by peers (coll/node/slot_layout.h); sparse
 //   buffers        self-buffered payload; sparse, grows to the buffer limit
 // Every offset is relative to the region's start. A peer's offset or length is never used without a
 // bounds check against the sizes that were verified when the region was joined.
@@ -33,7 +35,7 @@ inline constexpr std::size_t kFrameHeadBytes = kPageBytes;
 inline constexpr std::uint32_t kMaxLocalRanks = 1024;
 
 inline constexpr std::uint64_t kRegionMagic = 0x6f76657264726976;  // "overdriv"
-inline constexpr std::uint32_t kRegionVersion = 2;
+inline constexpr std::uint32_t kRegionVersion = 3;
 
 // Where the parts of one region are; equal on all ranks of a job by construction, verified on join.
 struct RegionLayout {
@@ -50,6 +52,9 @@ struct RegionLayout {
   std::uint64_t frames_offset = 0;
   std::uint64_t frame_bytes = 0;  // long payload of each, behind its head page
   std::uint64_t frame_count = 0;
+  std::uint64_t slots_offset = 0;
+  std::uint64_t slot_bytes = 0;
+  std::uint64_t slot_count = 0;
   std::uint64_t buffers_offset = 0;
   std::uint64_t buffers_bytes = 0;
 };

@@ -21,8 +21,12 @@ void expect_sound(const RegionLayout& layout, const RegionRequest& request, std:
   EXPECT_GE(layout.pool_offset,
             layout.envelopes_offset + layout.envelope_count * request.envelope_bytes);
   EXPECT_EQ(layout.frames_offset, layout.pool_offset + layout.pool_bytes);
-  EXPECT_EQ(layout.buffers_offset,
+  EXPECT_EQ(layout.slots_offset,
             layout.frames_offset + layout.frame_count * (kFrameHeadBytes + layout.frame_bytes));
+  EXPECT_EQ(layout.buffers_offset, layout.slots_offset + layout.slot_count * layout.slot_bytes);
+  EXPECT_EQ(layout.slots_offset % kPageBytes, 0u);
+  EXPECT_EQ(layout.slot_bytes % kPageBytes, 0u);
+  EXPECT_LE(layout.slot_count * layout.slot_bytes * ranks, request.node_slots_bytes);
   EXPECT_EQ(layout.total_bytes, layout.buffers_offset + layout.buffers_bytes);
   EXPECT_EQ(layout.total_bytes % kPageBytes, 0u);
   EXPECT_EQ(layout.pool_offset % kPageBytes, 0u);
@@ -39,7 +43,27 @@ TEST(Plan, EverythingThatWasAskedFor) {
     EXPECT_EQ(layout->pool_bytes, request.pool_bytes);
     EXPECT_EQ(layout->frame_bytes, request.frame_bytes);
     EXPECT_EQ(layout->frame_count, std::min(ranks - 1, request.frame_count));
+    EXPECT_EQ(layout->slot_count, ranks > 1 ? request.slot_count : 0);
+    EXPECT_EQ(layout->slot_bytes, ranks > 1 ? request.slot_bytes : 0);
   }
+}
+
+TEST(Plan, ManyRanksGetSmallerSlotsThenFewer) {
+  RegionRequest request;
+  request.node_slots_bytes = 1u << 30;
+  std::uint64_t last_bytes = kNoLimit, last_count = kNoLimit;
+  for (const std::uint32_t ranks : {2u, 16u, 64u, 256u, 1024u}) {
+    const auto layout = plan_region(request, ranks, kNoLimit, kNoLimit);
+    ASSERT_TRUE(layout);
+    expect_sound(*layout, request, ranks);
+    EXPECT_GT(layout->slot_count, 0u);
+    EXPECT_GE(layout->slot_bytes, 64u << 10);
+    EXPECT_LE(layout->slot_bytes, last_bytes);
+    EXPECT_LE(layout->slot_count, last_count);
+    last_bytes = layout->slot_bytes;
+    last_count = layout->slot_count;
+  }
+  EXPECT_LT(last_count, request.slot_count);
 }
 
 TEST(Plan, ManyRanksGetLessEach) {

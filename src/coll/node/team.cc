@@ -1,0 +1,304 @@
+// Numbers, acknowledgements and waking: what exchanges of a team have in common.
+
+#include "coll/node/team.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace od::coll::shm {
+
+namespace {
+
+Span readers_of(const Exchange& x, int position, int size) {
+  switch (x.pattern) {
+    case Pattern::everyone:
+      return {0, size};
+    case Pattern::from_root:
+      return position == x.root ? Span{0, size} : Span{};
+    case Pattern::to_root:
+      return position == x.root ? Span{} : Span{x.root, x.root + 1};
+    case Pattern::before:
+      return {position + 1, size};
+  }
+  return {};
+}
+
+// Includes the position itself where its own contribution may be an operand.
+Span sources_of(const Exchange& x, int position, int size) {
+  switch (x.pattern) {
+    case Pattern::everyone:
+      return {0, size};
+    case Pattern::from_root:
+      return position == x.root ? Span{} : Span{x.root, x.root + 1};
+    case Pattern::to_root:
+      return position == x.root ? Span{0, size} : Span{};
+    case Pattern::before:
+      return position == 0 && !x.own_operand ? Span{} : Span{0, position + 1};
+  }
+  return {};
+}
+
+}  // namespace
+
+Team::Team(TeamSetup setup)
+    : size_(static_cast<int>(setup.members.size())),
+      me_(setup.me),
+      layout_(*setup.layout),
+      wake_mode_(setup.wake_mode),
+      tuning_(setup.tuning),
+      corrupt_(setup.corrupt),
+      context_(setup.context),
+      peers_(setup.members.size()),
+      result_bytes_(layout_.slot_bytes / kResultShare / od::node::kFalseSharingBytes *
+                    od::node::kFalseSharingBytes),
+      ring_(layout_.slot_bytes - kControlBytes - kResults * result_bytes_),
+      shown_(kLanes * setup.members.size()),
+      operands_(setup.members.size()) {
+  all_reachable_ = true;
+  for (int i = 0; i < size_; ++i) {
+    const TeamMember& member = setup.members[static_cast<std::size_t>(i)];
+    Peer& p = peer(i);
+    p.slot = slot_start(member.region, layout_, member.lease.slot);
+    p.control = reinterpret_cast<SlotControl*>(p.slot);
+    p.armed = &reinterpret_cast<od::node::RegionHeader*>(member.region)->armed;
+    p.base = member.lease.base;
+    p.reach = member.reach;
+    p.reach_bytes = member.reach_bytes;
+    p.reaches_us = member.reaches_us;
+    if (i != me_ && !p.reaches_us) all_reachable_ = false;
+  }
+  largest_element_bytes_ =
+      std::min(result_bytes_, ring_.bytes() / (4 * static_cast<std::uint64_t>(size_)));
+}
+
+Team::~Team() = default;
+
+void Team::set_far(bool far) { tuning_.far = far; }
+
+std::vector<Slots::Acknowledgement> Team::acknowledgements() const {
+  std::vector<Slots::Acknowledgement> result;
+  for (int i = 0; i < size_; ++i) {
+    if (i != me_) result.push_back({&peer(i).control->completed, peer(i).base + next_number_});
+  }
+  return result;
+}
+
+bool Team::advance() {
+  bool moved = false;
+  while (!broken_) {
+    bool again = false;
+    while (first_open_ != nullptr && begin_next()) again = true;
+    for (std::uint64_t number = completed_; number < next_number_; ++number) {
+      Exchange& x = exchanges_[number % kLanes];
+      if (x.active && x.number == number && step(x)) again = true;
+    }
+    if (!again) break;
+    moved = true;
+  }
+  if (any_news_) tell_sleepers();
+  return moved;
+}
+
+bool Team::anything_ready() const {
+  const auto ready = [](const Awaited& awaited) {
+    return awaited.word != nullptr && awaited.here();
+  };
+  if (first_open_ != nullptr && ready(awaits_acknowledgement_)) return true;
+  for (std::uint64_t number = completed_; number < next_number_; ++number) {
+    const Exchange& x = exchanges_[number % kLanes];
+    if (x.active && (ready(x.awaits_room) || ready(x.awaits_content))) return true;
+  }
+  return false;
+}
+
+std::string Team::describe() const {
+  std::string text;
+  const auto add = [&](const char* name, const Awaited& awaited) {
+    if (awaited.word == nullptr) return;
+    const auto* at = reinterpret_cast<const std::byte*>(awaited.word);
+    for (int i = 0; i < size_; ++i) {
+      if (at < peer(i).slot || at >= peer(i).slot + layout_.slot_bytes) continue;
+      text += std::string(", ") + name + " of member " + std::to_string(i) + " (" +
+              std::to_string(awaited.word->load(std::memory_order_relaxed)) + " of " +
+              std::to_string(awaited.at_least) + ")";
+    }
+  };
+  for (std::uint64_t number = completed_; number < next_number_; ++number) {
+    const Exchange& x = exchanges_[number % kLanes];
+    if (!x.active) continue;
+    text += "exchange " + std::to_string(number) + ": shown " + std::to_string(x.filled) + " of " +
+            std::to_string(x.rounds_out) + ", read " + std::to_string(x.round) + " of " +
+            std::to_string(x.rounds_in);
+    add("waits for room", x.awaits_room);
+    add("waits for content", x.awaits_content);
+    text += "; ";
+  }
+  if (first_open_ != nullptr) {
+    text += "exchange " + std::to_string(next_number_) + " has not begun";
+    add("waits for acknowledgement", awaits_acknowledgement_);
+  }
+  return text;
+}
+
+// The next exchange of the oldest operation that has any left; false if it cannot begin yet.
+bool Team::begin_next() {
+  Operation& op = *first_open_;
+  Exchange& x = exchanges_[next_number_ % kLanes];
+  if (x.active) return false;
+  if (!x.prepared) {
+    if (x.news_post || x.news_made || x.news_round || x.news_end) tell_sleepers();
+    if (!prepare(op, op.begun_, x)) return false;
+    x.operation = &op;
+    x.number = next_number_;
+    x.readers = readers_of(x, me_, size_);
+    x.sources = sources_of(x, me_, size_);
+    x.reader_cursor = x.end_cursor = x.readers.first;
+    x.prepared = true;
+  }
+  if (!prepare_source(x)) {
+    ++counters_.full_waits;
+    return false;
+  }
+  awaits_acknowledgement_ = {};
+  prepare_reader(x);
+  x.active = true;
+  ++counters_.exchanges;
+  ++next_number_;
+  ++op.begun_;
+  if (op.begun_ == op.exchanges_) {
+    first_open_ = op.next_;
+    if (first_open_ == nullptr) last_open_ = nullptr;
+  }
+  if (!x.posted && x.filled == x.rounds_out) post(x);
+  return true;
+}
+
+// Whether all exchanges below this one are over for every member.
+bool Team::acknowledged(std::uint64_t exchange) {
+  if (acknowledged_ >= exchange) return true;
+  awaits_acknowledgement_ = {};
+  if (completed_ < exchange) return false;
+  std::uint64_t least = completed_;
+  std::atomic<std::uint32_t>& wants = peer(me_).control->wants_acks;
+  for (int i = 0; i < size_; ++i) {
+    if (i == me_) continue;
+    Peer& p = peer(i);
+    if (p.known_completed < exchange) {
+      // Pairs with the release in retire().
+      p.known_completed = p.control->completed.load(std::memory_order_acquire) - p.base;
+      if (p.known_completed < exchange) {
+        awaits_acknowledgement_ = {&p.control->completed, p.base + exchange};
+        // Read after the store of `completed` by those whom anything_ready() would miss otherwise:
+        // ordered by the barriers around the armed word.
+        wants.store(1, std::memory_order_relaxed);
+        return false;
+      }
+    }
+    least = std::min(least, p.known_completed);
+  }
+  if (wants.load(std::memory_order_relaxed) != 0) wants.store(0, std::memory_order_relaxed);
+  acknowledged_ = least;
+  ring_.release(least);
+  return true;
+}
+
+// What a post tells in passing: the low half of a word that only grows.
+void Team::note_completed(Peer& from, std::uint32_t completed_low) {
+  const auto known_low = static_cast<std::uint32_t>(from.base + from.known_completed);
+  const std::uint32_t more = completed_low - known_low;
+  // A post that is older than what is known already looks like a huge step.
+  if (more < (std::uint32_t{1} << 31)) from.known_completed += more;
+}
+
+void Team::retire(Exchange& x) {
+  x.active = x.prepared = false;
+  ++x.operation->finished_;
+  if (x.number != completed_) return;
+  do {
+    ++completed_;
+  } while (completed_ < next_number_ && !exchanges_[completed_ % kLanes].active);
+  // Release: this member reads nothing of these exchanges any more.
+  SlotControl& mine = *peer(me_).control;
+  mine.completed.store(peer(me_).base + completed_, std::memory_order_release);
+  news_completed_ = any_news_ = true;
+}
+
+// Wakes those who may sleep on what has been published since the last call.
+//
+// With a core for each rank everybody whom news may concern is woken at once: hardly anybody ever
+// sleeps. With more ranks than cores a member that waits for several others would be woken by each
+// of them; there it is woken by the one that finds that nothing is missing any more. Of several who
+// publish at the same time, the fence lets at least one see what all have published.
+void Team::tell_sleepers() {
+  any_news_ = false;
+  if (wake_mode_.expedited) {
+    std::atomic_signal_fence(std::memory_order_seq_cst);  // as in node::wake_if_armed
+  } else {
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+  }
+  for (Exchange& x : exchanges_) {
+    if (x.news_post || x.news_made || x.news_round || x.news_end) tell_sleepers_of(x);
+  }
+  if (news_completed_) {
+    news_completed_ = false;
+    for (Peer& p : peers_) {
+      if (p.control->wants_acks.load(std::memory_order_relaxed) != 0) p.wake = true;
+    }
+  }
+  for (int i = 0; i < size_; ++i) {
+    Peer& p = peer(i);
+    if (!p.wake) continue;
+    p.wake = false;
+    if (i != me_ && p.armed->load(std::memory_order_relaxed) != 0) {
+      ++counters_.wakes;
+      od::node::wake_slow(*p.armed);
+    }
+  }
+}
+
+void Team::tell_sleepers_of(Exchange& x) {
+  const bool at_once = wake_mode_.expedited;
+  if (x.news_post) {
+    // Readers of which all sources have posted.
+    const int posted = at_once ? size_ : first_missing_post(x);
+    for (int i = x.readers.first; i < x.readers.last; ++i) {
+      const int last_source = x.pattern == Pattern::before ? i : size_;
+      if (x.pattern == Pattern::from_root || posted >= last_source) wake(i);
+    }
+  } else if (x.news_made) {
+    for (int i = x.readers.first; i < x.readers.last; ++i) wake(i);
+  }
+  if (x.news_round ||
+      (x.news_end && (at_once || x.pattern == Pattern::before || all_told_end(x)))) {
+    for (int i = x.sources.first; i < x.sources.last; ++i) wake(i);
+  }
+  x.news_post = x.news_made = x.news_round = x.news_end = false;
+}
+
+// The lowest position that should post but has not.
+int Team::first_missing_post(const Exchange& x) const {
+  if (x.pattern == Pattern::from_root) return size_;
+  for (int i = 0; i < size_; ++i) {
+    if (i == me_ || (x.pattern == Pattern::to_root && i == x.root)) continue;
+    if (lane(i, x).post.ticket.load(std::memory_order_relaxed) < ticket(i, x)) return i;
+  }
+  return size_;
+}
+
+// Whether all readers of this exchange's sources have told that they are through. Members that have
+// nothing to read tell nothing: where there may be any, nothing is presumed.
+bool Team::all_told_end(const Exchange& x) const {
+  if (x.own_places || x.out.sizes != nullptr || x.in.sizes != nullptr) return true;
+  for (int i = 0; i < size_; ++i) {
+    if (i == me_) continue;
+    const bool reads = x.pattern == Pattern::everyone ||
+                       (x.pattern == Pattern::from_root ? i != x.root : i == x.root);
+    if (!reads) continue;
+    if (lane(i, x).read.load(std::memory_order_relaxed) < step_word(ticket(i, x), kAllSteps)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace od::coll::shm

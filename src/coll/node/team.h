@@ -1,0 +1,248 @@
+// The ranks of one communicator on one node, working on each other's buffers.
+//
+// An Operation is a collective under way; it is a fixed sequence of exchanges (exchange.h). All
+// members start the same operations in the same order; exchanges get numbers in that order, so that
+// nothing has to be agreed upon. Operations are resumable: nothing here blocks or sleeps, and
+// nothing allocates once the largest sizes have been seen. advance() does what can be done; a rank
+// that waits may sleep on the armed word of its region (node/wait.h) when anything_ready() is false
+// after arming.
+//
+// Who waits for whom, what orders what, and why no wake-up is lost:
+// docs/design/collectives-in-a-node.md.
+#ifndef OVERDRIVE_COLL_NODE_TEAM_H_
+#define OVERDRIVE_COLL_NODE_TEAM_H_
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "coll/node/exchange.h"
+#include "coll/node/slot_layout.h"
+#include "coll/node/slot_ring.h"
+#include "coll/node/slots.h"
+#include "coll/node/tuning.h"
+#include "node/wait.h"
+#include "p2p/send_history.h"
+
+namespace od::coll::shm {
+
+struct TeamMember {
+  std::byte* region = nullptr;  // start of its region in this process
+  SlotLease lease;              // as the member told
+  std::byte* reach = nullptr;   // its reach file in this process, or null
+  std::uint64_t reach_bytes = 0;
+  bool reaches_us = false;  // it has mapped this process's reach file
+};
+
+struct TeamSetup {
+  std::vector<TeamMember> members;
+  int me = 0;
+  const od::node::RegionLayout* layout = nullptr;
+  od::node::WakeMode wake_mode;
+  Tuning tuning;
+  // A member's slot contains nonsense: ends the job, or returns, after which nothing moves any
+  // more.
+  void (*corrupt)(void* context, int member) = nullptr;
+  void* context = nullptr;
+};
+
+// How often which way was taken.
+struct TeamCounters {
+  std::uint64_t operations = 0;
+  std::uint64_t exchanges = 0;
+  std::uint64_t shown_payload = 0;  // in the line of the post
+  std::uint64_t shown_cells = 0;
+  std::uint64_t shown_direct = 0;
+  std::uint64_t cell_bytes = 0;    // copied into cells
+  std::uint64_t direct_bytes = 0;  // read in the buffers of others
+  std::uint64_t full_waits = 0;    // an exchange had to wait for room in lanes or ring
+  std::uint64_t wakes = 0;
+};
+
+// A collective under way; belongs to the caller and must stay where it is until it is done, like
+// the buffers and arrays that it was given.
+class Operation {
+ public:
+  bool done() const { return finished_ == exchanges_; }
+
+ private:
+  friend class Team;
+  enum class Plan : std::uint8_t {
+    single,            // one exchange
+    reduce_slices,     // combine a slice each, then the root collects them
+    allreduce_slices,  // combine a slice each, then everyone collects them
+  };
+  Plan plan_ = Plan::single;
+  std::uint32_t exchanges_ = 0;
+  std::uint32_t begun_ = 0;
+  std::uint32_t finished_ = 0;
+  std::uint64_t first_number_ = 0;
+  Operation* next_ = nullptr;
+
+  Exchange single_;
+  Combiner combiner_;
+  const std::byte* send_ = nullptr;
+  std::byte* recv_ = nullptr;
+  std::uint64_t bytes_ = 0;
+  std::uint64_t segment_bytes_ = 0;
+  int root_ = 0;
+  // Where slices of the own slot lie that wait for the root, by segment.
+  static constexpr std::uint32_t kSegmentsUnderWay = 4;
+  std::array<std::uint64_t, kSegmentsUnderWay> result_at_{};
+};
+
+class Team {
+ public:
+  explicit Team(TeamSetup setup);
+  ~Team();
+  Team(const Team&) = delete;
+  Team& operator=(const Team&) = delete;
+
+  int size() const { return size_; }
+  int position() const { return me_; }
+  // Elements larger than this cannot be reduced here.
+  std::uint64_t largest_element_bytes() const { return largest_element_bytes_; }
+
+  // Each starts a collective. Buffers are contiguous. `send` may equal `recv`, or where the
+  // collective has MPI_IN_PLACE be null, which means that the input is where the standard says it
+  // is in `recv`.
+  void barrier(Operation& op);
+  void bcast(Operation& op, int root, void* data, std::uint64_t bytes);
+  void reduce(Operation& op, int root, const void* send, void* recv, std::uint64_t count,
+              const Combiner& combiner);
+  void allreduce(Operation& op, const void* send, void* recv, std::uint64_t count,
+                 const Combiner& combiner);
+  void scan(Operation& op, const void* send, void* recv, std::uint64_t count,
+            const Combiner& combiner);
+  void exscan(Operation& op, const void* send, void* recv, std::uint64_t count,
+              const Combiner& combiner);
+  // `recv` is looked at by the root only; its blocks have the sizes that the members send.
+  void gather(Operation& op, int root, const void* send, std::uint64_t send_bytes,
+              const Blocks& recv);
+  void scatter(Operation& op, int root, const Blocks& send, void* recv, std::uint64_t recv_bytes);
+  void allgather(Operation& op, const void* send, std::uint64_t send_bytes, const Blocks& recv);
+  // Blocks are of equal size everywhere, or every member brings arrays of its own.
+  void alltoall(Operation& op, const Blocks& send, const Blocks& recv);
+  // `send` has the same offsets and sizes at all members.
+  void reduce_scatter(Operation& op, const Blocks& send, void* recv, const Combiner& combiner);
+
+  // Does what can be done without waiting; true if anything has moved.
+  bool advance();
+  // Whether advance() would move something that stood still when it was last called.
+  bool anything_ready() const;
+  bool idle() const { return next_number_ == completed_ && first_open_ == nullptr; }
+
+  // For Slots::release, when idle: after which the team must not be used.
+  std::uint64_t exchanges() const { return next_number_; }
+  std::vector<Slots::Acknowledgement> acknowledgements() const;
+
+  // What stands still and what it waits for, for reports.
+  std::string describe() const;
+
+  void set_far(bool far);
+  const Tuning& tuning() const { return tuning_; }
+  const TeamCounters& counters() const { return counters_; }
+
+ private:
+  struct Peer {
+    SlotControl* control = nullptr;
+    std::byte* slot = nullptr;
+    std::atomic<std::uint32_t>* armed = nullptr;
+    std::uint64_t base = 0;
+    std::uint64_t known_completed = 0;  // at least so many exchanges are over for it
+    std::byte* reach = nullptr;
+    std::uint64_t reach_bytes = 0;
+    bool reaches_us = false;
+    bool wake = false;
+  };
+
+  Peer& peer(int i) { return peers_[static_cast<std::size_t>(i)]; }
+  const Peer& peer(int i) const { return peers_[static_cast<std::size_t>(i)]; }
+  std::uint64_t ticket(int i, const Exchange& x) const { return peer(i).base + x.number + 1; }
+  Lane& lane(int i, const Exchange& x) const { return peer(i).control->lanes[x.number % kLanes]; }
+
+  // operations.cc
+  void start(Operation& op, Operation::Plan plan, std::uint32_t exchanges);
+  void start_slices(Operation& op, Operation::Plan plan, const void* send, void* recv,
+                    std::uint64_t bytes, std::uint64_t slice_limit_bytes);
+  bool prepare(Operation& op, std::uint32_t index, Exchange& x);
+  void prepare_slices(Operation& op, std::uint32_t segment, Exchange& x);
+  void prepare_collect(Operation& op, std::uint32_t segment, Exchange& x);
+  std::uint64_t piece_bytes(Content content, std::uint64_t unit_bytes) const;
+
+  // team.cc
+  bool begin_next();
+  bool acknowledged(std::uint64_t exchange);
+  void note_completed(Peer& from, std::uint32_t completed_low);
+  void retire(Exchange& x);
+  void tell_sleepers();
+  void tell_sleepers_of(Exchange& x);
+  int first_missing_post(const Exchange& x) const;
+  bool all_told_end(const Exchange& x) const;
+  void wake(int i) { peer(i).wake = true; }
+
+  // exchange_source.cc: what this member shows.
+  bool prepare_source(Exchange& x);
+  Way choose_way(const Exchange& x);
+  bool reachable_blocks(const Exchange& x) const;
+  std::uint64_t shown_bytes(const Exchange& x) const;
+  std::uint64_t table_bytes() const;
+  void plan_cells(Exchange& x);
+  bool fill(Exchange& x);
+  void fill_piece(Exchange& x);
+  void post(Exchange& x);
+  bool readers_at(Exchange& x, std::uint64_t steps, int& cursor, Awaited& awaited);
+
+  // exchange_reader.cc: what it is shown.
+  void prepare_reader(Exchange& x);
+  bool look(Exchange& x, int source);
+  bool available(Exchange& x, int source, std::uint32_t round);
+  bool resolve(Exchange& x, int source, const Post& post);
+  bool read_round(Exchange& x);
+  bool copy_round(Exchange& x);
+  bool combine_round(Exchange& x);
+  bool step(Exchange& x);
+
+  int size_;
+  int me_;
+  od::node::RegionLayout layout_;
+  od::node::WakeMode wake_mode_;
+  Tuning tuning_;
+  void (*corrupt_)(void* context, int member);
+  void* context_;
+  std::uint64_t largest_element_bytes_;
+  std::vector<Peer> peers_;
+  bool all_reachable_ = false;  // buffers of this member, by all others
+  // The last quarter of a slot holds results that wait for a root: places used in turn, each by the
+  // exchange that shows it.
+  static constexpr std::uint32_t kResults = 4;
+  static constexpr std::uint64_t kResultShare = 16;  // of a slot's bytes, each
+  std::uint64_t result_bytes_;
+  std::array<std::uint64_t, kResults> result_shown_by_{};  // number + 1; 0: unused so far
+  std::uint32_t next_result_ = 0;
+  SlotRing ring_;
+  std::array<Exchange, kLanes> exchanges_;
+  std::vector<Shown> shown_;  // kLanes times one per member
+  std::vector<const std::byte*> operands_;
+  std::vector<std::byte> scratch_;
+  p2p::SendHistory history_;
+
+  Operation* first_open_ = nullptr;  // with exchanges that have not begun
+  Operation* last_open_ = nullptr;
+  std::uint64_t reserved_ = 0;      // numbers given to operations
+  std::uint64_t next_number_ = 0;   // of the exchange that begins next
+  std::uint64_t completed_ = 0;     // all below are over here
+  std::uint64_t acknowledged_ = 0;  // all below are over everywhere
+  Awaited awaits_acknowledgement_;
+  bool news_completed_ = false;
+  bool any_news_ = false;
+  bool broken_ = false;
+  TeamCounters counters_;
+};
+
+}  // namespace od::coll::shm
+
+#endif  // OVERDRIVE_COLL_NODE_TEAM_H_
