@@ -8,6 +8,7 @@ samples in a file of its own.
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -30,7 +31,7 @@ from campaign import (
     load,
     save,
 )
-from jobs import ROOT, Host
+from jobs import BUILD, ROOT, Host, build_regime_probe, exchange_ns
 from turns import Variant, run_together, start_here
 
 COLL = ROOT / "bench" / "coll"
@@ -160,6 +161,44 @@ def build(host: Host) -> tuple[Path, str]:
     flags = [*OPTIMISATION, *WARNINGS, "-std=gnu11", *(f"-D{name}" for name in host.defines)]
     command = [*host.mpicc, *flags, *(str(path) for path in sources), "-lm", "-o", str(binary)]
     return binary, compile_program(command, host, folder)
+
+
+def build_selection(folder: Path = PROGRAMS) -> Path | None:
+    """Compile what measures look-ups, from the release build; None where there is no such build."""
+    archive = BUILD / "release" / "archive" / "liboverdrive_core.a"
+    source, binary = COLL / "od_select.cc", folder / "od_select"
+    if not archive.exists():
+        return None
+    newest = max(source.stat().st_mtime, archive.stat().st_mtime)
+    if not binary.exists() or binary.stat().st_mtime < newest:
+        folder.mkdir(parents=True, exist_ok=True)
+        command = ["c++", "-std=c++20", "-O2", f"-I{ROOT / 'src'}", str(source), str(archive)]
+        done = subprocess.run(
+            [*command, "-o", str(binary)], capture_output=True, text=True, check=False
+        )
+        if done.returncode != 0:
+            print(f"bench: od_select not built: {done.stderr}", file=sys.stderr)
+            return None
+    return binary
+
+
+def selection_samples(number: int) -> list[Sample]:
+    """Measure look-ups once; no MPI takes part, so the host is a dash."""
+    program, probe = build_selection(), build_regime_probe()
+    if program is None or probe is None:
+        return []
+    before = exchange_ns(probe)
+    done = subprocess.run([program], capture_output=True, text=True, check=False)
+    after = exchange_ns(probe)
+    lines = [line.split(",") for line in done.stdout.splitlines()]
+    one = Sample(
+        "-", OVERDRIVE, number, "select", "", "look-up", "-", 0, 1, 0.0, "ns", before, after, 0, 0
+    )
+    found = []
+    for name, look_up, table in lines:
+        found.append(replace(one, shape=name, value=float(look_up)))
+        found.append(replace(one, shape=name, mode="table", value=float(table)))
+    return found
 
 
 def samples_file(part: str, folder: Path = SAMPLES) -> Path:
@@ -294,6 +333,8 @@ class CollCampaign:
             start=lab.start if lab is not None else start_here,
             folder=self.folder,
         )
+        if part.name == "cost" and self.lib is not None:
+            found += selection_samples(first)
         save(found, samples_file(part.name, self.folder), append=True)
         for problem in problems:
             self._fail(f"{part.name}, {group.name}: {problem}")

@@ -37,6 +37,7 @@ EIGHT_GOAL = 3.0
 LAB_GOAL, LAB_EACH_GOAL = 1.5, 0.95
 LABS = {"lab": "links without a limit", "lab-1gbit": "links of 1 Gbit/s"}
 FIRST_USE_US = 200.0
+SELECTION_NS = 100.0
 GROWTH_KIB = 512.0
 """What 10,000 communicators may seem to leave, 52 bytes of each: memory is counted in pages."""
 BARRIER = "barrier"
@@ -212,6 +213,16 @@ def first_use_us(results: Results, regime: str, host: str, variant: str) -> dict
     return found
 
 
+def selection_ns(results: Results, mode: str = "look-up") -> dict[str, float]:
+    """Return what choosing an algorithm takes, by collective, in whatever regime."""
+    found: dict[str, list[float]] = {}
+    for point in results.points(test="select", mode=mode):
+        for regime in REGIMES:
+            cell = results.cell(regime, "-", OVERDRIVE, point)
+            found.setdefault(point.shape, []).extend(cell.values if cell else [])
+    return {name: sorted(values)[len(values) // 2] for name, values in found.items() if values}
+
+
 def growth_kib(results: Results, host: str, variant: str) -> float | None:
     """Return the growth of a rank's memory over 10,000 communicators, in whatever regime."""
     point = Point("communicators", "growth", "-", "-", 0, 2)
@@ -236,6 +247,13 @@ def _cost(results: Results, hosts: list[str]) -> list[Finding]:
                 worst = max(mine, key=lambda name: mine[name])
                 text, met = f"{mine[worst]:.0f} µs ({worst})", mine[worst] <= FIRST_USE_US
             found.append(Finding(topic, goal, HOST_TITLES[host], regime, text, "-", met))
+    look_ups = selection_ns(results)
+    text, met = "not measured", None
+    if look_ups:
+        worst = max(look_ups, key=lambda name: look_ups[name])
+        text, met = f"{look_ups[worst]:.0f} ns ({worst})", look_ups[worst] <= SELECTION_NS
+    goal = f"≤ {SELECTION_NS:g} ns"
+    found.append(Finding("Choosing an algorithm", goal, "64 ranks, 8 nodes", "any", text, "-", met))
     for host in hosts:
         topic = "10,000 communicators made, used and freed: memory per rank"
         goal = f"≤ {GROWTH_KIB:g} KiB more than the host alone"

@@ -42,6 +42,7 @@ from coll_goals import (
     judge,
     known_ratios,
     points,
+    selection_ns,
 )
 from goals import FIVE, HOST_TITLES, Finding, best_variant
 from page import DASH, facts, goals_section, head, number, pictures, table, write
@@ -198,6 +199,20 @@ def _drivers(results: Results, hosts: list[str]) -> list[str]:
     ]
 
 
+def _selection(results: Results) -> list[str]:
+    look_ups, tables = selection_ns(results), selection_ns(results, "table")
+    if not look_ups:
+        return []
+    rows = [[name, number(ns), number(tables[name] / 1e3)] for name, ns in look_ups.items()]
+    return [
+        "Choosing an algorithm for a call (`bench/coll/od_select.cc`, 64 ranks on 8 nodes, with "
+        "some rules in the environment), and making the table that is searched, once per "
+        "communicator and collective at first use:",
+        "",
+        *table(["", "a call, ns", "the table, µs"], rows),
+    ]
+
+
 def _cost(results: Results, hosts: list[str]) -> list[str]:
     rows = []
     for host in hosts:
@@ -224,6 +239,7 @@ def _cost(results: Results, hosts: list[str]) -> list[str]:
         "What the first call on a new communicator takes beyond a third one, in µs, median:",
         "",
         *table(["over", "regime", "call"], rows),
+        *_selection(results),
         "Growth of a rank's memory in KiB while 10,000 communicators are made, used (allreduce, "
         "bcast, barrier) and freed, after a first thousand:",
         "",
