@@ -168,6 +168,7 @@ Builder::StepId Builder::insert(const Step& step) {
 Builder::StepId Builder::add(const Step& step) {
   const auto id = static_cast<StepId>(steps_.size());
   steps_.push_back(step);
+  steps_.back().segment = segment_;
   has_follower_.push_back(false);
   if (step.kind == StepKind::kSend || step.kind == StepKind::kReceive) {
     std::uint32_t& next = sent_[peer_key(step.peer, step.kind)];

@@ -59,6 +59,9 @@ class Builder {
   // `later` waits for `earlier`; later must be the newest step. kNoStep on either side: nothing.
   void order(StepId earlier, StepId later);
 
+  // What follows belongs to this segment of a pipeline; for people who look at time lines.
+  void mark_segment(std::int64_t segment) { segment_ = static_cast<std::uint16_t>(segment); }
+
   // Memory for intermediate results, not yet used by anything else.
   Place scratch(std::int64_t units);
 
@@ -102,6 +105,7 @@ class Builder {
   std::uint32_t node_steps_ = 0;
   Frame frame_;
   bool framed_ = false;
+  std::uint16_t segment_ = 0;
 };
 
 }  // namespace od::coll

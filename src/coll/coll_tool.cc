@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "coll/hierarchy/node_steps.h"
 #include "coll/model/simulate.h"
 #include "coll/registry.h"
 #include "coll/select/selection.h"
@@ -33,7 +34,12 @@ constexpr const char* kUsage =
     "                             [--tuning FILE] [--intel] [--strict]\n"
     "       overdrive-collectives simulate COLLECTIVE BYTES [--ranks N] [--nodes N]\n"
     "                             [--algorithm NAME] [--tuning FILE]\n"
-    "                             [--most-steps N]\n";
+    "                             [--most-steps N]\n"
+    "       overdrive-collectives timeline COLLECTIVE BYTES [--ranks N] [--nodes N]\n"
+    "                             [--algorithm NAME] [--tuning FILE]\n"
+    "simulate and timeline also take:\n"
+    "       [--segment BYTES] [--pipeline BYTES] [--leaders N] [--radix N] [--window N]\n"
+    "       [--inside shared|messages] [--flat] [--round-robin]\n";
 
 struct Arguments {
   Collective collective{};
@@ -43,8 +49,17 @@ struct Arguments {
   std::string algorithm;
   // Of all ranks together: a million take about a second and 100 MB.
   double most_steps = 1e6;
+  Parameters parameters;
+  NodeDriver driver = NodeDriver::kShared;
+  bool flat = false;
+  bool round_robin = false;
   Selection::Options options;
 };
+
+int usage(const std::string& reason) {
+  std::fprintf(stderr, "overdrive-collectives: %s\n%s", reason.c_str(), kUsage);
+  return 2;
+}
 
 void write_parameters(JsonWriter& json, const Parameters& parameters) {
   json.open_object();
@@ -52,6 +67,7 @@ void write_parameters(JsonWriter& json, const Parameters& parameters) {
   if (parameters.segment_bytes != 0) json.member("segment", parameters.segment_bytes);
   if (parameters.window != 0) json.member("window", parameters.window);
   if (parameters.leaders != 0) json.member("leaders", parameters.leaders);
+  if (parameters.pipeline_bytes != 0) json.member("pipeline", parameters.pipeline_bytes);
   json.close_object();
 }
 
@@ -179,33 +195,56 @@ int explain(const Arguments& arguments) {
   return arguments.options.strict && (!error.empty() || !issues.empty()) ? 3 : 0;
 }
 
-// Runs the schedules between those ranks that take part in them.
+Nodes nodes_of(const Arguments& arguments) {
+  const Layout& layout = arguments.layout;
+  if (!arguments.round_robin) return Nodes::in_blocks(layout.ranks, layout.most_per_node);
+  std::vector<int> node_of;
+  for (int rank = 0; rank < layout.ranks; ++rank) node_of.push_back(rank % layout.nodes);
+  return Nodes(node_of);
+}
+
+double steps_of(const Schedule& schedule) { return static_cast<double>(schedule.steps.size()); }
+
+// Runs the schedules of all ranks. Where there are too many steps, those of the leaders alone: the
+// steps inside nodes are then closed forms.
 bool simulated(const Decision& decision, const Arguments& arguments, const Machine& machine,
                Simulated& result) {
   const Layout& layout = arguments.layout;
-  const bool flat = decision.mode == Mode::kFlat;
-  const int ranks = flat ? layout.ranks : layout.nodes;
-  const int per_node = flat ? layout.most_per_node : 1;
-  double bytes = static_cast<double>(arguments.bytes);
-  if (!flat) bytes = leader_bytes(arguments.collective, layout.most_per_node, bytes);
-  // Not even one rank's schedule, where all have more steps than that for sure.
-  if (ranks > arguments.most_steps) return false;
   Shape shape;
-  shape.ranks = ranks;
-  shape.rank = ranks / 2;
-  shape.count = static_cast<std::int64_t>(bytes) / 8;
   shape.unit_bytes = 8;
   shape.parameters = decision.parameters;
-  if (info(arguments.collective).has_counts) shape.count /= ranks;
-  const auto steps = static_cast<double>(make_schedule(*decision.algorithm, shape).steps.size());
-  if (steps * ranks > arguments.most_steps) return false;
-  result = simulate(*decision.algorithm, decision.parameters, ranks, per_node,
-                    static_cast<std::uint64_t>(bytes), machine);
-  if (!flat) {
-    const double inside = node_cost(machine, arguments.collective, layout.most_per_node,
-                                    layout.ranks, static_cast<double>(arguments.bytes));
-    result.last_ns += inside;
+  const bool has_counts = info(arguments.collective).has_counts;
+  // Not even one rank's schedule, where all have more steps than that for sure.
+  if (layout.ranks <= arguments.most_steps) {
+    shape.ranks = layout.ranks;
+    shape.rank = layout.ranks / 2;
+    shape.count = static_cast<std::int64_t>(arguments.bytes) / 8 / (has_counts ? layout.ranks : 1);
+    const Nodes nodes = nodes_of(arguments);
+    Schedule schedule;
+    if (decision.mode == Mode::kFlat) {
+      schedule = make_schedule(*decision.algorithm, shape);
+    } else {
+      // That of a leader.
+      shape.rank -= nodes.position_of(shape.rank);
+      schedule = make_hierarchical(*decision.algorithm, shape, nodes, arguments.driver);
+    }
+    if (steps_of(schedule) * layout.ranks <= arguments.most_steps) {
+      result = simulate(decision, nodes, arguments.driver, arguments.bytes, machine);
+      return true;
+    }
   }
+  if (decision.mode == Mode::kFlat || layout.nodes > arguments.most_steps) return false;
+  const HierarchyCost cost =
+      hierarchy_cost(machine, arguments.collective, decision.algorithm->cost, decision.parameters,
+                     layout.nodes, layout.most_per_node, static_cast<double>(arguments.bytes));
+  shape.ranks = layout.nodes;
+  shape.rank = layout.nodes / 2;
+  shape.count = static_cast<std::int64_t>(cost.leader_bytes) / 8 / (has_counts ? layout.nodes : 1);
+  const Schedule schedule = make_schedule(*decision.algorithm, shape);
+  if (steps_of(schedule) * layout.nodes > arguments.most_steps) return false;
+  result = simulate(*decision.algorithm, decision.parameters, layout.nodes, 1,
+                    static_cast<std::uint64_t>(cost.leader_bytes), machine);
+  result.last_ns += cost.first_ns + cost.last_ns + cost.rest_ns;
   return true;
 }
 
@@ -224,9 +263,13 @@ int simulate_all(const Arguments& arguments) {
     }
     for (const Mode mode : {Mode::kFlat, Mode::kHierarchical}) {
       if (mode == Mode::kHierarchical && arguments.layout.most_per_node == 1) continue;
-      const int ranks = mode == Mode::kFlat ? arguments.layout.ranks : arguments.layout.nodes;
-      if (why_not(algorithm, {ranks, arguments.commutative}) != nullptr) continue;
-      const Decision decision{&algorithm, mode, effective_parameters(algorithm, {})};
+      const Layout& layout = arguments.layout;
+      const char* reason = mode == Mode::kFlat
+                               ? why_not(algorithm, {layout.ranks, arguments.commutative})
+                               : why_not_hierarchical(algorithm, layout, arguments.commutative);
+      if (reason != nullptr) continue;
+      const Decision decision =
+          selection.complete(algorithm, mode, arguments.parameters, layout, arguments.commutative);
       Simulated result;
       json.open_object();
       write_decision(json, decision);
@@ -244,15 +287,90 @@ int simulate_all(const Arguments& arguments) {
   return 0;
 }
 
-int usage(const std::string& reason) {
-  std::fprintf(stderr, "overdrive-collectives: %s\n%s", reason.c_str(), kUsage);
-  return 2;
+const char* kind_name(const Step& step) {
+  static const char* const kKinds[] = {"send", "receive", "copy", "reduce", "node", "join"};
+  static const char* const kWorks[] = {"node reduce", "node bcast",  "node gather", "node scatter",
+                                       "node scan",   "node exscan", "node whole"};
+  if (step.kind == StepKind::kNode) return kWorks[static_cast<int>(node_work(step))];
+  return kKinds[static_cast<int>(step.kind)];
+}
+
+// What happens when, by the simulator.
+int time_line(const Arguments& arguments) {
+  std::vector<std::string> issues;
+  const Selection selection = Selection::load(environment(), arguments.options, issues);
+  const Layout& layout = arguments.layout;
+  const Nodes nodes = nodes_of(arguments);
+  Decision decision = selection.decide(arguments.collective, nodes.layout(), arguments.commutative,
+                                       arguments.bytes);
+  const Algorithm* algorithm = decision.algorithm;
+  if (!arguments.algorithm.empty()) {
+    algorithm = find_algorithm(arguments.collective, arguments.algorithm);
+  }
+  if (algorithm == nullptr || algorithm->is_host()) {
+    return usage("'" + arguments.algorithm + "' is no algorithm of Overdrive's");
+  }
+  decision = selection.complete(*algorithm, arguments.flat ? Mode::kFlat : Mode::kAuto,
+                                arguments.parameters, nodes.layout(), arguments.commutative);
+  const char* reason = decision.mode == Mode::kFlat
+                           ? why_not(*algorithm, {layout.ranks, arguments.commutative})
+                           : nullptr;
+  if (reason != nullptr) return usage(std::string(algorithm->name) + " " + reason);
+  TimeLine line;
+  const Simulated result =
+      simulate(decision, nodes, arguments.driver, arguments.bytes, selection.machine(), &line);
+  const std::int64_t unit_bytes = info(arguments.collective).reduces ? 8 : 1;
+  JsonWriter json;
+  json.open_object();
+  json.member("collective", info(arguments.collective).name);
+  json.member("bytes", arguments.bytes);
+  json.member("ranks", nodes.ranks());
+  json.member("nodes", nodes.count());
+  json.key("decision");
+  json.open_object();
+  write_decision(json, decision);
+  json.close_object();
+  json.member("last_ns", rounded(result.last_ns));
+  json.key("node_of_rank");
+  json.open_array();
+  for (int rank = 0; rank < nodes.ranks(); ++rank) json.value(nodes.node_of(rank));
+  json.close_array();
+  json.key("steps");
+  json.open_array();
+  for (const TimedStep& timed : line.steps) {
+    const Step& step = line.schedules[static_cast<std::size_t>(timed.rank)].steps[timed.step];
+    const bool message = step.kind == StepKind::kSend || step.kind == StepKind::kReceive;
+    json.open_object();
+    json.member("rank", timed.rank);
+    json.member("what", kind_name(step));
+    if (message) json.member("peer", step.peer);
+    json.member("between_nodes", message && nodes.node_of(step.peer) != nodes.node_of(timed.rank));
+    json.member("segment", static_cast<int>(step.segment));
+    json.member("bytes", step.count * unit_bytes);
+    json.member("begin_ns", rounded(timed.begin_ns));
+    json.member("end_ns", rounded(timed.end_ns));
+    json.close_object();
+  }
+  json.close_array();
+  json.close_object();
+  std::fputs(json.take().c_str(), stdout);
+  return 0;
+}
+
+bool is_number(const std::string& option) {
+  for (const char* known :
+       {"--ranks", "--nodes", "--most-steps", "--leaders", "--radix", "--window"}) {
+    if (option == known) return true;
+  }
+  return false;
 }
 
 int run(int argc, char** argv) {
   const std::string command = argc > 1 ? argv[1] : "";
   if (command == "list" && argc == 2) return list();
-  if ((command != "explain" && command != "simulate") || argc < 4) return usage("wrong arguments");
+  if ((command != "explain" && command != "simulate" && command != "timeline") || argc < 4) {
+    return usage("wrong arguments");
+  }
   Arguments arguments;
   if (!find_collective(argv[2], arguments.collective)) {
     return usage(std::string("'") + argv[2] + "' is no collective");
@@ -269,9 +387,25 @@ int run(int argc, char** argv) {
       arguments.options.accept_intel = true;
     } else if (option == "--strict") {
       arguments.options.strict = true;
+    } else if (option == "--flat") {
+      arguments.flat = true;
+    } else if (option == "--round-robin") {
+      arguments.round_robin = true;
     } else if (i + 1 == argc) {
       return usage(option + " is unknown, or its value is missing");
-    } else if (option == "--ranks" || option == "--nodes" || option == "--most-steps") {
+    } else if (option == "--inside") {
+      const std::string way = argv[++i];
+      if (way != "shared" && way != "messages") return usage("--inside: shared or messages");
+      arguments.driver = way == "shared" ? NodeDriver::kShared : NodeDriver::kMessages;
+    } else if (option == "--segment" || option == "--pipeline") {
+      std::uint64_t bytes = 0;
+      if (!parse_bytes(argv[++i], bytes) || bytes == 0 || bytes >> 40 != 0) {
+        return usage(option + " " + argv[i] + ": must be a size such as 64K");
+      }
+      Parameters& parameters = arguments.parameters;
+      (option == "--segment" ? parameters.segment_bytes : parameters.pipeline_bytes) =
+          static_cast<std::int64_t>(bytes);
+    } else if (is_number(option)) {
       const std::string text = argv[++i];
       char* end = nullptr;
       const long value = std::strtol(text.c_str(), &end, 10);
@@ -281,6 +415,9 @@ int run(int argc, char** argv) {
       if (option == "--ranks") arguments.layout.ranks = static_cast<int>(value);
       if (option == "--nodes") arguments.layout.nodes = static_cast<int>(value);
       if (option == "--most-steps") arguments.most_steps = static_cast<double>(value);
+      if (option == "--leaders") arguments.parameters.leaders = static_cast<int>(value);
+      if (option == "--radix") arguments.parameters.radix = static_cast<int>(value);
+      if (option == "--window") arguments.parameters.window = static_cast<int>(value);
     } else if (option == "--tuning") {
       arguments.options.tuning_file = argv[++i];
       arguments.options.fingerprint = topology::fingerprint();
@@ -293,6 +430,8 @@ int run(int argc, char** argv) {
   Layout& layout = arguments.layout;
   if (layout.nodes > layout.ranks) return usage("there are more nodes than ranks");
   layout.most_per_node = (layout.ranks + layout.nodes - 1) / layout.nodes;
+  layout = nodes_of(arguments).layout();
+  if (command == "timeline") return time_line(arguments);
   return command == "explain" ? explain(arguments) : simulate_all(arguments);
 }
 

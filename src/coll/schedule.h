@@ -61,6 +61,7 @@ struct Step {
   std::int32_t peer = -1;
   std::uint32_t ordinal = 0;  // of this message among those with the same sender and receiver
   StepKind kind = StepKind::kJoin;
+  std::uint16_t segment = 0;  // of a pipeline in two levels; for people
 
   bool operator==(const Step&) const = default;
 };

@@ -198,6 +198,7 @@ void Turns::next() {
     const Part& part = parts_[turn_ % kTurns];
     builder_.reuse_scratch(part.begin, part.end);
   }
+  builder_.mark_segment(static_cast<std::int64_t>(turn_));
   ++turn_;
 }
 

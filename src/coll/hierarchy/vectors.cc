@@ -21,7 +21,9 @@ void in_flight(Builder& builder, std::int64_t parts, First first, Last last) {
       turns.next();
       first(i);
     }
-    if (i >= kLag) last(i - kLag);
+    if (i < kLag) continue;
+    builder.mark_segment(i - kLag);
+    last(i - kLag);
   }
 }
 

@@ -33,13 +33,20 @@ Cost scatter_linear, scatter_knomial, scatterv_linear;
 
 }  // namespace cost
 
-// The steps inside a node of a hierarchical collective, `per_node` ranks working together in shared
-// memory, before and after what happens between the leaders.
-double node_cost(const Machine& machine, Collective collective, int per_node, int ranks,
-                 double bytes);
+// A collective that the ranks of one node do together in shared memory.
+double node_cost(const Machine& machine, Collective collective, int ranks, double bytes);
 
-// The message size of a collective between leaders, each of which speaks for a whole node.
-double leader_bytes(Collective collective, int per_node, double bytes);
+// The hierarchical form on several nodes, `per_node` ranks on each, in shared memory inside nodes.
+struct HierarchyCost {
+  double first_ns = 0;      // inside the nodes, before
+  double between_ns = 0;    // between the leaders
+  double last_ns = 0;       // inside the nodes, after
+  double rest_ns = 0;       // until all other segments have followed the first one
+  double leader_bytes = 0;  // the leaders' message size, of one segment
+  double total() const { return first_ns + between_ns + last_ns + rest_ns; }
+};
+HierarchyCost hierarchy_cost(const Machine& machine, Collective collective, Cost* between,
+                             const Parameters& parameters, int nodes, int per_node, double bytes);
 
 }  // namespace od::coll
 

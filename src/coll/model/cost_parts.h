@@ -39,12 +39,18 @@ inline double power_below(const Estimate& e) {
 // The number of ranks is not a power of two.
 inline bool folded(const Estimate& e) { return power_below(e) != e.ranks(); }
 
+// How far the farthest child on a level of a k-nomial tree is.
+inline double farthest_child(const Estimate& e, double stride, double children) {
+  return std::min(children * stride, e.ranks() - 1.0);
+}
+
 // One message down (or up) all levels of a k-nomial tree.
 inline double knomial_depth(const Estimate& e, double bytes, int radix) {
   double total = 0;
   for (double stride = 1; stride < e.ranks(); stride *= radix) {
     const double children = std::min<double>(radix - 1, std::ceil(e.ranks() / stride) - 1);
-    total += e.hop(bytes, stride, 1) + (children - 1) * e.gap(bytes, stride);
+    const double far = farthest_child(e, stride, children);
+    total += e.hop(bytes, far, 1) + (children - 1) * e.gap(bytes, far);
   }
   return total;
 }
@@ -54,9 +60,17 @@ inline double knomial_width(const Estimate& e, double bytes, int radix) {
   double total = 0;
   for (double stride = 1; stride < e.ranks(); stride *= radix) {
     const double children = std::min<double>(radix - 1, std::ceil(e.ranks() / stride) - 1);
-    total += children * e.gap(bytes, stride);
+    total += children * e.gap(bytes, farthest_child(e, stride, children));
   }
   return total;
+}
+
+// How long a rank of a binary tree is busy with one segment: two children, and in a node several
+// ranks may have theirs elsewhere.
+inline double binary_width(const Estimate& e, double bytes) {
+  const double near = 2 * e.gap(bytes, 0);
+  if (e.nodes() == 1) return near;
+  return std::max(near, 2 * e.gap(bytes, e.per_node(), std::min(e.per_node(), 2)));
 }
 
 inline double binary_depth(const Estimate& e, double bytes) {
@@ -65,6 +79,15 @@ inline double binary_depth(const Estimate& e, double bytes) {
     total += e.hop(bytes, stride, 1) + e.gap(bytes, stride) / 2;
   }
   return total;
+}
+
+// All ranks send to the one `distance` further on, around the ring: however near that is, some
+// cross the border of their node.
+inline double shift(const Estimate& e, double bytes, double distance) {
+  const double near = e.is_near(distance) ? e.hop(bytes, distance, 1) : 0;
+  if (e.nodes() == 1) return near;
+  const int flows = static_cast<int>(std::min<double>(distance, e.per_node()));
+  return std::max(near, e.hop(bytes, e.per_node(), flows));
 }
 
 // Along a line of `length` ranks.

@@ -6,7 +6,7 @@ namespace od::coll::cost {
 double barrier_dissemination(const Estimate& e, double, const Parameters& p) {
   double total = 0;
   for (double known = 1; known < e.ranks(); known *= p.radix) {
-    total += e.exchange(0, known) + (p.radix - 2) * e.gap(0, known);
+    total += shift(e, 0, known) + (p.radix - 2) * e.gap(0, known);
   }
   return total;
 }
@@ -39,15 +39,15 @@ double bcast_chain(const Estimate& e, double n, const Parameters& p) {
 }
 double bcast_binary(const Estimate& e, double n, const Parameters& p) {
   const Pipeline pipeline(n, p.segment_bytes);
-  return pipeline.time(binary_depth(e, pipeline.segment), 2 * e.ring_gap(pipeline.segment));
+  return pipeline.time(binary_depth(e, pipeline.segment), binary_width(e, pipeline.segment));
 }
 double bcast_two_trees(const Estimate& e, double n, const Parameters& p) {
   const Pipeline pipeline(n / 2, p.segment_bytes);
-  return pipeline.time(binary_depth(e, pipeline.segment), 2 * e.ring_gap(pipeline.segment));
+  return pipeline.time(binary_depth(e, pipeline.segment), binary_width(e, pipeline.segment));
 }
 double bcast_split_binary(const Estimate& e, double n, const Parameters& p) {
   const Pipeline pipeline(n / 2, p.segment_bytes);
-  return pipeline.time(binary_depth(e, pipeline.segment), 2 * e.ring_gap(pipeline.segment)) +
+  return pipeline.time(binary_depth(e, pipeline.segment), binary_width(e, pipeline.segment)) +
          e.exchange(n / 2, e.ranks() / 2);
 }
 double bcast_scatter_ring(const Estimate& e, double n, const Parameters&) {
@@ -79,13 +79,13 @@ double reduce_binary(const Estimate& e, double n, const Parameters& p) {
   const Pipeline pipeline(n, p.segment_bytes);
   const double add = 2 * e.add(pipeline.segment);
   return pipeline.time(binary_depth(e, pipeline.segment) + levels_of(e, 2) * add,
-                       2 * e.ring_gap(pipeline.segment) + add);
+                       binary_width(e, pipeline.segment) + add);
 }
 double reduce_two_trees(const Estimate& e, double n, const Parameters& p) {
   const Pipeline pipeline(n / 2, p.segment_bytes);
   const double add = 2 * e.add(pipeline.segment);
   return pipeline.time(binary_depth(e, pipeline.segment) + levels_of(e, 2) * add,
-                       2 * e.ring_gap(pipeline.segment) + add);
+                       binary_width(e, pipeline.segment) + add);
 }
 double reduce_rabenseifner(const Estimate& e, double n, const Parameters&) {
   const double extra = folded(e) ? e.exchange(n, 1) + e.add(n) : 0;

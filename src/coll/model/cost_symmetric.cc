@@ -1,8 +1,17 @@
-// Costs of collectives without a root, and of the steps inside a node.
+// Costs of collectives without a root.
 #include "coll/model/cost_parts.h"
 
 namespace od::coll {
 namespace cost {
+namespace {
+
+// Sending a segment and adding the next: beside each other where a network sends, one after the
+// other where the processor does.
+double beside(const Estimate& e, double send, double add) {
+  return e.nodes() > 1 ? std::max(send, add) : send + add;
+}
+
+}  // namespace
 
 double allreduce_recursive_doubling(const Estimate& e, double n, const Parameters&) {
   double total = folded(e) ? 2 * e.exchange(n, 1) + e.add(n) : 0;
@@ -43,14 +52,14 @@ double allreduce_segmented_ring(const Estimate& e, double n, const Parameters& p
   const Pipeline pipeline(block, p.segment_bytes);
   // Adding overlaps with sending but for the last segment of a block.
   const double segment = e.ring(pipeline.segment) + e.add(pipeline.segment);
-  const double next = std::max(e.ring_gap(pipeline.segment), e.add(pipeline.segment));
+  const double next = beside(e, e.ring_gap(pipeline.segment), e.add(pipeline.segment));
   return (e.ranks() - 1) * (pipeline.time(segment, next) + e.ring(block));
 }
 double allreduce_two_trees(const Estimate& e, double n, const Parameters& p) {
   const Pipeline pipeline(n / 2, p.segment_bytes);
   const double add = 2 * e.add(pipeline.segment);
   return pipeline.time(2 * binary_depth(e, pipeline.segment) + levels_of(e, 2) * add,
-                       4 * e.ring_gap(pipeline.segment) + add);
+                       2 * binary_width(e, pipeline.segment) + add);
 }
 
 double scan_linear(const Estimate& e, double n, const Parameters& p) {
@@ -61,12 +70,12 @@ double scan_linear(const Estimate& e, double n, const Parameters& p) {
 }
 double scan_recursive_doubling(const Estimate& e, double n, const Parameters&) {
   double total = 0;
-  for (double d = 1; d < e.ranks(); d *= 2) total += e.exchange(n, d) + 2 * e.add(n);
+  for (double d = 1; d < e.ranks(); d *= 2) total += shift(e, n, d) + 2 * e.add(n);
   return total;
 }
 double scan_binomial(const Estimate& e, double n, const Parameters&) {
   double total = 0;
-  for (double d = 1; d < e.ranks(); d *= 2) total += e.exchange(n, d) + e.add(n);
+  for (double d = 1; d < e.ranks(); d *= 2) total += shift(e, n, d) + e.add(n);
   return total;
 }
 double exscan_linear(const Estimate& e, double n, const Parameters& p) {
@@ -92,7 +101,7 @@ double reduce_scatter_pairwise(const Estimate& e, double n, const Parameters&) {
 double reduce_scatter_ring(const Estimate& e, double n, const Parameters& p) {
   const Pipeline pipeline(n / e.ranks(), p.segment_bytes);
   const double segment = e.ring(pipeline.segment) + e.add(pipeline.segment);
-  const double next = std::max(e.ring_gap(pipeline.segment), e.add(pipeline.segment));
+  const double next = beside(e, e.ring_gap(pipeline.segment), e.add(pipeline.segment));
   return (e.ranks() - 1) * pipeline.time(segment, next);
 }
 double reduce_scatter_doubling(const Estimate& e, double n, const Parameters& p) {
@@ -118,8 +127,8 @@ double allgather_bruck(const Estimate& e, double n, const Parameters& p) {
   for (double known = 1; known < e.ranks(); known *= p.radix) {
     const double sends = std::min<double>(p.radix - 1, std::ceil(e.ranks() / known) - 1);
     const double blocks = std::min(known, e.ranks() - known);
-    total += e.exchange(blocks * block, known) +
-             (sends - 1) * e.gap(blocks * block, known, e.per_node());
+    total +=
+        shift(e, blocks * block, known) + (sends - 1) * e.gap(blocks * block, known, e.per_node());
   }
   return total;
 }
@@ -144,7 +153,7 @@ double alltoall_bruck(const Estimate& e, double n, const Parameters& p) {
   for (double place = 1; place < e.ranks(); place *= p.radix) {
     const double sends = std::min<double>(p.radix - 1, std::ceil(e.ranks() / place) - 1);
     const double bytes = n * e.ranks() / p.radix;
-    total += e.exchange(bytes, place) + (sends - 1) * e.gap(bytes, place, e.per_node()) +
+    total += shift(e, bytes, place) + (sends - 1) * e.gap(bytes, place, e.per_node()) +
              sends * 2 * e.copy(bytes);
   }
   return total;
@@ -169,64 +178,5 @@ double alltoallv_pairwise(const Estimate& e, double, const Parameters& p) {
 }
 
 }  // namespace cost
-
-double node_cost(const Machine& machine, Collective collective, int per_node, int ranks,
-                 double bytes) {
-  if (per_node <= 1) return 0;
-  // A flag that everyone sees: as long as a message without content takes.
-  const double flag = machine.near.latency_ns;
-  const double levels = std::ceil(std::log2(per_node));
-  // A message is copied in and out; here data is read where it lies.
-  const double byte_ns = machine.near.byte_ns / 2;
-  const double move = bytes * byte_ns;
-  // All ranks add at once, each its part of the vector.
-  const double add = bytes * (machine.add_byte_ns + byte_ns);
-  const double others = static_cast<double>(ranks - 1);
-  switch (collective) {
-    case Collective::kBarrier:
-      return 2 * levels * flag;
-    case Collective::kBcast:
-      return 2 * flag + move;
-    case Collective::kReduce:
-      return (1 + levels) * flag + add;
-    case Collective::kScan:
-    case Collective::kExscan:
-      return (1 + levels) * flag + 2 * add;
-    case Collective::kAllreduce:
-      return (2 + levels) * flag + add + move;
-    case Collective::kReduceScatter:
-    case Collective::kReduceScatterBlock:
-      return (2 + levels) * flag + add;
-    case Collective::kAllgather:
-      return (2 + levels) * flag + others * move;
-    case Collective::kAllgatherv:
-      return (2 + levels) * flag + move;
-    case Collective::kAlltoall:
-      return (2 + levels) * flag + others * move;
-    case Collective::kGather:
-    case Collective::kScatter:
-      return 2 * flag + per_node * move;
-    case Collective::kAlltoallv:
-    case Collective::kAlltoallw:
-      return (2 + levels) * flag + others * cost::kTypicalBlock * byte_ns;
-    case Collective::kGatherv:
-    case Collective::kScatterv:
-      return 2 * flag + per_node * cost::kTypicalBlock * byte_ns;
-  }
-  return 0;
-}
-
-double leader_bytes(Collective collective, int per_node, double bytes) {
-  switch (collective) {
-    case Collective::kAllgather:
-    case Collective::kGather:
-    case Collective::kScatter:
-      return bytes * per_node;
-    case Collective::kAlltoall:
-      return bytes * per_node * per_node;
-    default:
-      return bytes;
-  }
-}
 
 }  // namespace od::coll

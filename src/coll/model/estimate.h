@@ -56,7 +56,9 @@ class Estimate {
  private:
   double transfer(double bytes, double distance, int flows) const {
     const Link& l = link(distance);
-    return bytes * l.byte_ns * (is_near(distance) ? 1 : flows);
+    if (is_near(distance)) return bytes * l.byte_ns;
+    // Those of the other ranks leave the node before this one.
+    return bytes * l.byte_ns + (flows - 1) * std::max(bytes * l.byte_ns, l.gap_ns);
   }
 
   const Machine& machine_;

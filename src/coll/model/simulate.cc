@@ -3,10 +3,14 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <queue>
+#include <span>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
+#include "coll/hierarchy/node_steps.h"
 #include "coll/schedule.h"
 
 namespace od::coll {
@@ -35,22 +39,36 @@ struct Event {
 struct Message {
   double sent = -1;    // when the sender's processor had handed it over
   double wanted = -1;  // when the receive was posted
+  double left = -1;    // when it began to travel
   double arrived = -1;
   std::uint32_t send_step = 0;
   std::uint32_t receive_step = 0;
   bool travels = false;
 };
 
+// What the members of a node do together.
+struct NodeMeeting {
+  std::vector<double> started;  // by position; below 0: not yet
+  std::vector<double> ends;     // of those who are done
+  std::vector<std::uint32_t> steps;
+  std::size_t come = 0;
+};
+
 class Simulation {
  public:
-  Simulation(const Algorithm& algorithm, const Parameters& parameters, int ranks, int per_node,
-             std::uint64_t bytes, const Machine& machine)
-      : machine_(machine), per_node_(per_node), ranks_(static_cast<std::size_t>(ranks)) {
-    const CollectiveInfo& kind = info(algorithm.collective);
+  Simulation(const Decision& decision, const Nodes& nodes, NodeDriver driver, std::uint64_t bytes,
+             const Machine& machine)
+      : machine_(machine),
+        nodes_(nodes),
+        collective_(decision.algorithm->collective),
+        bytes_(static_cast<double>(bytes)),
+        ranks_(static_cast<std::size_t>(nodes.ranks())) {
+    const CollectiveInfo& kind = info(collective_);
+    const int ranks = nodes.ranks();
     Shape shape;
     shape.ranks = ranks;
     shape.unit_bytes = kind.reduces ? kElementBytes : 1;
-    shape.parameters = parameters;
+    shape.parameters = decision.parameters;
     const auto units = static_cast<std::int64_t>(bytes) / shape.unit_bytes;
     block_units_ = units;
     shape.count = units;
@@ -59,18 +77,21 @@ class Simulation {
       for (int i = 0; i < ranks; ++i) counts.push_back(units * (i + 1) / ranks - units * i / ranks);
       shape.counts = counts.data();
     }
-    if (algorithm.collective == Collective::kReduceScatterBlock) shape.count = units / ranks;
+    if (collective_ == Collective::kReduceScatterBlock) shape.count = units / ranks;
     unit_bytes_ = static_cast<double>(shape.unit_bytes);
     for (int rank = 0; rank < ranks; ++rank) {
       shape.rank = rank;
       Rank& self = ranks_[static_cast<std::size_t>(rank)];
-      self.schedule = make_schedule(algorithm, shape);
+      self.schedule = decision.mode == Mode::kHierarchical
+                          ? make_hierarchical(*decision.algorithm, shape, nodes, driver)
+                          : make_schedule(*decision.algorithm, shape);
       self.run.begin(self.schedule);
     }
-    nodes_.resize(static_cast<std::size_t>((ranks + per_node - 1) / per_node));
+    links_.resize(static_cast<std::size_t>(nodes.count()));
   }
 
-  Simulated execute() {
+  Simulated execute(TimeLine* time_line) {
+    time_line_ = time_line;
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
       start_ready(static_cast<std::int32_t>(rank), 0);
     }
@@ -85,6 +106,7 @@ class Simulation {
           arrived(event);
           break;
         case Event::Kind::kDone:
+          note_end(event);
           at(event.rank).run.complete(event.step);
           at(event.rank).last = std::max(at(event.rank).last, event.time);
           start_ready(event.rank, event.time);
@@ -97,6 +119,9 @@ class Simulation {
       sum += rank.last;
     }
     result_.average_ns = sum / static_cast<double>(ranks_.size());
+    if (time_line != nullptr) {
+      for (Rank& rank : ranks_) time_line->schedules.push_back(std::move(rank.schedule));
+    }
     return result_;
   }
 
@@ -108,13 +133,27 @@ class Simulation {
     double link_free = 0;  // to other ranks of the node
     double last = 0;
   };
-  struct Node {
+  struct NodeLink {
     double out_free = 0;
     double in_free = 0;
   };
 
   Rank& at(std::int32_t rank) { return ranks_[static_cast<std::size_t>(rank)]; }
-  Node& node_of(std::int32_t rank) { return nodes_[static_cast<std::size_t>(rank / per_node_)]; }
+  NodeLink& link_of(std::int32_t rank) {
+    return links_[static_cast<std::size_t>(nodes_.node_of(rank))];
+  }
+  bool near(std::int32_t a, std::int32_t b) const { return nodes_.node_of(a) == nodes_.node_of(b); }
+
+  void note_begin(std::int32_t rank, std::uint32_t step, double time) {
+    if (time_line_ != nullptr) begun_[{rank, step}] = time;
+  }
+  void note_end(const Event& event) {
+    if (time_line_ == nullptr) return;
+    const auto begun = begun_.find({event.rank, event.step});
+    if (begun == begun_.end()) return;
+    time_line_->steps.push_back({event.rank, event.step, begun->second, event.time});
+    begun_.erase(begun);
+  }
 
   void enter(Event::Kind kind, double time, std::int32_t rank, std::uint32_t step) {
     events_.push({time, order_++, rank, step, kind});
@@ -132,6 +171,14 @@ class Simulation {
     return free;
   }
 
+  // A step that only occupies the processor.
+  double work_on(std::int32_t rank, std::uint32_t step, double time, double duration) {
+    const double end = work(rank, time, duration);
+    note_begin(rank, step, end - duration);
+    enter(Event::Kind::kDone, end, rank, step);
+    return end;
+  }
+
   double bytes_of(const Step& step) const {
     return unit_bytes_ * static_cast<double>(step.count == kWholeBlock ? block_units_ : step.count);
   }
@@ -145,14 +192,13 @@ class Simulation {
   void start(const Event& event) {
     const Step& step = at(event.rank).schedule.steps[event.step];
     const double bytes = bytes_of(step);
+    if (step.kind != StepKind::kJoin) note_begin(event.rank, event.step, event.time);
     switch (step.kind) {
       case StepKind::kCopy:
-        enter(Event::Kind::kDone, work(event.rank, event.time, bytes * machine_.copy_byte_ns),
-              event.rank, event.step);
+        work_on(event.rank, event.step, event.time, bytes * machine_.copy_byte_ns);
         break;
       case StepKind::kReduce:
-        enter(Event::Kind::kDone, work(event.rank, event.time, bytes * machine_.add_byte_ns),
-              event.rank, event.step);
+        work_on(event.rank, event.step, event.time, bytes * machine_.add_byte_ns);
         break;
       case StepKind::kSend: {
         const std::uint64_t k = key(event.rank, step.peer, step.ordinal);
@@ -177,6 +223,8 @@ class Simulation {
         break;
       }
       case StepKind::kNode:
+        meet(event, step, bytes);
+        break;
       case StepKind::kJoin:
         enter(Event::Kind::kDone, event.time, event.rank, event.step);
         break;
@@ -184,7 +232,7 @@ class Simulation {
   }
 
   const Link& link(std::int32_t from, std::int32_t to) const {
-    return from / per_node_ == to / per_node_ ? machine_.near : machine_.far;
+    return near(from, to) ? machine_.near : machine_.far;
   }
 
   // Sends the message on its way, unless it is large and nobody wants it yet.
@@ -197,14 +245,17 @@ class Simulation {
       ready = std::max(message.sent + l.latency_ns, message.wanted) + l.latency_ns;
     }
     message.travels = true;
-    const bool near = from / per_node_ == to / per_node_;
-    double& out = near ? at(from).link_free : node_of(from).out_free;
+    const bool inside = near(from, to);
+    double& out = inside ? at(from).link_free : link_of(from).out_free;
     const double begin = std::max(ready, out);
     const double time = bytes * l.byte_ns;
-    out = begin + std::max(l.gap_ns - l.overhead_ns, time);
+    message.left = begin;
+    // A network's link takes the messages of all ranks of the node, each for the gap at least;
+    // inside a node the sender's processor was busy for a part of it.
+    out = begin + std::max(inside ? l.gap_ns - l.overhead_ns : l.gap_ns, time);
     double end = begin + time + l.latency_ns;
-    if (!near) {
-      double& in = node_of(to).in_free;
+    if (!inside) {
+      double& in = link_of(to).in_free;
       end = std::max(end, in + time);
       in = end;
       result_.far_bytes += static_cast<std::uint64_t>(bytes);
@@ -220,6 +271,7 @@ class Simulation {
     Message& message = found->second;
     message.arrived = event.time;
     if (message.wanted < 0) return;
+    note_begin(send.peer, message.receive_step, std::max(message.wanted, message.left));
     finish_receive(send.peer, event.rank, event.time, message.receive_step);
     messages_.erase(found);
   }
@@ -228,12 +280,75 @@ class Simulation {
     enter(Event::Kind::kDone, work(rank, time, link(from, rank).overhead_ns), rank, step);
   }
 
+  // A step of the node: what a member has to do begins when those it needs have come.
+  void meet(const Event& event, const Step& step, double bytes) {
+    const int node = nodes_.node_of(event.rank);
+    const std::span<const int> members = nodes_.members(node);
+    const auto key = std::make_pair(node, step.ordinal);
+    NodeMeeting& meeting = meetings_[key];
+    if (meeting.started.empty()) {
+      meeting.started.assign(members.size(), -1);
+      meeting.steps.resize(members.size());
+    }
+    const auto me = static_cast<std::size_t>(nodes_.position_of(event.rank));
+    const auto leader = static_cast<std::size_t>(node_leader(step));
+    meeting.started[me] = event.time;
+    meeting.steps[me] = event.step;
+    ++meeting.come;
+    const bool all = meeting.come == members.size();
+    const double flag = machine_.near.latency_ns + machine_.near.overhead_ns;
+    const double read = bytes * machine_.near.byte_ns / 2;
+    const NodeWork what = node_work(step);
+    if (what == NodeWork::kBcast || what == NodeWork::kScatter) {
+      const bool signal = bytes <= 0;
+      if (signal && me == leader) {
+        enter(Event::Kind::kDone, event.time, event.rank, event.step);
+      }
+      if (meeting.started[leader] < 0) return;
+      for (std::size_t i = 0; i < members.size(); ++i) {
+        if (i == leader || meeting.started[i] < 0 || (me != leader && i != me)) continue;
+        const double from = std::max(meeting.started[i], meeting.started[leader] + flag);
+        meeting.ends.push_back(work_on(members[i], meeting.steps[i], from, read));
+      }
+      if (!all) return;
+      // The leader may go on when all have read.
+      const double last = *std::max_element(meeting.ends.begin(), meeting.ends.end());
+      if (!signal) {
+        enter(Event::Kind::kDone, last + flag, members[leader], meeting.steps[leader]);
+      }
+    } else {
+      if (!all) return;
+      double begin = event.time + flag;
+      double duration = read + bytes * machine_.add_byte_ns;
+      if (what == NodeWork::kGather) duration = 0;
+      if (what == NodeWork::kWhole) {
+        duration = node_cost(machine_, collective_, nodes_.ranks(), bytes_) - flag;
+      }
+      if (what == NodeWork::kScan || what == NodeWork::kExscan) duration *= 2;
+      double last = begin;
+      for (std::size_t i = 0; i < members.size(); ++i) {
+        if (i == leader) continue;
+        last = std::max(last, work_on(members[i], meeting.steps[i], begin, duration));
+      }
+      if (what == NodeWork::kGather) duration = read * static_cast<double>(members.size());
+      const double own = work(members[leader], begin, duration);
+      note_begin(members[leader], meeting.steps[leader], own - duration);
+      enter(Event::Kind::kDone, std::max(own, last), members[leader], meeting.steps[leader]);
+    }
+    meetings_.erase(key);
+  }
+
   const Machine& machine_;
-  std::int32_t per_node_;
+  const Nodes& nodes_;
+  Collective collective_;
+  double bytes_;
   double unit_bytes_ = 1;
   std::int64_t block_units_ = 0;
   std::vector<Rank> ranks_;
-  std::vector<Node> nodes_;
+  std::vector<NodeLink> links_;
+  std::map<std::pair<int, std::uint32_t>, NodeMeeting> meetings_;  // by node and ordinal
+  TimeLine* time_line_ = nullptr;
+  std::map<std::pair<std::int32_t, std::uint32_t>, double> begun_;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::uint64_t order_ = 0;
   std::unordered_map<std::uint64_t, Message> messages_;
@@ -244,7 +359,13 @@ class Simulation {
 
 Simulated simulate(const Algorithm& algorithm, const Parameters& parameters, int ranks,
                    int per_node, std::uint64_t bytes, const Machine& machine) {
-  return Simulation(algorithm, parameters, ranks, per_node, bytes, machine).execute();
+  return simulate({&algorithm, Mode::kFlat, parameters}, Nodes::in_blocks(ranks, per_node),
+                  NodeDriver::kMessages, bytes, machine);
+}
+
+Simulated simulate(const Decision& decision, const Nodes& nodes, NodeDriver driver,
+                   std::uint64_t bytes, const Machine& machine, TimeLine* time_line) {
+  return Simulation(decision, nodes, driver, bytes, machine).execute(time_line);
 }
 
 }  // namespace od::coll

@@ -2,15 +2,19 @@
 //
 // Every rank has one processor, which sends, receives, copies and adds; every node has one way out
 // and one way in to the network, which its ranks share; messages inside a node go from rank to rank
-// and occupy the sender. Ranks lie on nodes in blocks and start together. The library's own
-// schedules are simulated: what is simulated is what runs.
+// and occupy the sender. Steps of the node in shared memory occupy those who read: a member of a
+// reduction adds its part of the vector when all have come, a receiver copies when the leader has.
+// Ranks start together. The library's own schedules are simulated: what is simulated is what runs.
 #ifndef OVERDRIVE_COLL_MODEL_SIMULATE_H_
 #define OVERDRIVE_COLL_MODEL_SIMULATE_H_
 
 #include <cstdint>
+#include <vector>
 
+#include "coll/hierarchy/hierarchy.h"
 #include "coll/model/machine.h"
 #include "coll/registry.h"
+#include "coll/select/selection.h"
 
 namespace od::coll {
 
@@ -21,11 +25,29 @@ struct Simulated {
   std::uint64_t far_bytes = 0;
 };
 
+// When what happened: a step of a rank, from when it had what it needs to when it was complete. A
+// receive begins when its message leaves, or when it is posted, if that is later.
+struct TimedStep {
+  std::int32_t rank = 0;
+  std::uint32_t step = 0;
+  double begin_ns = 0;
+  double end_ns = 0;
+};
+struct TimeLine {
+  std::vector<Schedule> schedules;  // of all ranks
+  std::vector<TimedStep> steps;     // in order of their ends; joins are not among them
+};
+
 // `bytes` is the message size as the collective defines it; units are single bytes, or elements of
 // 8 bytes where there is something to add (a last one that is not whole is not counted). Blocks
-// whose sizes only their owners know have that size as well. The root is rank 0.
+// whose sizes only their owners know have that size as well. The root is rank 0. Ranks lie on nodes
+// in blocks.
 Simulated simulate(const Algorithm& algorithm, const Parameters& parameters, int ranks,
                    int per_node, std::uint64_t bytes, const Machine& machine);
+
+// The same for ranks anywhere, and for the hierarchical form; all nodes go the same way.
+Simulated simulate(const Decision& decision, const Nodes& nodes, NodeDriver driver,
+                   std::uint64_t bytes, const Machine& machine, TimeLine* time_line = nullptr);
 
 }  // namespace od::coll
 

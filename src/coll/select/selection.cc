@@ -1,9 +1,10 @@
 // Decides, and makes tables of decisions.
 #include "coll/select/selection.h"
 
+#include <array>
 #include <limits>
-#include <set>
 
+#include "coll/hierarchy/hierarchy.h"
 #include "coll/model/cost.h"
 
 namespace od::coll {
@@ -11,13 +12,22 @@ namespace {
 
 constexpr std::uint64_t kEndless = std::numeric_limits<std::uint64_t>::max();
 
-// Sizes at which the model is asked: four per doubling, up to 4 GiB.
-std::vector<std::uint64_t> model_sizes() {
-  std::vector<std::uint64_t> sizes = {0, 1, 2, 3, 4};
-  for (std::uint64_t power = 4; power < (1ull << 32); power *= 2) {
-    for (std::uint64_t quarter = 5; quarter <= 8; ++quarter) sizes.push_back(power / 4 * quarter);
+// Sizes at which the model is asked: 0, and two per doubling up to 4 GiB.
+constexpr auto kModelSizes = [] {
+  std::array<std::uint64_t, 64> sizes{};
+  std::size_t i = 1;
+  for (std::uint64_t power = 2; i < sizes.size(); power *= 2) {
+    sizes[i++] = power;
+    if (i < sizes.size()) sizes[i++] = power / 2 * 3;
   }
   return sizes;
+}();
+
+// Below, a slice per leader would be small messages only.
+constexpr std::uint64_t kSplitBytes = 32 * 1024;
+
+bool adds_on_the_way(Collective collective) {
+  return collective == Collective::kReduce || collective == Collective::kAllreduce;
 }
 
 bool reads_sizes(Collective collective) {
@@ -50,24 +60,31 @@ Parameters merged(const Parameters& first, const Parameters& second) {
   if (result.segment_bytes == 0) result.segment_bytes = second.segment_bytes;
   if (result.window == 0) result.window = second.window;
   if (result.leaders == 0) result.leaders = second.leaders;
+  if (result.pipeline_bytes == 0) result.pipeline_bytes = second.pipeline_bytes;
   return result;
 }
 
 }  // namespace
 
-Decision Selection::complete(const Family& family, const Algorithm& algorithm, Mode mode,
-                             const Parameters& parameters, const Layout& layout) const {
-  Parameters chosen = parameters;
-  for (const auto& [special, values] : family.special) {
-    if (special == &algorithm) chosen = merged(chosen, values);
-  }
-  chosen = merged(chosen, family.common);
-  if (mode == Mode::kAuto) {
-    mode = layout.most_per_node > 1 ? Mode::kHierarchical : Mode::kFlat;
-  }
+Decision Selection::complete(const Algorithm& algorithm, Mode mode, const Parameters& parameters,
+                             const Layout& layout, bool commutative) const {
+  const Family& rules = family(algorithm.collective);
   // The host's own is always called by all ranks.
   if (algorithm.is_host()) return {&algorithm, Mode::kFlat, {}};
-  return {&algorithm, mode, effective_parameters(algorithm, chosen)};
+  Parameters chosen = parameters;
+  for (const auto& [special, values] : rules.special) {
+    if (special == &algorithm) chosen = merged(chosen, values);
+  }
+  chosen = effective_parameters(algorithm, merged(chosen, rules.common));
+  if (mode == Mode::kAuto) {
+    const bool levels =
+        layout.most_per_node > 1 && why_not_hierarchical(algorithm, layout, commutative) == nullptr;
+    mode = levels ? Mode::kHierarchical : Mode::kFlat;
+  }
+  if (mode == Mode::kHierarchical) return {&algorithm, mode, with_level_defaults(chosen)};
+  chosen.leaders = 0;
+  chosen.pipeline_bytes = 0;
+  return {&algorithm, mode, chosen};
 }
 
 double Selection::cost(const Decision& decision, const Layout& layout, std::uint64_t size) const {
@@ -78,37 +95,67 @@ double Selection::cost(const Decision& decision, const Layout& layout, std::uint
     const Estimate estimate(machine_, collective, layout.ranks, layout.most_per_node);
     return algorithm.cost(estimate, bytes, decision.parameters);
   }
-  const double inside = node_cost(machine_, collective, layout.most_per_node, layout.ranks, bytes);
-  if (layout.nodes == 1) return inside;
-  const Estimate estimate(machine_, collective, layout.nodes, 1);
-  return inside + algorithm.cost(estimate, leader_bytes(collective, layout.most_per_node, bytes),
-                                 decision.parameters);
+  if (layout.nodes == 1) return node_cost(machine_, collective, layout.ranks, bytes);
+  return hierarchy_cost(machine_, collective, algorithm.cost, decision.parameters, layout.nodes,
+                        layout.most_per_node, bytes)
+      .total();
 }
 
+// The cheapest of those that can serve, of several the first; the others are only explained.
 Decision Selection::by_model(Collective collective, const Layout& layout, bool commutative,
                              std::uint64_t bytes, Explanation* explanation) const {
   const Family& rules = family(collective);
   Decision best{&host_algorithm(collective), Mode::kFlat, {}};
   double best_cost = std::numeric_limits<double>::infinity();
+  const auto consider = [&](const Decision& decision, const char* reason) {
+    // Neither has a cost what has no such form.
+    const bool costs = reason == nullptr || explanation != nullptr;
+    const double nanoseconds = costs ? cost(decision, layout, bytes) : 0;
+    if (reason == nullptr && nanoseconds < best_cost) {
+      best = decision;
+      best_cost = nanoseconds;
+    }
+    if (explanation != nullptr) {
+      explanation->candidates.push_back({decision, nanoseconds, reason == nullptr ? "" : reason});
+    }
+  };
+  const auto leaders_are_set = [&](const Algorithm& algorithm) {
+    return std::any_of(rules.special.begin(), rules.special.end(),
+                       [&](const auto& special) {
+                         return special.first == &algorithm && special.second.leaders != 0;
+                       }) ||
+           rules.common.leaders != 0;
+  };
+  const bool levels = layout.most_per_node > 1 && layout.nodes > 1;
   for (const Algorithm& algorithm : algorithms(collective)) {
     if (algorithm.is_host()) continue;
     const bool listed = rules.list.empty() || std::find(rules.list.begin(), rules.list.end(),
                                                         &algorithm) != rules.list.end();
-    for (const Mode mode : {Mode::kHierarchical, Mode::kFlat}) {
-      if (mode == Mode::kHierarchical && layout.most_per_node == 1) continue;
-      // Inside one node the steps of the node do all of it, whatever would follow between nodes.
-      const Call call{mode == Mode::kHierarchical ? layout.nodes : layout.ranks, commutative};
-      const char* reason = listed ? why_not(algorithm, call) : "is not in the list";
-      const Decision decision = complete(rules, algorithm, mode, {}, layout);
-      const double nanoseconds = cost(decision, layout, bytes);
-      if (reason == nullptr && nanoseconds < best_cost) {
-        best = decision;
-        best_cost = nanoseconds;
-      }
-      if (explanation != nullptr) {
-        explanation->candidates.push_back({decision, nanoseconds, reason == nullptr ? "" : reason});
+    const auto reason_of = [&](const char* reason) {
+      return listed ? reason : "is not in the list";
+    };
+    if (levels) {
+      const char* reason = reason_of(why_not_hierarchical(algorithm, layout, commutative));
+      const Decision decision = complete(algorithm, Mode::kHierarchical, {}, layout, commutative);
+      consider(decision, reason);
+      // Several leaders add their slices at the same time.
+      const Parameters& set = decision.parameters;
+      for (const int leaders : {2, 4}) {
+        if (!adds_on_the_way(collective) || bytes < kSplitBytes || leaders_are_set(algorithm) ||
+            leaders > layout.most_per_node || reason != nullptr) {
+          break;
+        }
+        Parameters split = set;
+        split.leaders = leaders;
+        consider({&algorithm, Mode::kHierarchical, split}, reason);
       }
     }
+    consider(complete(algorithm, Mode::kFlat, {}, layout, commutative),
+             reason_of(why_not(algorithm, {layout.ranks, commutative})));
+  }
+  if (layout.nodes == 1 && layout.most_per_node > 1 && !best.algorithm->is_host()) {
+    // In shared memory there is only one way, but who cannot go it needs an algorithm.
+    consider(complete(*best.algorithm, Mode::kHierarchical, {}, layout, commutative), nullptr);
   }
   if (explanation != nullptr) {
     explanation->origin = best.algorithm->is_host() ? "nothing else can serve" : "cost model";
@@ -141,9 +188,10 @@ Decision Selection::decide(Collective collective, const Layout& layout, bool com
         break;
       }
       const Decision decision =
-          complete(rules, *rule.algorithm, rule.mode, rule.parameters, layout);
-      const int ranks = decision.mode == Mode::kHierarchical ? layout.nodes : layout.ranks;
-      const char* reason = why_not(*rule.algorithm, {ranks, commutative});
+          complete(*rule.algorithm, rule.mode, rule.parameters, layout, commutative);
+      const char* reason = decision.mode == Mode::kHierarchical
+                               ? why_not_hierarchical(*rule.algorithm, layout, commutative)
+                               : why_not(*rule.algorithm, {layout.ranks, commutative});
       if (reason == nullptr) {
         note(rule, "fires");
         if (explanation != nullptr) {
@@ -165,35 +213,42 @@ Decision Selection::decide(Collective collective, const Layout& layout, bool com
 }
 
 Table Selection::compile(Collective collective, const Layout& layout, bool commutative) const {
+  Table table;
+  table.selection_ = this;
+  table.collective_ = collective;
+  table.layout_ = layout;
+  table.commutative_ = commutative;
   // Decisions can change right after these sizes.
-  std::set<std::uint64_t> ends = {kEndless};
+  std::vector<std::uint64_t>& ends = table.last_bytes_;
   if (reads_sizes(collective)) {
+    ends.assign(kModelSizes.begin(), kModelSizes.end());
     const Family& rules = family(collective);
     for (const std::vector<Rule>* source : {&rules.environment, &rules.file}) {
       for (const Rule& rule : *source) {
         for (const Condition& condition : rule.conditions) {
           if (!condition.fits(layout, commutative)) continue;
-          if (condition.bytes.min > 0) ends.insert(condition.bytes.min - 1);
-          ends.insert(condition.bytes.max);
+          if (condition.bytes.min > 0) ends.push_back(condition.bytes.min - 1);
+          ends.push_back(condition.bytes.max);
         }
       }
     }
-    for (const std::uint64_t size : model_sizes()) ends.insert(size);
   }
-  Table table;
-  for (const std::uint64_t end : ends) {
-    const std::uint64_t size =
-        end == kEndless && ends.size() > 1 ? *std::prev(ends.end(), 2) + 1 : end;
-    const Decision decision = decide(collective, layout, commutative, ends.size() == 1 ? 0 : size,
-                                     nullptr, &table.error_);
-    if (!table.decisions_.empty() && table.decisions_.back() == decision) {
-      table.last_bytes_.back() = end;
-    } else {
-      table.decisions_.push_back(decision);
-      table.last_bytes_.push_back(end);
-    }
+  ends.push_back(kEndless);
+  std::sort(ends.begin(), ends.end());
+  ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
+  table.decisions_.resize(ends.size());
+  if (strict_) {
+    for (std::size_t range = 0; range < ends.size(); ++range) table.decide(range);
   }
   return table;
+}
+
+// By the size at which the range ends; the last range, which has no end, by that where it begins.
+void Table::decide(std::size_t range) {
+  std::uint64_t bytes = last_bytes_[range];
+  if (bytes == kEndless) bytes = range == 0 ? 0 : last_bytes_[range - 1] + 1;
+  decisions_[range] =
+      selection_->decide(collective_, layout_, commutative_, bytes, nullptr, &error_);
 }
 
 }  // namespace od::coll

@@ -1,9 +1,10 @@
 // Chooses the algorithm of a call: environment, then tuning file, then the cost model.
 //
 // Selection holds the rules of a process. For a communicator it makes a Table per collective (and
-// per kind of operation) at first use: message sizes in ascending order with what serves them.
-// Looking up a call is then one search in a few numbers. Everything that decides is the same on all
-// ranks: they read the same environment and file, and see the same layout and size.
+// per kind of operation) at first use: ranges of message sizes in ascending order, and what serves
+// them as soon as one of that size has been asked for. Looking up a call is then one search in a
+// few numbers. Everything that decides is the same on all ranks: they read the same environment and
+// file, and see the same layout and size.
 //
 // What cannot serve (Algorithm::needs) is passed over and the next rule, in the end the model,
 // decides; with `strict` that is an error.
@@ -49,22 +50,33 @@ struct Explanation {
   std::string origin;                 // of the decision
 };
 
+class Selection;
+
+// Not for several threads at once. The Selection that made it must outlive it.
 class Table {
  public:
   // `bytes` is the message size as the collective defines it.
-  const Decision& at(std::uint64_t bytes) const {
+  const Decision& at(std::uint64_t bytes) {
     const auto found = std::lower_bound(last_bytes_.begin(), last_bytes_.end(), bytes);
-    return decisions_[static_cast<std::size_t>(found - last_bytes_.begin())];
+    const auto range = static_cast<std::size_t>(found - last_bytes_.begin());
+    if (decisions_[range].algorithm == nullptr) decide(range);
+    return decisions_[range];
   }
+  // Where the ranges end, ascending; the last one at the largest number.
   const std::vector<std::uint64_t>& last_bytes() const { return last_bytes_; }
-  const std::vector<Decision>& decisions() const { return decisions_; }
   // With `strict`: what cannot be done as demanded; empty otherwise.
   const std::string& error() const { return error_; }
 
  private:
   friend class Selection;
-  std::vector<std::uint64_t> last_bytes_;  // ascending; the last one is the largest number
-  std::vector<Decision> decisions_;
+  void decide(std::size_t range);
+
+  const Selection* selection_ = nullptr;
+  Collective collective_ = Collective::kBarrier;
+  Layout layout_;
+  bool commutative_ = true;
+  std::vector<std::uint64_t> last_bytes_;
+  std::vector<Decision> decisions_;  // without an algorithm: not yet decided
   std::string error_;
 };
 
@@ -87,6 +99,10 @@ class Selection {
   Decision decide(Collective collective, const Layout& layout, bool commutative,
                   std::uint64_t bytes, Explanation* explanation = nullptr,
                   std::string* error = nullptr) const;
+  // The decision for an algorithm, with `parameters` where they are not 0. kAuto: in two levels
+  // where that can be done.
+  Decision complete(const Algorithm& algorithm, Mode mode, const Parameters& parameters,
+                    const Layout& layout, bool commutative) const;
   // Nanoseconds by the model; not for the host's algorithm.
   double cost(const Decision& decision, const Layout& layout, std::uint64_t bytes) const;
   Table compile(Collective collective, const Layout& layout, bool commutative) const;
@@ -107,8 +123,6 @@ class Selection {
   const Family& family(Collective collective) const {
     return families_[static_cast<std::size_t>(collective)];
   }
-  Decision complete(const Family& family, const Algorithm& algorithm, Mode mode,
-                    const Parameters& parameters, const Layout& layout) const;
   Decision by_model(Collective collective, const Layout& layout, bool commutative,
                     std::uint64_t bytes, Explanation* explanation) const;
   void read_variable(const std::string& variable, const std::string& value, std::string_view rest,

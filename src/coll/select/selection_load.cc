@@ -2,7 +2,7 @@
 //
 //   OVERDRIVE_ADJUST_<COLLECTIVE>            clauses (rules.h)
 //   OVERDRIVE_ADJUST_<COLLECTIVE>_LIST       what the cost model may choose: ring,knomial,103
-//   OVERDRIVE_ADJUST_<COLLECTIVE>_RADIX, _SEGMENT, _WINDOW, _LEADERS
+//   OVERDRIVE_ADJUST_<COLLECTIVE>_RADIX, _SEGMENT, _WINDOW, _LEADERS, _PIPELINE
 //                                            [<algorithm>:]<value>[,...]; without an algorithm: all
 //
 // REDUCE_SCATTER stands for REDUCE_SCATTER_BLOCK as well, unless that has a variable of its own.
@@ -26,15 +26,15 @@ std::string upper(std::string_view text) {
   return result;
 }
 
-enum class Part { kRules, kList, kRadix, kSegment, kWindow, kLeaders };
+enum class Part { kRules, kList, kRadix, kSegment, kWindow, kLeaders, kPipeline };
 struct PartName {
   Part part;
   std::string_view ending;
 };
-constexpr PartName kParts[] = {{Part::kRules, ""},          {Part::kList, "_LIST"},
-                               {Part::kRadix, "_RADIX"},    {Part::kSegment, "_SEGMENT"},
-                               {Part::kWindow, "_WINDOW"},  {Part::kLeaders, "_LEADERS"},
-                               {Part::kWindow, "_THROTTLE"}};
+constexpr PartName kParts[] = {{Part::kRules, ""},           {Part::kList, "_LIST"},
+                               {Part::kRadix, "_RADIX"},     {Part::kSegment, "_SEGMENT"},
+                               {Part::kWindow, "_WINDOW"},   {Part::kLeaders, "_LEADERS"},
+                               {Part::kWindow, "_THROTTLE"}, {Part::kPipeline, "_PIPELINE"}};
 
 // "BCAST_SEGMENT" -> bcast and kSegment. Longer names of collectives win: "REDUCE_SCATTER_LIST".
 bool split_name(std::string_view name, Collective& collective, Part& part) {
@@ -64,17 +64,19 @@ std::string nearest_variable(std::string_view name) {
 }
 
 bool set_parameter(Part part, std::string_view text, Parameters& parameters, std::string& reason) {
-  if (part == Part::kSegment) {
+  if (part == Part::kSegment || part == Part::kPipeline) {
+    std::int64_t& target =
+        part == Part::kSegment ? parameters.segment_bytes : parameters.pipeline_bytes;
     std::uint64_t bytes = 0;
     if (text == "-1") {
-      parameters.segment_bytes = -1;
+      target = -1;
       return true;
     }
     if (!parse_bytes(text, bytes) || bytes == 0 || bytes >> 40 != 0) {
       reason = "must be a size such as 64K, or -1 for uncut messages";
       return false;
     }
-    parameters.segment_bytes = static_cast<std::int64_t>(bytes);
+    target = static_cast<std::int64_t>(bytes);
     return true;
   }
   int value = 0;

@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 
+#include "coll/hierarchy/hierarchy.h"
 #include "coll/select/tuning_file.h"
 
 namespace od::coll {
@@ -99,12 +100,20 @@ TEST(Rules, ParametersForAllAndForOne) {
   const Loaded loaded = with({{"OVERDRIVE_ADJUST_BCAST", "knomial:0-9;chain"},
                               {"OVERDRIVE_ADJUST_BCAST_RADIX", "knomial:8"},
                               {"OVERDRIVE_ADJUST_BCAST_SEGMENT", "32K,chain:8K"},
-                              {"OVERDRIVE_ADJUST_BCAST_LEADERS", "2"}});
+                              {"OVERDRIVE_ADJUST_BCAST_LEADERS", "2"},
+                              {"OVERDRIVE_ADJUST_BCAST_PIPELINE", "chain:256K"}});
   EXPECT_TRUE(loaded.issues.empty());
   const Parameters tree = loaded.selection.decide(kBcast, kEightNodes, true, 5).parameters;
   EXPECT_EQ(tree.radix, 8);
   EXPECT_EQ(tree.segment_bytes, 32 * 1024);
-  EXPECT_EQ(tree.leaders, 2);
+  // Only hierarchical forms have leaders and a pipeline.
+  EXPECT_EQ(tree.leaders, 0);
+  EXPECT_EQ(tree.pipeline_bytes, 0);
+  const Parameters levels = loaded.selection.decide(kBcast, kTwoByFour, true, 5).parameters;
+  EXPECT_EQ(levels.leaders, 2);
+  EXPECT_EQ(levels.pipeline_bytes, kPipelineBytes);
+  EXPECT_EQ(loaded.selection.decide(kBcast, kTwoByFour, true, 50).parameters.pipeline_bytes,
+            256 * 1024);
   const Parameters chain = loaded.selection.decide(kBcast, kEightNodes, true, 50).parameters;
   EXPECT_EQ(chain.radix, 1);
   EXPECT_EQ(chain.segment_bytes, 8 * 1024);
@@ -152,9 +161,24 @@ TEST(Rules, WhatCannotServeFallsThrough) {
   EXPECT_EQ(with(environment).selection.compile(kAllreduce, kEightNodes, false).error(), "");
   Selection::Options strict;
   strict.strict = true;
-  const Table table = with(environment, strict).selection.compile(kAllreduce, kEightNodes, false);
+  Table table = with(environment, strict).selection.compile(kAllreduce, kEightNodes, false);
   EXPECT_NE(table.error().find("needs an operation that commutes"), std::string::npos);
   EXPECT_EQ(with(environment, strict).selection.compile(kAllreduce, kEightNodes, true).error(), "");
+}
+
+TEST(Rules, WhatHasNoHierarchicalFormIsFlat) {
+  const Loaded loaded = with({{"OVERDRIVE_ADJUST_ALLTOALLV", "linear"},
+                              {"OVERDRIVE_ADJUST_SCAN", "linear/hier;binomial"}});
+  EXPECT_EQ(loaded.selection.decide(kAlltoallv, kTwoByFour, true, 0).mode, Mode::kFlat);
+  EXPECT_EQ(loaded.selection.decide(kScan, kTwoByFour, true, 8).mode, Mode::kHierarchical);
+  Layout robin = kTwoByFour;
+  robin.contiguous = false;
+  const Decision scan = loaded.selection.decide(kScan, robin, true, 8);
+  EXPECT_EQ(scan.mode, Mode::kFlat);
+  EXPECT_STREQ(scan.algorithm->name, "binomial");
+  // On one node everything has one; the algorithm is for those who cannot go that way.
+  const Decision inside = loaded.selection.decide(kAlltoallv, {4, 1, 4}, true, 0);
+  EXPECT_EQ(inside.mode, Mode::kHierarchical);
 }
 
 TEST(Tables, SayTheSameAsDecide) {
@@ -162,7 +186,7 @@ TEST(Tables, SayTheSameAsDecide) {
   for (const Layout& layout : {kEightNodes, kTwoByFour, Layout{7, 1, 7}, Layout{1, 1, 1}}) {
     for (std::size_t c = 0; c < kCollectives; ++c) {
       const auto collective = static_cast<Collective>(c);
-      const Table table = loaded.selection.compile(collective, layout, true);
+      Table table = loaded.selection.compile(collective, layout, true);
       EXPECT_EQ(table.last_bytes().back(), std::numeric_limits<std::uint64_t>::max());
       // Sizes on the model's grid, and ends of rules.
       std::vector<std::uint64_t> sizes = {0, 1, 64, 65536, 1048576, 1ull << 30};
@@ -173,7 +197,7 @@ TEST(Tables, SayTheSameAsDecide) {
       }
     }
   }
-  const Table table = loaded.selection.compile(kAllreduce, kEightNodes, true);
+  Table table = loaded.selection.compile(kAllreduce, kEightNodes, true);
   EXPECT_STREQ(table.at(99).algorithm->name, "recursive_doubling");
   EXPECT_STREQ(table.at(5000).algorithm->name, "ring");
   EXPECT_STREQ(table.at(6000).algorithm->name, "ring");
@@ -182,8 +206,12 @@ TEST(Tables, SayTheSameAsDecide) {
 TEST(Tables, AreQuick) {
   const Loaded loaded = with({});
   const auto before = std::chrono::steady_clock::now();
-  const Table table = loaded.selection.compile(kAllreduce, {4096, 64, 64}, true);
+  Table table = loaded.selection.compile(kAllreduce, {4096, 64, 64}, true);
   const auto compiled = std::chrono::steady_clock::now();
+  table.at(4096);
+  const auto decided = std::chrono::steady_clock::now();
+  for (std::uint64_t size = 1; size != 0; size *= 2) table.at(size), table.at(size + size / 2);
+  const auto ready = std::chrono::steady_clock::now();
   std::size_t sum = 0;
   std::uint64_t bytes = 1;
   constexpr int kRounds = 1'000'000;
@@ -192,15 +220,45 @@ TEST(Tables, AreQuick) {
     sum += static_cast<std::size_t>(table.at(bytes >> (bytes & 63)).algorithm->number);
   }
   const auto done = std::chrono::steady_clock::now();
-  const std::chrono::duration<double, std::nano> each = (done - compiled) / kRounds;
+  const std::chrono::duration<double, std::nano> each = (done - ready) / kRounds;
   const std::chrono::duration<double, std::micro> compile = compiled - before;
+  const std::chrono::duration<double, std::micro> first = decided - compiled;
   RecordProperty("lookup_ns", std::to_string(each.count()));
   RecordProperty("compile_us", std::to_string(compile.count()));
-  std::printf("look-up %.1f ns, table %.0f us, %zu entries\n", each.count(), compile.count(),
-              table.decisions().size());
+  std::printf("look-up %.1f ns, table %.1f us, first decision %.1f us\n", each.count(),
+              compile.count(), first.count());
   EXPECT_GT(sum, 0u);
   // 100 ns are promised; a machine busy with other things must not fail the test.
   EXPECT_LT(each.count(), 1000);
+}
+
+// Where ranks share a node the model goes through leaders, but for what the network does as well.
+TEST(Model, ChoosesLevelsWhereNodesHaveSeveralRanks) {
+  const Loaded loaded = with({});
+  const auto mode = [&](Collective collective, std::uint64_t bytes, const Layout& layout) {
+    return loaded.selection.decide(collective, layout, true, bytes).mode;
+  };
+  for (const Collective collective : {kBcast, kReduce, kAllreduce, kBarrier, kAllgather}) {
+    for (const std::uint64_t bytes : {8u, 4096u, 65536u}) {
+      EXPECT_EQ(mode(collective, bytes, {64, 8, 8}), Mode::kHierarchical)
+          << info(collective).name << ' ' << bytes;
+      EXPECT_EQ(mode(collective, bytes, {8, 8, 1}), Mode::kFlat);
+    }
+  }
+  EXPECT_EQ(mode(kBcast, 4 << 20, {64, 8, 8}), Mode::kHierarchical);
+  EXPECT_EQ(mode(kAllreduce, 4 << 20, {64, 8, 8}), Mode::kHierarchical);
+}
+
+// What is between two ranks of one node, or stands by where shared memory cannot be used.
+TEST(Model, ChoosesSensiblyForTwoRanks) {
+  const Loaded loaded = with({{"OVERDRIVE_ADJUST_ALLREDUCE", "0"}});
+  const Layout pair{2, 1, 2};
+  EXPECT_EQ(chosen(loaded, kAllreduce, 8, pair), "recursive_doubling");
+  EXPECT_EQ(chosen(loaded, kAllreduce, 1024, pair), "recursive_doubling");
+  const std::string large = chosen(loaded, kAllreduce, 4 << 20, pair);
+  EXPECT_TRUE(large == "rabenseifner" || large == "ring" || large == "segmented_ring") << large;
+  EXPECT_EQ(loaded.selection.decide(kAllreduce, pair, true, 8).mode, Mode::kHierarchical);
+  EXPECT_EQ(loaded.selection.decide(kAllreduce, pair, true, 4 << 20).mode, Mode::kHierarchical);
 }
 
 TEST(Model, EveryAlgorithmHasACost) {

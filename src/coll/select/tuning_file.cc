@@ -97,9 +97,9 @@ std::pair<Collective, Rule> rule_of(const JsonValue& object, const std::string& 
   if (object.kind != Kind::kObject) {
     fail(object, std::string("a rule must be an object, not ") + object.kind_name());
   }
-  check_names(object,
-              {"collective", "algorithm", "mode", "bytes", "ranks", "ranks_per_node", "nodes",
-               "commutative", "radix", "segment", "window", "leaders", "evidence", "comment"});
+  check_names(object, {"collective", "algorithm", "mode", "bytes", "ranks", "ranks_per_node",
+                       "nodes", "commutative", "radix", "segment", "window", "leaders", "pipeline",
+                       "evidence", "comment"});
   const JsonValue& collective_value = needed(object, "collective");
   Collective collective{};
   if (!find_collective(text_of(collective_value, "collective"), collective)) {
@@ -151,11 +151,14 @@ std::pair<Collective, Rule> rule_of(const JsonValue& object, const std::string& 
   if (const JsonValue* v = object.find("leaders")) {
     rule.parameters.leaders = whole_of(*v, "leaders", 1);
   }
-  if (const JsonValue* v = object.find("segment")) {
-    rule.parameters.segment_bytes = v->kind == Kind::kNumber && v->number == -1
-                                        ? -1
-                                        : static_cast<std::int64_t>(bytes_of(*v, "segment"));
-  }
+  const auto piece = [&](const char* name, std::int64_t& bytes) {
+    const JsonValue* v = object.find(name);
+    if (v == nullptr) return;
+    const bool uncut = v->kind == Kind::kNumber && v->number == -1;
+    bytes = uncut ? -1 : static_cast<std::int64_t>(bytes_of(*v, name));
+  };
+  piece("segment", rule.parameters.segment_bytes);
+  piece("pipeline", rule.parameters.pipeline_bytes);
   return {collective, rule};
 }
 
