@@ -3,7 +3,9 @@
 #include "engine/collective_comm.h"
 
 #include <algorithm>
-#include <map>
+#include <tuple>
+#include <utility>
+#include <vector>
 
 #include "engine/context.h"
 
@@ -24,26 +26,22 @@ std::int64_t block_bytes(const CollectiveCall& call, bool at_root) {
   return call.recv_count * call.recv_type->size;
 }
 
+coll::Nodes nodes_of(const Comm& comm, const std::vector<int>& node_of_world) {
+  std::vector<int> node_of(comm.world_rank.size(), 0);
+  for (std::size_t rank = 0; rank < node_of.size() && !node_of_world.empty(); ++rank) {
+    node_of[rank] = node_of_world[static_cast<std::size_t>(comm.world_rank[rank])];
+  }
+  return coll::Nodes(node_of);
+}
+
 }  // namespace
 
 CollectiveComm::CollectiveComm(const Comm& comm, const std::vector<int>& node_of_world,
                                std::size_t schedule_bytes)
-    : context(combine(comm.context, kCollectiveContext)), schedules_(schedule_bytes) {
-  std::map<int, int> ranks_on;
-  node_of_.reserve(comm.world_rank.size());
-  for (const int world_rank : comm.world_rank) {
-    const int node =
-        node_of_world.empty() ? 0 : node_of_world[static_cast<std::size_t>(world_rank)];
-    node_of_.push_back(node);
-    ++ranks_on[node];
-  }
-  layout_.ranks = comm.size;
-  layout_.nodes = static_cast<int>(ranks_on.size());
-  layout_.most_per_node = 0;
-  for (const auto& [node, ranks] : ranks_on) {
-    layout_.most_per_node = std::max(layout_.most_per_node, ranks);
-  }
-}
+    : context(combine(comm.context, kCollectiveContext)),
+      nodes_(nodes_of(comm, node_of_world)),
+      layout_(nodes_.layout()),
+      schedules_(schedule_bytes) {}
 
 coll::Decision CollectiveComm::choose_any(const coll::Selection& selection, Collective collective,
                                           bool commutative, std::uint64_t bytes,
@@ -53,16 +51,19 @@ coll::Decision CollectiveComm::choose_any(const coll::Selection& selection, Coll
     draw = mix(draw);
     return static_cast<std::size_t>(draw % limit);
   };
-  std::vector<const coll::Algorithm*> able;
+  std::vector<std::pair<const coll::Algorithm*, coll::Mode>> able;
   for (const coll::Algorithm& each : coll::algorithms(collective)) {
     if (coll::why_not(each, {.ranks = layout_.ranks, .commutative = commutative}) == nullptr) {
-      able.push_back(&each);
+      able.emplace_back(&each, coll::Mode::kFlat);
+    }
+    if (layout_.nodes > 1 && layout_.most_per_node > 1 &&
+        coll::why_not_hierarchical(each, layout_, commutative) == nullptr) {
+      able.emplace_back(&each, coll::Mode::kHierarchical);
     }
   }
   if (able.empty() || next(8) == 0) return choose(selection, collective, commutative, bytes);
   coll::Decision decision;
-  decision.algorithm = able[next(able.size())];
-  decision.mode = coll::Mode::kFlat;
+  std::tie(decision.algorithm, decision.mode) = able[next(able.size())];
   coll::Parameters chosen;
   constexpr int kRadixes[] = {0, 2, 3, 4, 8};
   constexpr std::int64_t kSegments[] = {0, -1, 1, 64, 1000, 8192, 65536};
@@ -76,6 +77,14 @@ coll::Decision CollectiveComm::choose_any(const coll::Selection& selection, Coll
   }
   if (!decision.algorithm->is_host()) {
     decision.parameters = coll::effective_parameters(*decision.algorithm, chosen);
+  }
+  if (decision.mode == coll::Mode::kHierarchical) {
+    constexpr int kLeaders[] = {0, 1, 2, 3, 8};
+    decision.parameters.leaders = kLeaders[next(std::size(kLeaders))];
+    const std::int64_t pipeline = kSegments[next(std::size(kSegments))];
+    decision.parameters.pipeline_bytes =
+        pipeline > 0 ? std::max(pipeline, static_cast<std::int64_t>(bytes / 16)) : pipeline;
+    decision.parameters = coll::with_level_defaults(decision.parameters);
   }
   return decision;
 }

@@ -13,6 +13,7 @@
 #include <memory>
 #include <vector>
 
+#include "coll/hierarchy/nodes.h"
 #include "coll/schedule_cache.h"
 #include "coll/select/selection.h"
 #include "engine/collective_call.h"
@@ -44,7 +45,7 @@ class CollectiveComm {
   const coll::Layout& layout() const { return layout_; }
   // Whether some of the ranks do not share memory with this one.
   bool spans_nodes() const { return layout_.nodes > 1; }
-  const std::vector<int>& node_of() const { return node_of_; }
+  const coll::Nodes& nodes() const { return nodes_; }
   coll::ScheduleCache& schedules() { return schedules_; }
 
   std::uint64_t context = 0;   // of messages of collectives; the call's number is added
@@ -53,8 +54,8 @@ class CollectiveComm {
 
  private:
   std::uint64_t draws_ = 0;  // of choose_any()
+  coll::Nodes nodes_;
   coll::Layout layout_;
-  std::vector<int> node_of_;  // per rank of the communicator
   std::array<std::array<std::unique_ptr<coll::Table>, 2>, coll::kCollectives> tables_;
   coll::ScheduleCache schedules_;
 };

@@ -56,7 +56,8 @@ int RankState::start_collective(CollectiveOp& op, const CollectiveCall& call, Co
   std::vector<std::int64_t> counts;
   coll::Shape shape = shape_of(call, comm.size, comm.rank, op.buffers().copied_input(), &counts);
   shape.parameters = decision.parameters;
-  coll::ScheduleCache::Found found = own.schedules().get(*decision.algorithm, shape);
+  coll::ScheduleCache::Found found =
+      own.schedules().get(decision, shape, own.nodes(), coll::NodeDriver::kMessages);
 
   CollectiveOp::Way way;
   way.comm = &comm;
