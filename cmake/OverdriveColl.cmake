@@ -17,3 +17,9 @@ target_link_options(overdrive-collectives PRIVATE -fno-lto)
 if(NOT OVERDRIVE_SANITIZER)
   target_link_options(overdrive-collectives PRIVATE -static-libstdc++ -static-libgcc)
 endif()
+
+# Collectives of forked processes in shared memory alone, for choosing thresholds.
+if(OVERDRIVE_TESTS)
+  add_executable(overdrive-node-bench "${CMAKE_SOURCE_DIR}/src/coll/node/node_bench.cc")
+  target_link_libraries(overdrive-node-bench PRIVATE overdrive_core overdrive_options)
+endif()

@@ -101,6 +101,7 @@ struct Exchange {
   bool own_operand = false;  // combine: this member's own contribution is an operand
   // The result overwrites what this member shows: shown through cells, filled before it is read.
   bool overwrites = false;
+  bool is_result = false;  // what is shown has just been combined
   // A copy from this member to itself.
   const std::byte* own_from = nullptr;
   std::byte* own_to = nullptr;

@@ -55,6 +55,24 @@ bool Team::reachable_blocks(const Exchange& x) const {
   return true;
 }
 
+// Whether others should read in this member's own buffer.
+bool Team::direct_pays(const Exchange& x, std::uint64_t bytes) {
+  const Tuning::Row& row = tuning_.crowded ? tuning_.crowded_row
+                           : tuning_.far   ? tuning_.far_row
+                                           : tuning_.near_row;
+  const bool rooted = x.pattern == Pattern::from_root || x.pattern == Pattern::to_root;
+  if (bytes < (rooted ? row.direct_rooted : row.direct_everyone)) return false;
+  std::uint64_t rewritten_min = rooted ? row.rewritten_rooted : row.rewritten_everyone;
+  if (!rooted && x.use == Use::combine) {
+    rewritten_min = x.content == Content::same ? row.rewritten_whole : row.rewritten_slices;
+  }
+  // Slices that were combined just now: written by us, if not by the program.
+  if (x.is_result) return bytes >= row.rewritten_slices;
+  if (bytes >= rewritten_min) return true;
+  if (x.out.sizes != nullptr) return false;
+  return !history_.rewritten(reinterpret_cast<const char*>(x.out.base), x.out.total);
+}
+
 Way Team::choose_way(const Exchange& x) {
   if (x.content == Content::signal) return Way::nothing;
   if (x.shows_result) return Way::cells;
@@ -69,18 +87,7 @@ Way Team::choose_way(const Exchange& x) {
     if (line <= kInlineBytes) return Way::payload;
   }
   if (x.overwrites || tuning_.way == WayChoice::cells) return Way::cells;
-  const Tuning::Row& row = tuning_.far ? tuning_.far_row : tuning_.near_row;
-  if (tuning_.way == WayChoice::automatic) {
-    if (bytes < row.direct_min_bytes) return Way::cells;
-    if (bytes < row.direct_rewritten_min_bytes) {
-      const char* data = reinterpret_cast<const char*>(x.out.base);
-      const std::uint64_t sampled =
-          x.out.sizes == nullptr ? x.out.total
-                                 : x.out.size(x.readers.first == me_ ? me_ + 1 : x.readers.first);
-      if (sampled < sizeof(std::uint64_t)) return Way::cells;
-      if (history_.rewritten(data, sampled)) return Way::cells;
-    }
-  }
+  if (tuning_.way == WayChoice::automatic && !direct_pays(x, bytes)) return Way::cells;
   return reachable_blocks(x) ? Way::direct : Way::cells;
 }
 

@@ -78,6 +78,20 @@ void Team::barrier(Operation& op) {
   start(op, Operation::Plan::single, size_ > 1 ? 1 : 0);
 }
 
+void Team::signal_to(Operation& op, int root) {
+  Exchange& x = op.single_ = {};
+  x.pattern = Pattern::to_root;
+  x.root = root;
+  start(op, Operation::Plan::single, 1);
+}
+
+void Team::signal_from(Operation& op, int root) {
+  Exchange& x = op.single_ = {};
+  x.pattern = Pattern::from_root;
+  x.root = root;
+  start(op, Operation::Plan::single, 1);
+}
+
 void Team::bcast(Operation& op, int root, void* data, std::uint64_t bytes) {
   Exchange& x = op.single_ = {};
   x.pattern = Pattern::from_root;
@@ -215,8 +229,10 @@ void Team::reduce(Operation& op, int root, const void* send, void* recv, std::ui
   const std::uint64_t extent = combiner.extent_bytes;
   const std::uint64_t bytes = count * extent;
   if (send == nullptr) send = recv;
+  const std::uint64_t limit =
+      tuning_.crowded ? tuning_.crowded_reduce_whole_max_bytes : tuning_.reduce_whole_max_bytes;
   // Two members: the root reads the other's contribution instead of its half of the result.
-  if (size_ <= 2 || bytes * static_cast<std::uint64_t>(size_ - 1) <= tuning_.whole_max_bytes) {
+  if (size_ <= 2 || bytes * static_cast<std::uint64_t>(size_) <= limit) {
     Exchange& x = op.single_ = {};
     x.pattern = Pattern::to_root;
     x.content = Content::same;
@@ -240,9 +256,10 @@ void Team::allreduce(Operation& op, const void* send, void* recv, std::uint64_t 
   const std::uint64_t extent = combiner.extent_bytes;
   const std::uint64_t bytes = count * extent;
   if (send == nullptr) send = recv;
-  const bool whole = size_ <= 2
-                         ? bytes <= tuning_.whole_max_pair_bytes
-                         : bytes * static_cast<std::uint64_t>(size_ - 1) <= tuning_.whole_max_bytes;
+  const std::uint64_t limit = size_ <= 2        ? 2 * tuning_.whole_max_pair_bytes
+                              : tuning_.crowded ? tuning_.crowded_allreduce_whole_max_bytes
+                                                : tuning_.allreduce_whole_max_bytes;
+  const bool whole = bytes * static_cast<std::uint64_t>(size_) <= limit;
   if (whole) {
     Exchange& x = op.single_ = {};
     x.content = Content::same;
@@ -338,6 +355,7 @@ void Team::prepare_collect(Operation& op, std::uint32_t segment, Exchange& x) {
   if (op.plan_ == Operation::Plan::allreduce_slices) {
     x.in = slices;
     x.out = one_block(slices.at(me_), slices.size(me_));
+    x.is_result = true;
     return;
   }
   x.pattern = Pattern::to_root;

@@ -110,6 +110,9 @@ class Team {
   // collective has MPI_IN_PLACE be null, which means that the input is where the standard says it
   // is in `recv`.
   void barrier(Operation& op);
+  // At the root complete when all others have started it, at the others at once; and the reverse.
+  void signal_to(Operation& op, int root);
+  void signal_from(Operation& op, int root);
   void bcast(Operation& op, int root, void* data, std::uint64_t bytes);
   void reduce(Operation& op, int root, const void* send, void* recv, std::uint64_t count,
               const Combiner& combiner);
@@ -187,6 +190,7 @@ class Team {
   // exchange_source.cc: what this member shows.
   bool prepare_source(Exchange& x);
   Way choose_way(const Exchange& x);
+  bool direct_pays(const Exchange& x, std::uint64_t bytes);
   bool reachable_blocks(const Exchange& x) const;
   std::uint64_t shown_bytes(const Exchange& x) const;
   std::uint64_t table_bytes() const;

@@ -555,7 +555,7 @@ TEST(Team, FarNontemporalAndGeneric) {
 TEST(Team, ManySegments) {
   RandomOptions options = of(3, 10);
   options.team.tuning.segment_slice_bytes = 1 << 10;
-  options.team.tuning.whole_max_bytes = options.team.tuning.whole_max_pair_bytes = 0;
+  set_whole(options.team.tuning, 0);
   random_collectives(options);
   options.ranks = 2;
   random_collectives(options);

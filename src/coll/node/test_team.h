@@ -16,6 +16,13 @@
 
 namespace od::coll::shm {
 
+// Up to which size members combine whole contributions instead of slices.
+inline void set_whole(Tuning& tuning, std::uint64_t bytes) {
+  tuning.whole_max_pair_bytes = bytes;
+  tuning.allreduce_whole_max_bytes = tuning.crowded_allreduce_whole_max_bytes = bytes;
+  tuning.reduce_whole_max_bytes = tuning.crowded_reduce_whole_max_bytes = bytes;
+}
+
 struct TestTeamOptions {
   Tuning tuning;
   std::uint64_t slot_bytes = 1 << 20;
@@ -106,11 +113,12 @@ class TestNode {
   Slots& slots() { return *slots_; }
   std::uint64_t sleeps() const { return sleeps_; }
   std::uint64_t lost_wakes() const { return lost_wakes_; }
+  void set_tuning(const Tuning& tuning) { options_.tuning = tuning; }
   void set_plan(const od::node::WaitPlan& plan) { plan_ = plan; }
 
  private:
   static constexpr std::uint64_t kLostNs = 1'000'000'000;
-  static constexpr std::uint64_t kStuckNs = 4'000'000'000;
+  static constexpr std::uint64_t kStuckNs = 20'000'000'000;
   od::node::Exchange exchange_;
   TestTeamOptions options_;
   std::unique_ptr<od::node::Node> node_;

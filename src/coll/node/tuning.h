@@ -17,25 +17,38 @@ enum class Driver : std::uint8_t {
 enum class WayChoice : std::uint8_t { automatic, cells, direct };
 
 struct Tuning {
-  // Bytes of a member's contribution from which others read it in its own buffer.
+  // From how many bytes of a member's contribution on others read it in its own buffer: of one that
+  // has not changed since the last time, and of any other. Measured in the application's shape.
   struct Row {
-    std::uint64_t direct_min_bytes;  // of a buffer that has not changed since the last time
-    std::uint64_t direct_rewritten_min_bytes;  // of any other
+    std::uint64_t direct_everyone;  // each member reads what all others show
+    std::uint64_t direct_rooted;    // one shows, or one reads
+    std::uint64_t rewritten_everyone;
+    std::uint64_t rewritten_rooted;
+    // Each member reads all of it and leaves all of its lines shared; and slices, each of which is
+    // read by one.
+    std::uint64_t rewritten_whole;
+    std::uint64_t rewritten_slices;
   };
-  Row near_row{4 << 10, 512 << 10};
-  Row far_row{4 << 10, 1 << 20};
+  Row near_row{4 << 10, 16 << 10, 4 << 10, 256 << 10, 512 << 10, 8 << 10};
+  Row far_row{2 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 1 << 20};
+  // More ranks than cores: reading a buffer directly costs the owner one more wait.
+  Row crowded_row{64 << 10, 128 << 10, 64 << 10, 256 << 10, 512 << 10, 64 << 10};
   std::uint64_t nontemporal_min_bytes = 1 << 10;
   WayChoice way = WayChoice::automatic;
   std::uint64_t piece_bytes = 16 << 10;  // alike: what is copied or combined at a time
-  // Alike: reductions to one or to all members of vectors up to this size are made by every member
-  // that wants the result, from all contributions; longer ones in slices. For two members, and (of
-  // the contributions of all others together) for more.
-  std::uint64_t whole_max_pair_bytes = 64 << 10;
-  std::uint64_t whole_max_bytes = 32 << 10;
+  // Alike: up to this size a reduction is made by every member that wants the result, from all
+  // contributions; longer ones in slices. Of two members; of more: all contributions together, for
+  // an allreduce and for a reduce, with a core for each rank and without.
+  std::uint64_t whole_max_pair_bytes = 32 << 10;
+  std::uint64_t allreduce_whole_max_bytes = 64 << 10;
+  std::uint64_t reduce_whole_max_bytes = 64 << 10;
+  std::uint64_t crowded_allreduce_whole_max_bytes = 256 << 10;
+  std::uint64_t crowded_reduce_whole_max_bytes = 512 << 10;
   Driver driver = Driver::segmented;
-  std::uint64_t segment_slice_bytes = 64 << 10;  // alike: of each member
-  bool far = false;                              // a cache line takes long between these cores
-  bool nontemporal = false;                      // stores into cells past the cache
+  std::uint64_t segment_slice_bytes = 256 << 10;  // alike: of each member
+  bool crowded = false;                           // more ranks than cores
+  bool far = false;                               // a cache line takes long between these cores
+  bool nontemporal = false;                       // stores into cells past the cache
 };
 
 }  // namespace od::coll::shm
