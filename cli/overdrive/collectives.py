@@ -121,10 +121,13 @@ def render_algorithms(report: list[Mapping[str, Any]]) -> str:
     """Return the table of algorithms as text for people."""
     lines = [
         "Algorithms of collectives: number, name, what it is. In brackets the number of Intel MPI,",
-        "with h where it stands for the form with shared memory inside nodes.",
+        "with h where it stands for the form with shared memory inside nodes. All but the host's",
+        "own serve between leaders of nodes (/hierarchical), too; parameters leaders, pipeline.",
     ]
     for family in report:
         lines += ["", f"{family['collective']} (message size: {family['message_size']})"]
+        if family["hierarchical_why_not"]:
+            lines.append(f"  on several nodes {family['hierarchical_why_not']}")
         for algorithm in family["algorithms"]:
             numbers = ", ".join(
                 f"{number['number']}{'h' if number['hierarchical'] else ''}"

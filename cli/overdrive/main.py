@@ -18,6 +18,7 @@ from overdrive import (
     options,
     study,
     study_collectives,
+    study_timeline,
 )
 from overdrive.errors import CommandError
 
@@ -32,6 +33,7 @@ Commands:
   calibrate [--quick]                   measure this node, so that the best ways are chosen on it
   study copy [--output DIR]             measure every way a message can take, with plots
   study collectives [--output DIR]      which algorithm wins where, by simulation, with plots
+  study timeline COLLECTIVE BYTES [...] what happens when in a collective in two levels, a picture
   bench coll [COLLECTIVE...]            measure collectives with and without Overdrive
   lab COMMAND [ARGUMENT...]             a virtual cluster on this machine; `lab --help` says more
   info [--json]                         what is installed, possible and set here, and why
@@ -86,6 +88,8 @@ def run(arguments: list[str]) -> int:
         return calibrate.run(here, rest, environment)
     if command == "study" and rest[:1] == ["collectives"]:
         return study_collectives.run(here, rest[1:], environment)
+    if command == "study" and rest[:1] == ["timeline"]:
+        return study_timeline.run(here, rest[1:], environment)
     if command == "study":
         return study.run(here, rest, environment)
     if command == "bench":

@@ -89,6 +89,9 @@ int list() {
     json.open_object();
     json.member("collective", info(collective).name);
     json.member("message_size", info(collective).size_rule);
+    const Layout two_levels{.ranks = 4, .nodes = 2, .most_per_node = 2};
+    const char* reason = why_not_hierarchical(algorithms(collective)[1], two_levels, true);
+    json.member("hierarchical_why_not", reason == nullptr ? "" : reason);
     json.key("algorithms");
     json.open_array();
     for (const Algorithm& algorithm : algorithms(collective)) {

@@ -48,9 +48,10 @@ def test_explain_names_the_rule_that_fires_and_those_that_do_not(overdrive, prog
         env={**program, "OVERDRIVE_ADJUST_ALLREDUCE": "2:0-1023;ring:64K;1"},
     )  # fmt: skip
     assert run.code == 0, run.err
-    assert "Chosen: ring/hierarchical, number 106\n  by OVERDRIVE_ADJUST_ALLREDUCE, clause 2" in (
-        run.out
-    )
+    assert (
+        "Chosen: ring/hierarchical (leaders 1, pipeline 524288), number 106\n"
+        "  by OVERDRIVE_ADJUST_ALLREDUCE, clause 2"
+    ) in run.out
     assert "clause 1\n    rabenseifner/flat: 0-1023\n    does not match" in run.out
     assert "Cost by the model" in run.out
 

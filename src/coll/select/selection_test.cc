@@ -287,7 +287,7 @@ TEST(TuningFile, HoldsRulesAndTheMachine) {
   const TuningFile file = parsed(
       R"({"collective": "allreduce", "algorithm": "ring", "mode": "flat", "bytes": ["64K", null],
           "ranks": 8, "ranks_per_node": [1, 4], "nodes": [2, 2], "commutative": true,
-          "segment": "16K", "evidence": {"median_us": 3.5}},
+          "segment": "16K", "pipeline": "1M", "leaders": 2, "evidence": {"median_us": 3.5}},
          {"collective": "bcast", "algorithm": 108})",
       R"("fingerprint": "this machine", "machine": {"far": {"latency_ns": 9000}},)");
   ASSERT_TRUE(file.issues.empty()) << file.issues.front();
@@ -297,6 +297,8 @@ TEST(TuningFile, HoldsRulesAndTheMachine) {
   EXPECT_STREQ(rule.algorithm->name, "ring");
   EXPECT_EQ(rule.mode, Mode::kFlat);
   EXPECT_EQ(rule.parameters.segment_bytes, 16384);
+  EXPECT_EQ(rule.parameters.pipeline_bytes, 1 << 20);
+  EXPECT_EQ(rule.parameters.leaders, 2);
   EXPECT_EQ(rule.origin, "t.json:4");
   ASSERT_EQ(rule.conditions.size(), 1u);
   EXPECT_EQ(rule.conditions[0].bytes.min, 65536u);

@@ -2,17 +2,19 @@
 //
 //   {
 //     "format": "overdrive-tuning", "version": 1,
-//     "fingerprint": "...",               of the machine (topology/fingerprint.h); absent: any
-//     "machine": {"near": {"latency_ns": 200, "overhead_ns": 100, "gap_ns": 100, "byte_ns": 0.12},
-//                 "far": {...}, "add_byte_ns": 0.1, "copy_byte_ns": 0.08},        for the cost
-//                 model
+//     "fingerprint": "...",         of the machine (topology/fingerprint.h); absent: any
+//     "machine": {                  for the cost model
+//       "near": {"latency_ns": 120, "overhead_ns": 40, "gap_ns": 60, "byte_ns": 0.12},
+//       "far": {...}, "add_byte_ns": 0.1, "copy_byte_ns": 0.08, "rendezvous_bytes": "64K"},
 //     "rules": [
-//       {"collective": "allreduce",       a name, and
-//        "algorithm": "ring",             a name or number, "auto" for the cost model; then
-//        optional "mode": "hierarchical",          or "flat" "bytes": ["64K", "4M"],          a
-//        value, or [first, last]; null: no limit; also for "ranks": [2, null], "ranks_per_node" and
-//        "nodes" "commutative": true, "radix": 4, "segment": "64K", "window": 8, "leaders": 2,
-//        "evidence": ...}                 anything; for people
+//       {"collective": "allreduce",   a name, and
+//        "algorithm": "ring",         a name or number, "auto" for the cost model; then optional
+//        "mode": "hierarchical",      or "flat"
+//        "bytes": ["64K", "4M"],      a value, or [first, last]; null: no limit; also for
+//        "ranks": [2, null],          "ranks_per_node" and "nodes"
+//        "commutative": true,
+//        "radix": 4, "segment": "64K", "window": 8, "leaders": 2, "pipeline": "512K",
+//        "evidence": ...}             anything; for people
 //     ]
 //   }
 //
