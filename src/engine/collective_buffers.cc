@@ -21,16 +21,6 @@ constexpr std::size_t kKeepBytes = 1 << 20;
 // Copies between two places of one shape go through so much of the stack.
 constexpr std::size_t kChunkBytes = 4096;
 
-const p2p::LayoutRef& byte_layout() {
-  static const p2p::LayoutRef layout = [] {
-    auto* made = new p2p::Layout;
-    made->size = made->extent = made->block_bytes = 1;
-    made->immortal = true;
-    return p2p::LayoutRef(made);
-  }();
-  return layout;
-}
-
 // Where the data of one element begins and ends, relative to its address.
 struct Bounds {
   std::int64_t lower = 0;
@@ -84,6 +74,16 @@ void GrowingMemory::trim() {
   if (bytes_ <= kKeepBytes) return;
   memory_.reset();
   bytes_ = 0;
+}
+
+const p2p::LayoutRef& CollectiveBuffers::byte_layout() {
+  static const p2p::LayoutRef layout = [] {
+    auto* made = new p2p::Layout;
+    made->size = made->extent = made->block_bytes = 1;
+    made->immortal = true;
+    return p2p::LayoutRef(made);
+  }();
+  return layout;
 }
 
 int CollectiveBuffers::begin(const host::HostTable& host, const CollectiveCall& call, int ranks,

@@ -48,6 +48,9 @@ class CollectiveBuffers {
   int finish();
   void release();
 
+  // The layout of MPI_BYTE.
+  static const p2p::LayoutRef& byte_layout();
+
   // Whether the call goes on with a copy of its output as input (alltoallv and w in place).
   bool copied_input() const { return copied_input_; }
   // Whether begin() or finish() or a step needs the host: to pack, or to compute.
@@ -67,6 +70,7 @@ class CollectiveBuffers {
         side.blocks.empty() ? side.base : side.blocks[static_cast<std::size_t>(place.block)];
     return base + place.offset * step_bytes_;
   }
+  std::int64_t units_per_unit() const { return units_per_unit_; }
   // Our units in `count` units of the schedule; the whole block at `place` for kWholeBlock.
   std::int64_t units(std::int64_t count, const coll::Place& place) const {
     if (count != coll::kWholeBlock) return count * units_per_unit_;

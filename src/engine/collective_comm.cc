@@ -56,7 +56,7 @@ coll::Decision CollectiveComm::choose_any(const coll::Selection& selection, Coll
     if (coll::why_not(each, {.ranks = layout_.ranks, .commutative = commutative}) == nullptr) {
       able.emplace_back(&each, coll::Mode::kFlat);
     }
-    if (layout_.nodes > 1 && layout_.most_per_node > 1 &&
+    if (!each.is_host() && layout_.most_per_node > 1 &&
         coll::why_not_hierarchical(each, layout_, commutative) == nullptr) {
       able.emplace_back(&each, coll::Mode::kHierarchical);
     }

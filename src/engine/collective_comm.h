@@ -17,6 +17,7 @@
 #include "coll/schedule_cache.h"
 #include "coll/select/selection.h"
 #include "engine/collective_call.h"
+#include "engine/collective_team.h"
 #include "engine/comm.h"
 #include "host/host_table.h"
 
@@ -48,9 +49,10 @@ class CollectiveComm {
   const coll::Nodes& nodes() const { return nodes_; }
   coll::ScheduleCache& schedules() { return schedules_; }
 
-  std::uint64_t context = 0;   // of messages of collectives; the call's number is added
-  std::uint64_t sequence = 0;  // collectives served so far
-  host::Handle hidden = 0;     // the host's communicator for messages between nodes
+  std::uint64_t context = 0;             // of messages of collectives; the call's number is added
+  std::uint64_t sequence = 0;            // collectives served so far
+  host::Handle hidden = 0;               // the host's communicator for messages between nodes
+  std::unique_ptr<CollectiveTeam> team;  // made when a call first asks for it
 
  private:
   std::uint64_t draws_ = 0;  // of choose_any()

@@ -12,23 +12,70 @@ using coll::Step;
 using coll::StepKind;
 using host::kSuccess;
 
-int CollectiveOp::begin(RankState& state, const Way& way,
-                        std::shared_ptr<const coll::Schedule> schedule,
-                        std::int64_t units_per_unit) {
+int CollectiveOp::prepare(RankState& state, const Task& task) {
   state_ = &state;
-  way_ = way;
-  schedule_ = std::move(schedule);
+  task_ = task;
+  way_ = {};
+  team_ = nullptr;
+  waits_for_team_ = false;
+  whole_ = false;
+  works_used_ = 0;
   error_ = kSuccess;
-  host_messages_ = way.host_comm != 0;
+  host_messages_ = false;
   done_ = false;
+  return buffers_.begin(state.host, *task.call, task.comm->size, task.comm->rank);
+}
+
+void CollectiveOp::wait_for(CollectiveTeam& team) {
+  team_ = &team;
+  waits_for_team_ = true;
+  team.waiting.push_back(this);
+}
+
+int CollectiveOp::begin(const Way& way, std::shared_ptr<const coll::Schedule> schedule,
+                        std::int64_t units_per_unit, CollectiveTeam* team) {
+  way_ = way;
+  team_ = team;
+  schedule_ = std::move(schedule);
+  host_messages_ = way.host_comm != 0;
   const int error = buffers_.begin_scratch(schedule_->scratch_units, units_per_unit);
   if (error != kSuccess) return error;
   run_.begin(*schedule_);
   return kSuccess;
 }
 
+void CollectiveOp::begin_whole(CollectiveTeam& team) {
+  team_ = &team;
+  whole_ = true;
+  start_whole(team.team(), *take_work(), *task_.call, buffers_);
+}
+
+TeamWork* CollectiveOp::take_work() {
+  if (works_used_ == works_.size()) works_.push_back(std::make_unique<TeamWork>());
+  return works_[works_used_++].get();
+}
+
 bool CollectiveOp::advance() {
   bool moved = false;
+  if (waits_for_team_) [[unlikely]] {
+    if (team_->phase() == CollectiveTeam::Phase::joining) moved = team_->join();
+    // All members start the team's operations in the same order.
+    if (team_->phase() == CollectiveTeam::Phase::joining || team_->waiting.front() != this) {
+      return moved;
+    }
+    waits_for_team_ = false;
+    team_->waiting.pop_front();
+    note(state_->launch_collective(*this));
+    if (error_ != kSuccess) {
+      done_ = true;
+      return true;
+    }
+  }
+  if (team_ != nullptr) moved |= team_->team().advance();
+  if (whole_) {
+    if (works_[0]->operation.done()) finish();
+    return moved;
+  }
   for (std::size_t i = 0; i < pending_.size();) {
     if (!finished(pending_[i])) {
       ++i;
@@ -65,7 +112,12 @@ void CollectiveOp::start(std::uint32_t index) {
       note(buffers_.reduce(buffers_.address(step.target), buffers_.address(step.source),
                            buffers_.address(step.right), buffers_.units(step.count, step.source)));
       break;
-    case StepKind::kNode:
+    case StepKind::kNode: {
+      TeamWork* const work = take_work();
+      start_node_step(team_->team(), *work, step, *task_.call, buffers_);
+      pending_.push_back({nullptr, 0, work, index});
+      return;
+    }
     case StepKind::kJoin:
       break;
   }
@@ -84,7 +136,7 @@ void CollectiveOp::send(std::uint32_t index) {
   }
   char* const address = step.count == 0 ? nullptr : buffers_.address(step.source);
   const std::int64_t bytes = units * buffers_.unit_bytes();
-  const Comm& comm = *way_.comm;
+  const Comm& comm = *task_.comm;
   if (!comm.ours(step.peer)) {
     const auto tag = (way_.first_tag + static_cast<std::int32_t>(step.ordinal)) & way_.tag_mask;
     host::Handle started = 0;
@@ -95,14 +147,14 @@ void CollectiveOp::send(std::uint32_t index) {
     if (started == 0) {
       run_.complete(index);
     } else {
-      pending_.push_back({nullptr, started, index});
+      pending_.push_back({nullptr, started, nullptr, index});
     }
     return;
   }
   const auto node_index =
       static_cast<std::uint32_t>(comm.local_index[static_cast<std::size_t>(step.peer)]);
   p2p::MessageHeader header;
-  header.context = way_.context;
+  header.context = task_.context;
   header.tag = static_cast<std::int32_t>(step.ordinal);
   header.source = static_cast<std::uint32_t>(comm.rank);
   if (buffers_.units_are_contiguous() && !s.settings.verify &&
@@ -127,7 +179,7 @@ void CollectiveOp::send(std::uint32_t index) {
     s.requests.release(*message);
     run_.complete(index);
   } else {
-    pending_.push_back({message, 0, index});
+    pending_.push_back({message, 0, nullptr, index});
   }
 }
 
@@ -140,7 +192,7 @@ void CollectiveOp::receive(std::uint32_t index) {
     return;
   }
   char* const address = step.count == 0 ? nullptr : buffers_.address(step.target);
-  if (!way_.comm->ours(step.peer)) {
+  if (!task_.comm->ours(step.peer)) {
     const auto tag = (way_.first_tag + static_cast<std::int32_t>(step.ordinal)) & way_.tag_mask;
     host::Handle started = 0;
     const bool plain = buffers_.units_are_contiguous();
@@ -151,7 +203,7 @@ void CollectiveOp::receive(std::uint32_t index) {
     if (started == 0) {
       run_.complete(index);
     } else {
-      pending_.push_back({nullptr, started, index});
+      pending_.push_back({nullptr, started, nullptr, index});
     }
     return;
   }
@@ -162,7 +214,7 @@ void CollectiveOp::receive(std::uint32_t index) {
     return;
   }
   note(s.start_receive(*message));
-  pending_.push_back({message, 0, index});
+  pending_.push_back({message, 0, nullptr, index});
   if (message->complete && finished(pending_.back())) {
     pending_.pop_back();
     run_.complete(index);
@@ -170,27 +222,15 @@ void CollectiveOp::receive(std::uint32_t index) {
 }
 
 Request* CollectiveOp::new_message(RequestKind kind, const Step& step, char* address,
-                                   std::int64_t units) {
-  Request* const message = state_->requests.allocate();
-  if (message == nullptr) return nullptr;
-  message->kind = kind;
-  message->complete = false;
-  message->blocking = true;  // nobody can cancel it
-  message->active = true;
-  message->address = address;
-  message->count = units;
-  message->layout = buffers_.unit_layout();
-  message->bytes = units * buffers_.unit_bytes();
-  message->comm = way_.comm;
-  message->context = way_.context;
-  message->peer = step.peer;
-  message->tag = static_cast<int>(step.ordinal);
-  message->status = host::Status{};
-  return message;
+                                   std::int64_t units) const {
+  return state_->internal_message(kind, *task_.comm, task_.context, step.peer,
+                                  static_cast<int>(step.ordinal), address, units,
+                                  buffers_.unit_layout());
 }
 
 // Whether a message has arrived or left; notes what went wrong with it.
 bool CollectiveOp::finished(Pending& pending) {
+  if (pending.work != nullptr) return pending.work->operation.done();
   RankState& s = *state_;
   const Step& step = schedule_->steps[pending.step];
   host::Status status;
@@ -214,6 +254,24 @@ void CollectiveOp::note(int error) {
   if (error_ == kSuccess) error_ = error;
 }
 
+std::string CollectiveOp::describe() const {
+  std::string text = coll::info(task_.call->collective).name;
+  text += " under way (call " + std::to_string(task_.context) + ")";
+  if (waits_for_team_) return text + ", waiting until all ranks of the node have joined";
+  if (!whole_) {
+    text += ", " + std::string(task_.decision.algorithm->name) + ", " +
+            std::to_string(run_.open_steps()) + " steps open";
+    for (const Pending& pending : pending_) {
+      const Step& step = schedule_->steps[pending.step];
+      if (step.kind == StepKind::kNode) continue;
+      text += step.kind == StepKind::kSend ? "; sending to rank " : "; receiving from rank ";
+      text += std::to_string(step.peer);
+    }
+  }
+  if (team_ != nullptr) text += "; " + team_->team().describe();
+  return text;
+}
+
 void CollectiveOp::finish() {
   note(buffers_.finish());
   done_ = true;
@@ -222,6 +280,8 @@ void CollectiveOp::finish() {
 void CollectiveOp::release() {
   buffers_.release();
   schedule_.reset();
+  // A few of the team's operations at once are common, hundreds are not.
+  if (works_.size() > 16) works_.resize(16);
   request = nullptr;
   kept.reset();
 }

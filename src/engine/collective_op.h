@@ -6,18 +6,21 @@
 // the host block and follow each other, so tags of different calls that coincide are still received
 // in the order in which they were sent, and within a call they do not coincide.
 //
-// begin(), then advance() until done(). Used under the rank's lock; done() may be asked without.
+// prepare(), begin() one way or the other, then advance() until done(). Used under the rank's lock;
+// done() may be asked without.
 #ifndef OVERDRIVE_ENGINE_COLLECTIVE_OP_H_
 #define OVERDRIVE_ENGINE_COLLECTIVE_OP_H_
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "coll/schedule.h"
 #include "coll/select/selection.h"
 #include "engine/collective_buffers.h"
 #include "engine/collective_call.h"
+#include "engine/collective_team.h"
 #include "engine/comm.h"
 #include "engine/request.h"
 #include "host/host_table.h"
@@ -28,20 +31,30 @@ class RankState;
 
 class CollectiveOp {
  public:
-  // What a call runs on: the communicator and where its messages go.
+  // Where messages between nodes go.
   struct Way {
-    Comm* comm = nullptr;
-    std::uint64_t context = 0;           // of local messages
     host::Handle host_comm = 0;          // of messages to ranks that are not local
     std::int32_t first_tag = 0;          // of those
     std::int32_t tag_mask = 0x7fffffff;  // tags that the host takes, as a mask
   };
   static constexpr std::int32_t kTagsPerCall = 4096;
 
-  // Starts a call whose buffers have been begun; its arguments stay valid until done(). Returns a
-  // host error code; then nothing has started.
-  int begin(RankState& state, const Way& way, std::shared_ptr<const coll::Schedule> schedule,
-            std::int64_t units_per_unit);
+  // What the call is; it and the communicator outlive the operation.
+  struct Task {
+    const CollectiveCall* call = nullptr;
+    Comm* comm = nullptr;
+    coll::Decision decision;
+    std::uint64_t context = 0;
+  };
+  // Prepares the buffers. Returns a host error code; then nothing has started.
+  int prepare(RankState& state, const Task& task);
+  // Waits for the team, then goes on by RankState::launch_collective().
+  void wait_for(CollectiveTeam& team);
+  // Starts with a schedule; `team` does its steps of kind kNode.
+  int begin(const Way& way, std::shared_ptr<const coll::Schedule> schedule,
+            std::int64_t units_per_unit, CollectiveTeam* team);
+  // Starts as one operation of the team.
+  void begin_whole(CollectiveTeam& team);
   // One round; true if anything moved. Never blocks.
   bool advance();
   bool done() const { return done_; }
@@ -51,31 +64,50 @@ class CollectiveOp {
   // After done(): forgets everything that belongs to the call.
   void release();
 
+  // Whether advance() would move something that stood still: another member of the team has come.
+  bool anything_ready() const {
+    return team_ != nullptr && !waits_for_team_ && team_->team().anything_ready();
+  }
+
+  // What it is and what it waits for, for reports.
+  std::string describe() const;
+
+  const Task& task() const { return task_; }
   CollectiveBuffers& buffers() { return buffers_; }
 
   // Of a call that does not block: its request, arguments, and what was chosen for it.
   Request* request = nullptr;
   std::unique_ptr<CollectiveCall> kept;
   coll::Decision decision;
+  std::uint64_t last_context = 0;  // of a persistent one: that of its last start
 
  private:
   // A message on its way.
   struct Pending {
-    Request* request;  // local; null: the host's
+    Request* request;  // local; null: the host's, or the team's
     host::Handle host_request;
+    TeamWork* work;
     std::uint32_t step;
   };
 
   void start(std::uint32_t step);
   void send(std::uint32_t step);
   void receive(std::uint32_t step);
-  Request* new_message(RequestKind kind, const coll::Step& step, char* address, std::int64_t units);
+  Request* new_message(RequestKind kind, const coll::Step& step, char* address,
+                       std::int64_t units) const;
+  TeamWork* take_work();
   bool finished(Pending& pending);
   void note(int error);
   void finish();
 
   RankState* state_ = nullptr;
+  Task task_;
   Way way_;
+  CollectiveTeam* team_ = nullptr;
+  bool waits_for_team_ = false;
+  bool whole_ = false;  // one operation of the team, no schedule
+  std::vector<std::unique_ptr<TeamWork>> works_;
+  std::size_t works_used_ = 0;
   CollectiveBuffers buffers_;
   std::shared_ptr<const coll::Schedule> schedule_;
   coll::Run run_;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -67,6 +68,10 @@ void RankState::prepare_collectives() {
   collectives.enabled = false;
   if (!settings.collectives || settings.disable || host.world_size == 1) return;
   if (!find_nodes(*this) || !collectives.enabled) return;
+  if (sharing && node->layout().slot_count != 0) {
+    collectives.slots =
+        std::make_unique<coll::shm::Slots>(node->member(node->my_index()).base, node->layout());
+  }
   // A mask of as many tags as the host has.
   const auto tags = static_cast<std::uint32_t>(host.tag_ub) + 1;
   collectives.tag_mask = static_cast<std::int32_t>(std::bit_floor(tags) - 1);

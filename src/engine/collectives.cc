@@ -5,12 +5,11 @@
 // communicators that span nodes, belong to the host: while the program is inside a blocking host
 // call nobody could start the next step of ours, on which other ranks may wait.
 
-#include <algorithm>
-#include <bit>
-#include <string>
+#include <memory>
+#include <span>
 #include <utility>
+#include <vector>
 
-#include "config/settings.h"
 #include "engine/collective_call.h"
 #include "engine/context.h"
 #include "engine/engine.h"
@@ -20,6 +19,23 @@
 namespace od {
 
 using host::kSuccess;
+
+namespace {
+
+constexpr std::uint64_t kPersistent = 0x50657273;
+constexpr std::uint64_t kTeamContext = 0x5465616d;
+
+// How often a blocking call looks by itself before it waits like all others, where the rank has a
+// core of its own: about as long as the other ranks of a short collective take.
+constexpr int kLooks = 2000;
+
+}  // namespace
+
+// The context of the messages of the next call on a communicator.
+std::uint64_t RankState::next_context(Comm& comm) {
+  CollectiveComm& own = *comm.collectives;
+  return own.context + ++own.sequence;
+}
 
 CollectiveComm& RankState::collective_comm(Comm& comm) {
   if (comm.collectives == nullptr) {
@@ -48,29 +64,63 @@ bool RankState::decide_collective(const CollectiveCall& call, Comm& comm,
 }
 
 int RankState::start_collective(CollectiveOp& op, const CollectiveCall& call, Comm& comm,
-                                const coll::Decision& decision) {
+                                const coll::Decision& decision, std::uint64_t context) {
   CollectiveComm& own = *comm.collectives;
-  const std::uint64_t number = ++own.sequence;
-  int error = op.buffers().begin(host, call, comm.size, comm.rank);
-  if (error != kSuccess) return error;
-  std::vector<std::int64_t> counts;
-  coll::Shape shape = shape_of(call, comm.size, comm.rank, op.buffers().copied_input(), &counts);
-  shape.parameters = decision.parameters;
-  coll::ScheduleCache::Found found =
-      own.schedules().get(decision, shape, own.nodes(), coll::NodeDriver::kMessages);
-
-  CollectiveOp::Way way;
-  way.comm = &comm;
-  way.context = own.context + number;
-  way.host_comm = own.hidden;
-  way.tag_mask = collectives.tag_mask;
-  way.first_tag = static_cast<std::int32_t>(number * CollectiveOp::kTagsPerCall) & way.tag_mask;
-  error = op.begin(*this, way, std::move(found.schedule), found.units_per_unit);
+  const int error = op.prepare(*this, {&call, &comm, decision, context});
   if (error != kSuccess) return error;
   ++counters.collectives_served;
-  op.advance();
-  if (!op.done()) collectives.active.push_back(&op);
-  return kSuccess;
+  if (decision.mode == coll::Mode::kHierarchical && collectives.slots != nullptr) {
+    if (own.team == nullptr) [[unlikely]]
+      make_team(comm);
+    if (own.team != nullptr && (own.team->phase() == CollectiveTeam::Phase::joining ||
+                                !own.team->waiting.empty())) [[unlikely]] {
+      op.wait_for(*own.team);
+      op.advance();
+      return kSuccess;
+    }
+  }
+  const int launched = launch_collective(op);
+  if (launched == kSuccess) op.advance();
+  return launched;
+}
+
+void RankState::make_team(Comm& comm) {
+  CollectiveComm& own = *comm.collectives;
+  const std::span<const int> members = own.nodes().members(own.nodes().node_of(comm.rank));
+  if (members.size() < 2) return;
+  own.team = std::make_unique<CollectiveTeam>(*this, comm,
+                                              std::vector<int>(members.begin(), members.end()),
+                                              combine(own.context, kTeamContext));
+}
+
+int RankState::launch_collective(CollectiveOp& op) {
+  const CollectiveOp::Task& task = op.task();
+  CollectiveComm& own = *task.comm->collectives;
+  CollectiveTeam* team = nullptr;
+  if (task.decision.mode == coll::Mode::kHierarchical && own.team != nullptr &&
+      own.team->phase() == CollectiveTeam::Phase::ready && team_serves(*task.call, op.buffers())) {
+    team = own.team.get();
+    team->look_at_distance();
+    ++counters.collectives_shared;
+    if (!own.spans_nodes()) {
+      op.begin_whole(*team);
+      return kSuccess;
+    }
+  }
+  std::vector<std::int64_t> counts;
+  const coll::Shape shape =
+      shape_of(*task.call, task.comm->size, task.comm->rank, op.buffers().copied_input(), &counts);
+  coll::ScheduleCache::Found found = own.schedules().get(
+      task.decision, shape, own.nodes(),
+      team != nullptr ? coll::NodeDriver::kShared : coll::NodeDriver::kMessages);
+
+  CollectiveOp::Way way;
+  way.host_comm = own.hidden;
+  way.tag_mask = collectives.tag_mask;
+  way.first_tag =
+      static_cast<std::int32_t>((task.context - own.context) * CollectiveOp::kTagsPerCall) &
+      way.tag_mask;
+  return op.begin(way, std::move(found.schedule), found.units_per_unit, team);
 }
 
 bool RankState::advance_collectives(bool without_host) {
@@ -134,12 +184,19 @@ int Rank::collective(const CollectiveCall& call, Comm& comm, bool* served) {
     if (!s.decide_collective(call, comm, &decision)) return kSuccess;
     *served = true;
     op = s.collectives.take();
-    const int error = s.start_collective(*op, call, comm, decision);
-    if (error != kSuccess || op->done()) {
-      const int result = error != kSuccess ? error : op->error();
-      s.collectives.give_back(op);
-      return result;
+    int error = s.start_collective(*op, call, comm, decision, s.next_context(comm));
+    if (error == kSuccess && s.tight_looks) {
+      for (int i = 0; i < kLooks && !op->done(); ++i) {
+        const bool moved = s.transport->progress();
+        if (!op->advance() && !moved) node::pause_processor();
+      }
     }
+    if (error != kSuccess || op->done()) {
+      if (error == kSuccess) error = op->error();
+      s.collectives.give_back(op);
+      return error;
+    }
+    s.collectives.active.push_back(op);
   }
   WaitLoop loop(*this, coll::info(call.collective).name, comm.collectives->spans_nodes());
   while (!op->done()) loop.step();
@@ -198,10 +255,14 @@ int Rank::make_collective(CollectiveCall&& call, Comm& comm, bool persistent, Re
   request->collective = op;
   ++comm.references;
   *out = request;
-  if (persistent) return kSuccess;
-  const int error = s.start_collective(*op, *op->kept, comm, decision);
+  if (persistent) {
+    // Ranks may start several in different orders: each has a line of contexts of its own.
+    op->last_context = combine(s.next_context(comm), kPersistent);
+    return kSuccess;
+  }
+  const int error = s.start_collective(*op, *op->kept, comm, decision, s.next_context(comm));
   if (error == kSuccess) {
-    if (op->done()) s.complete_collective(*op);
+    s.keep_going(*op);
     return kSuccess;
   }
   s.finish_orphan(*request);
@@ -210,9 +271,18 @@ int Rank::make_collective(CollectiveCall&& call, Comm& comm, bool persistent, Re
 
 int RankState::restart_collective(Request& request) {
   CollectiveOp& op = *request.collective;
-  const int error = start_collective(op, *op.kept, *request.comm, op.decision);
-  if (error == kSuccess && op.done()) complete_collective(op);
+  const int error = start_collective(op, *op.kept, *request.comm, op.decision, ++op.last_context);
+  if (error == kSuccess) keep_going(op);
   return error;
+}
+
+// Of a call that does not block: it is complete, or progress completes it.
+void RankState::keep_going(CollectiveOp& op) {
+  if (op.done()) {
+    complete_collective(op);
+  } else {
+    collectives.active.push_back(&op);
+  }
 }
 
 }  // namespace od

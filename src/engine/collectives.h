@@ -3,11 +3,14 @@
 #ifndef OVERDRIVE_ENGINE_COLLECTIVES_H_
 #define OVERDRIVE_ENGINE_COLLECTIVES_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>
 
+#include "coll/node/slots.h"
+#include "coll/node/tuning.h"
 #include "coll/select/selection.h"
 #include "engine/collective_comm.h"
 #include "engine/collective_op.h"
@@ -21,8 +24,17 @@ struct Collectives {
   std::vector<int> node_of_world;
   std::int32_t tag_mask = 0x7fff;  // of messages through the host
 
+  std::unique_ptr<coll::shm::Slots> slots;  // of the own region; null: no shared memory
+  coll::shm::Tuning tuning;
+
   std::vector<CollectiveOp*> active;
   std::vector<std::unique_ptr<CollectiveOp>> idle;
+
+  // Whether an operation would move that stood still.
+  bool anything_ready() const {
+    return std::any_of(active.begin(), active.end(),
+                       [](const CollectiveOp* op) { return op->anything_ready(); });
+  }
 
   // An operation, owned by whoever asked until it is given back.
   CollectiveOp* take() {

@@ -73,6 +73,18 @@ void prepare(Request& request, RequestKind kind, const void* buf, std::int64_t c
 
 }  // namespace
 
+Request* RankState::internal_message(RequestKind kind, Comm& comm, std::uint64_t context, int peer,
+                                     int tag, void* address, std::int64_t count,
+                                     const p2p::LayoutRef& layout) {
+  Request* const request = requests.allocate();
+  if (request == nullptr) return nullptr;
+  prepare(*request, kind, address, count, layout, peer, tag, comm);
+  request->context = context;
+  request->blocking = true;  // nobody can cancel it
+  request->status = host::Status{};
+  return request;
+}
+
 // --- sending -------------------------------------------------------------------------------------
 
 int RankState::start_send(Request& request) {
@@ -81,12 +93,13 @@ int RankState::start_send(Request& request) {
   const auto index =
       static_cast<std::uint32_t>(comm.local_index[static_cast<std::size_t>(request.peer)]);
   request.status = host::Status{};
+  MessageHeader header = header_for(comm, request.tag);
+  header.context = request.context;
   if (index == my_index) {
-    transport->send_to_self(header_for(comm, request.tag), payload,
-                            request.mode == SendMode::synchronous, request);
+    transport->send_to_self(header, payload, request.mode == SendMode::synchronous, request);
     return kSuccess;
   }
-  return transport->send(index, header_for(comm, request.tag), payload, request.mode, request);
+  return transport->send(index, header, payload, request.mode, request);
 }
 
 int Rank::send(const void* buf, std::int64_t count, const p2p::LayoutRef& layout, int dest, int tag,

@@ -54,6 +54,12 @@ class RankState {
  public:
   RankState(const host::HostTable& host_in, const config::Settings& settings_in, bool threads_in)
       : host(host_in), settings(settings_in), threads(threads_in), locking(threads_in) {}
+  ~RankState() {
+    // Communicators give back what they have of everything else.
+    comms.clear();
+    self.reset();
+    world.reset();
+  }
 
   host::HostTable host;
   config::Settings settings;
@@ -89,9 +95,14 @@ class RankState {
   CollectiveComm& collective_comm(Comm& comm);
   // How a call runs, alike on all ranks; false: the host serves it.
   bool decide_collective(const CollectiveCall& call, Comm& comm, coll::Decision* decision);
-  // Starts it; afterwards it is done or among those that are active. `call` outlives it.
+  // Starts it; `call` outlives it. Whoever asked advances it until it is done.
   int start_collective(CollectiveOp& op, const CollectiveCall& call, Comm& comm,
-                       const coll::Decision& decision);
+                       const coll::Decision& decision, std::uint64_t context);
+  // The second half, when the ranks of the node are ready.
+  int launch_collective(CollectiveOp& op);
+  std::uint64_t next_context(Comm& comm);
+  void make_team(Comm& comm);
+  void keep_going(CollectiveOp& op);
   int restart_collective(Request& request);  // of a persistent one
   void complete_collective(CollectiveOp& op);
   // Moves what is under way; without_host leaves out what may call the host.
@@ -134,6 +145,10 @@ class RankState {
   int start_host_receive(host::Handle message, Request& receive);
 
   // Points-to-point internals shared by the files of the engine.
+  // A message of the engine's own; null if there are too many. start_send() or start_receive()
+  // starts it.
+  Request* internal_message(RequestKind kind, Comm& comm, std::uint64_t context, int peer, int tag,
+                            void* address, std::int64_t count, const p2p::LayoutRef& layout);
   int start_send(Request& request);
   int start_receive(Request& request);
   // A message that a probe or matched probe may show, pinned so that it cannot be cancelled.

@@ -43,6 +43,7 @@ class RequestSlab {
     request.persistent = false;
     request.active = false;
     request.orphan = false;
+    request.blocking = false;
     request.cancel_requested = false;
     request.mode = SendMode::standard;
     request.layout = p2p::LayoutRef();

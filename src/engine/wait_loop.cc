@@ -46,6 +46,9 @@ void check_peers(RankState& s, const Request* waiting_for) {
 void report_stall(RankState& s, const char* where, const Request* waiting_for, std::uint64_t ns) {
   ++s.counters.stall_reports;
   const auto ms = static_cast<unsigned long long>(ns / 1'000'000);
+  for (const CollectiveOp* op : s.collectives.active) {
+    log(Level::kError, "stalled: rank %d has %s", s.host.world_rank, op->describe().c_str());
+  }
   if (waiting_for == nullptr || waiting_for->comm == nullptr) {
     log(Level::kError, "stalled: rank %d has been waiting in %s for %llu ms", s.host.world_rank,
         where, ms);
@@ -79,7 +82,10 @@ void Rank::WaitLoop::step() {
   // Most waits are for one message that comes within a microsecond: look at the queues alone first.
   // Only without other threads, whose progress would change what is looked at.
   if (s.tight_looks && !s.locking && !host_pending_ && !s.transport->streams_active()) [[likely]] {
-    for (int i = 0; i < kTightLooks && !s.transport->arrived(); ++i) node::pause_processor();
+    for (int i = 0; i < kTightLooks && !s.transport->arrived(); ++i) {
+      if (!s.collectives.active.empty() && s.collectives.anything_ready()) break;
+      node::pause_processor();
+    }
   }
   bool host_pending;
   bool unfinished_sends;
@@ -107,7 +113,7 @@ void Rank::WaitLoop::step() {
       s.header->armed, s.wake_mode, host_pending,
       [&s] {
         Guard guard(s);
-        return s.transport->anything_ready();
+        return s.transport->anything_ready() || s.collectives.anything_ready();
       },
       limit_ns);
   if (moment) occasionally();

@@ -1,0 +1,84 @@
+// The ranks of a communicator that share memory with this one, as a team (coll/node/team.h): how
+// they find each other's slots, and which collective of the program is which of the team's.
+//
+// At the first collective every member sends the others which slot it has taken; until all have
+// told, calls wait (they would wait for these members anyway). If one of them has none left, all of
+// this node go on without: by messages.
+#ifndef OVERDRIVE_ENGINE_COLLECTIVE_TEAM_H_
+#define OVERDRIVE_ENGINE_COLLECTIVE_TEAM_H_
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "coll/node/team.h"
+#include "coll/schedule.h"
+#include "engine/collective_buffers.h"
+#include "engine/collective_call.h"
+#include "engine/comm.h"
+#include "engine/request.h"
+
+namespace od {
+
+class CollectiveOp;
+class RankState;
+
+class CollectiveTeam {
+ public:
+  enum class Phase : std::uint8_t { joining, ready, impossible };
+
+  // `members` are the ranks of `comm` on this node, in ascending order.
+  CollectiveTeam(RankState& state, Comm& comm, std::vector<int> members, std::uint64_t context);
+  ~CollectiveTeam();
+  CollectiveTeam(const CollectiveTeam&) = delete;
+  CollectiveTeam& operator=(const CollectiveTeam&) = delete;
+
+  Phase phase() const { return phase_; }
+  // Looks whether the other members have told; true if anything has moved.
+  bool join();
+
+  coll::shm::Team& team() { return *team_; }
+  // Tells the team how far its members are from each other now.
+  void look_at_distance();
+  // Calls that wait until the team is ready, in the order in which they begin then.
+  std::deque<CollectiveOp*> waiting;
+
+ private:
+  void leave();
+  void make_team();
+
+  RankState& state_;
+  Comm& comm_;
+  std::vector<int> members_;
+  std::uint64_t context_;
+  Phase phase_ = Phase::joining;
+  coll::shm::SlotLease lease_;
+  std::vector<coll::shm::SlotLease> leases_;  // by member
+  std::vector<Request*> messages_;            // under way while joining
+  std::uint32_t neighbour_ = 0;               // node index of another member
+  bool far_ = false;
+  std::unique_ptr<coll::shm::Team> team_;
+};
+
+// A part of a collective that the team does: what the team works with has to stay where it is.
+struct TeamWork {
+  coll::shm::Operation operation;
+  coll::shm::Combiner combiner;
+  std::vector<std::int64_t> send_offsets, send_bytes, recv_offsets, recv_bytes;
+};
+
+// Whether the team can do this reduction, or any collective that only moves data; the same on all
+// ranks.
+bool team_serves(const CollectiveCall& call, const CollectiveBuffers& buffers);
+
+// Starts the whole collective, of a communicator that lies on this node alone.
+void start_whole(coll::shm::Team& team, TeamWork& work, const CollectiveCall& call,
+                 const CollectiveBuffers& buffers);
+// Starts a step of kind kNode (coll/hierarchy/node_steps.h).
+void start_node_step(coll::shm::Team& team, TeamWork& work, const coll::Step& step,
+                     const CollectiveCall& call, const CollectiveBuffers& buffers);
+
+}  // namespace od
+
+#endif  // OVERDRIVE_ENGINE_COLLECTIVE_TEAM_H_
