@@ -50,6 +50,10 @@ enum class StepKind : std::uint8_t {
   kJoin,     // nothing: stands for the completion of what it waits for
 };
 
+// However long the vector, segments become so large that a pair of up to a thousand ranks exchanges
+// no more messages than this in one direction: executors can reserve that many tags for a call.
+inline constexpr std::uint32_t kMostOrdinals = 4096;
+
 // The count of the block at run time; the block is known by sender and receiver alike.
 inline constexpr std::int64_t kWholeBlock = -1;
 

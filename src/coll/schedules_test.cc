@@ -78,6 +78,22 @@ INSTANTIATE_TEST_SUITE_P(Registry, EveryAlgorithm, ::testing::ValuesIn(own_algor
                                   parameter.param->name;
                          });
 
+TEST(Schedules, LongVectorsHaveLargerSegments) {
+  for (const Algorithm* algorithm : own_algorithms()) {
+    constexpr int kRanks = 12;
+    Shape shape;
+    shape.ranks = kRanks;
+    shape.rank = 5;
+    shape.count = 1 << 20;
+    shape.parameters.segment_bytes = 1;
+    const std::vector<std::int64_t> counts(kRanks, 1 << 17);
+    if (info(algorithm->collective).has_counts) shape.counts = counts.data();
+    const Schedule schedule = make_schedule(*algorithm, shape);
+    EXPECT_LE(schedule.ordinals, kMostOrdinals)
+        << info(algorithm->collective).name << ' ' << algorithm->name;
+  }
+}
+
 // A schedule is made at the first use on a communicator, which must not take long.
 TEST(Schedules, AreMadeQuickly) {
   struct Point {

@@ -75,6 +75,8 @@ struct Shape {
   bool commutative = true;
   bool in_place = false;  // at this rank (rooted collectives: it matters at the root only)
   Parameters parameters;
+  // Pieces into which a vector is cut at most (see kMostOrdinals).
+  std::int64_t most_segments = 1024;
 };
 
 }  // namespace od::coll

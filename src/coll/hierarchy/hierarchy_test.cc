@@ -218,6 +218,20 @@ TEST(Hierarchy, SegmentsShareScratchMemory) {
   EXPECT_EQ(scratch(kScan, "linear", 40), scratch(kScan, "linear", kSegmentsInFlight));
 }
 
+TEST(Hierarchy, LongVectorsHaveLargerSegments) {
+  for (const Algorithm* algorithm : with_hierarchy()) {
+    Shape shape = shape_of(12, 4, 1 << 20);
+    shape.parameters.segment_bytes = 1;
+    shape.parameters.pipeline_bytes = 8;
+    const std::vector<std::int64_t> counts(12, 1 << 17);
+    if (info(algorithm->collective).has_counts) shape.counts = counts.data();
+    const Schedule schedule = made(algorithm->collective, algorithm->name, shape,
+                                   Nodes::in_blocks(12, 4), NodeDriver::kMessages);
+    EXPECT_LE(schedule.ordinals, kMostOrdinals)
+        << info(algorithm->collective).name << ' ' << algorithm->name;
+  }
+}
+
 TEST(Hierarchy, IsMadeQuickly) {
   struct Point {
     Collective collective;

@@ -50,6 +50,8 @@ void Levels::between(int rail, const Between& what, Generate& generate) {
   shape.counts = what.counts;
   shape.one_piece = what.counts != nullptr;
   shape.in_place = what.in_place;
+  shape.most_segments =
+      std::max<std::int64_t>(1, shape_.most_segments / pipeline(shape_.count).parts);
   builder_.enter({peers, what.input, what.output});
   generate(builder_, shape);
   builder_.leave();

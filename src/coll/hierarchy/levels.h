@@ -69,11 +69,14 @@ class Levels {
 
   // The vector's segments, and the slice of a segment that a rail has.
   Cut pipeline(std::int64_t units) const {
-    return segments(shape_, units, shape_.parameters.pipeline_bytes);
+    return segments(shape_, units, shape_.parameters.pipeline_bytes, kMostPipelined);
   }
   Cut slices(std::int64_t units) const { return {units, rails_}; }
 
  private:
+  // Then each may be cut again between the leaders.
+  static constexpr std::int64_t kMostPipelined = 128;
+
   void node_step(NodeWork work, int leader, Place target, Place source, std::int64_t count);
   // Runs a generator of the registry between the members.
   void by_messages(Generate& generate, int leader, Place target, Place source, std::int64_t count,

@@ -63,14 +63,15 @@ class Blocks {
   std::vector<std::int64_t> begins_;
 };
 
-// Cuts `count` units into segments of about `segment_bytes` (<= 0: one segment).
-inline Cut segments(const Shape& shape, std::int64_t count, std::int64_t segment_bytes) {
+// Cuts `count` units into segments of about `segment_bytes` (<= 0: one segment), at most `most`.
+inline Cut segments(const Shape& shape, std::int64_t count, std::int64_t segment_bytes,
+                    std::int64_t most) {
   if (segment_bytes <= 0 || count == 0) return {count, 1};
   const std::int64_t units = std::max<std::int64_t>(1, segment_bytes / shape.unit_bytes);
-  return {count, (count + units - 1) / units};
+  return {count, std::min((count + units - 1) / units, most)};
 }
 inline Cut segments(const Shape& shape, std::int64_t count) {
-  return segments(shape, count, shape.parameters.segment_bytes);
+  return segments(shape, count, shape.parameters.segment_bytes, shape.most_segments);
 }
 
 // Ranks counted from the root: the root is 0.
