@@ -255,6 +255,8 @@ bool Team::read_round(Exchange& x) {
       // Release: everything has been read; pairs with the acquire in readers_at().
       lane(me_, x).read.store(step_word(ticket(me_, x), kAllSteps), std::memory_order_release);
       x.news_end = any_news_ = true;
+      // A source may wait for this member alone before it goes on for the others.
+      x.news_round = x.must_tell_rounds;
     }
   } else if (x.must_tell_rounds) {
     lane(me_, x).read.store(step_word(ticket(me_, x), x.round), std::memory_order_release);

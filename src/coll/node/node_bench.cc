@@ -176,6 +176,7 @@ int run_rank(const od::node::Exchange& exchange, double seconds,
   const Buffers buffers{allocate(), allocate()};
   Bench bench(node, exchange);
   std::uint64_t line = 0;
+  exchange.barrier();  // the probe waits for a few ms only
   if (exchange.rank < 2) {
     line = static_cast<std::uint64_t>(p2p::probe_line_ns(node.node(), 1 - exchange.rank));
   }

@@ -597,6 +597,73 @@ TEST(Team, SumsHaveTheSameBitsEverywhere) {
   }
 }
 
+// What hierarchical steps without content need: nobody is held up who only gives a signal.
+TEST(Team, SignalsGoOneWay) {
+  expect_success(run_forked_job(3, [](int me, const Exchange& exchange) {
+    TestNode node(exchange, {});
+    auto team = node.make_team();
+    for (int i = 0; i < 50; ++i) {
+      Operation to, from;
+      const std::uint64_t before = od::node::now_ns();
+      if (me == 2) usleep(500);
+      team->signal_to(to, 1);
+      if (me == 0) {
+        team->advance();
+        REQUIRE(to.done() || i > 0);  // later ones may wait for a lane
+      }
+      node.wait_for(*team, to);
+      if (me == 1 && i == 0) REQUIRE(od::node::now_ns() - before > 100'000);
+      team->signal_from(from, 1);
+      node.wait_for(*team, from);
+      exchange.barrier();
+    }
+    return 0;
+  }));
+}
+
+// An operation object serves again once it is done, as persistent requests need it.
+TEST(Team, OperationsAreStartedAgain) {
+  expect_success(run_forked_job(2, [](int me, const Exchange& exchange) {
+    TestNode node(exchange, {});
+    auto team = node.make_team();
+    Operation op;
+    for (int i = 0; i < 100; ++i) {
+      std::uint64_t value = me == 0 ? static_cast<std::uint64_t>(i) : 0;
+      team->bcast(op, 0, &value, sizeof value);
+      node.wait_for(*team, op);
+      REQUIRE(value == static_cast<std::uint64_t>(i));
+    }
+    REQUIRE(team->counters().shown_payload == (me == 0 ? 100u : 0u));
+    return 0;
+  }));
+}
+
+// Nonsense in a peer's slot is noticed before it is used.
+TEST(Team, CorruptPlacesAreRefused) {
+  const std::vector<int> codes = run_forked_job(2, [](int me, const Exchange& exchange) {
+    TestTeamOptions options;
+    options.tuning.way = WayChoice::cells;
+    TestNode node(exchange, options);
+    auto team = node.make_team();
+    std::vector<std::byte> data(1000);
+    Operation op;
+    if (me == 0) {
+      team->bcast(op, 0, data.data(), data.size());
+      node.wait_for(*team, op);
+      SlotControl* mine =
+          slot_control(node.node().member(0).base, node.node().layout(), node.lease().slot);
+      mine->lanes[0].post.place.offset = node.node().layout().slot_bytes - 8;
+    }
+    exchange.barrier();
+    if (me == 0) return 0;
+    team->bcast(op, 0, data.data(), data.size());
+    node.wait_for(*team, op);
+    return 0;
+  });
+  EXPECT_EQ(codes[0], 0);
+  EXPECT_EQ(codes[1], 97);  // the test's handler
+}
+
 // Communicators come and go; slots serve again, members are late to read the last of an old one.
 TEST(Team, SlotsServeOneTeamAfterTheOther) {
   expect_success(run_forked_job(3, [](int me, const Exchange& exchange) {

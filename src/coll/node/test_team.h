@@ -110,6 +110,7 @@ class TestNode {
   }
 
   od::node::Node& node() { return *node_; }
+  const SlotLease& lease() const { return lease_; }
   Slots& slots() { return *slots_; }
   std::uint64_t sleeps() const { return sleeps_; }
   std::uint64_t lost_wakes() const { return lost_wakes_; }
