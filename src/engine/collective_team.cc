@@ -110,6 +110,7 @@ void CollectiveTeam::make_team() {
     setup.members.push_back(
         {member.base, leases_[i], member.reach, member.reach_bytes, member.reaches_us});
   }
+  setup.tuning.crowded = state_.node->oversubscribed();
   setup.tuning.far = far_ = state_.transport->far(neighbour_);
   team_ = std::make_unique<coll::shm::Team>(std::move(setup));
   ++state_.counters.teams_made;
@@ -310,9 +311,9 @@ void start_node_step(coll::shm::Team& team, TeamWork& work, const coll::Step& st
   // Messages without content.
   if (step.count == 0) {
     if (what == NodeWork::kReduce) {
-      team.gather(op, leader, nullptr, 0, {});
+      team.signal_to(op, leader);
     } else {
-      team.scatter(op, leader, {}, nullptr, 0);
+      team.signal_from(op, leader);
     }
     return;
   }

@@ -67,7 +67,7 @@ bool Team::direct_pays(const Exchange& x, std::uint64_t bytes) {
     rewritten_min = x.content == Content::same ? row.rewritten_whole : row.rewritten_slices;
   }
   // Slices that were combined just now: written by us, if not by the program.
-  if (x.is_result) return bytes >= row.rewritten_slices;
+  if (x.is_result) return bytes >= row.results;
   if (bytes >= rewritten_min) return true;
   if (x.out.sizes != nullptr) return false;
   return !history_.rewritten(reinterpret_cast<const char*>(x.out.base), x.out.total);

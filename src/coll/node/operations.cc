@@ -172,8 +172,10 @@ void Team::alltoall(Operation& op, const Blocks& send, const Blocks& recv) {
   x.use = Use::copy;
   x.piece_bytes = piece_bytes(x.content, 1);
   x.in = recv;
-  x.overwrites = send.base == nullptr || send.base == recv.base;
-  x.out = send.base == nullptr ? recv : send;
+  // Blocks that are all empty may have no address.
+  const bool in_place = send.base == nullptr && send.sizes == nullptr;
+  x.overwrites = in_place || (send.base != nullptr && send.base == recv.base);
+  x.out = in_place ? recv : send;
   x.own_places = x.out.sizes != nullptr;
   if (!x.overwrites) {
     x.own_from = x.out.at(me_);

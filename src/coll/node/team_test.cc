@@ -621,6 +621,35 @@ TEST(Team, SignalsGoOneWay) {
   }));
 }
 
+// Empty blocks have no address, which does not mean MPI_IN_PLACE.
+TEST(Team, OneWhoOnlyReceivesInAnAlltoallv) {
+  expect_success(run_forked_job(3, [](int me, const Exchange& exchange) {
+    TestTeamOptions options;
+    options.tuning.way = WayChoice::cells;
+    TestNode node(exchange, options);
+    auto team = node.make_team();
+    constexpr std::int64_t kBytes = 900'000;
+    std::vector<std::byte> in(me == 0 ? 0 : kBytes), out(3 * kBytes);
+    std::fill(in.begin(), in.end(), static_cast<std::byte>(me));
+    // Everybody sends to member 0 only, which sends nothing.
+    const std::int64_t sent[3] = {me == 0 ? 0 : kBytes, 0, 0}, none[3] = {0, 0, 0};
+    const std::int64_t received[3] = {0, me == 0 ? kBytes : 0, me == 0 ? kBytes : 0};
+    const std::int64_t places[3] = {0, kBytes, 2 * kBytes};
+    const Blocks send{me == 0 ? nullptr : in.data(), 0, 0, none, sent};
+    const Blocks recv{out.data(), 0, 0, places, received};
+    for (int i = 0; i < 3; ++i) {
+      Operation op;
+      team->alltoall(op, send, recv);
+      node.wait_for(*team, op);
+    }
+    for (std::int64_t i = 0; me == 0 && i < kBytes; ++i) {
+      REQUIRE(out[static_cast<std::size_t>(kBytes + i)] == std::byte{1});
+      REQUIRE(out[static_cast<std::size_t>(2 * kBytes + i)] == std::byte{2});
+    }
+    return 0;
+  }));
+}
+
 // An operation object serves again once it is done, as persistent requests need it.
 TEST(Team, OperationsAreStartedAgain) {
   expect_success(run_forked_job(2, [](int me, const Exchange& exchange) {

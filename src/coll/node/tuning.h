@@ -24,15 +24,16 @@ struct Tuning {
     std::uint64_t direct_rooted;    // one shows, or one reads
     std::uint64_t rewritten_everyone;
     std::uint64_t rewritten_rooted;
-    // Each member reads all of it and leaves all of its lines shared; and slices, each of which is
-    // read by one.
+    // Reductions: each member reads all of it and leaves all of its lines shared; slices, each of
+    // which one member reads; and results of slices, which everyone reads.
     std::uint64_t rewritten_whole;
     std::uint64_t rewritten_slices;
+    std::uint64_t results;
   };
-  Row near_row{4 << 10, 16 << 10, 4 << 10, 256 << 10, 512 << 10, 8 << 10};
-  Row far_row{2 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 1 << 20};
+  Row near_row{4 << 10, 16 << 10, 4 << 10, 256 << 10, 512 << 10, 8 << 10, 8 << 10};
+  Row far_row{2 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 32 << 10, 1 << 20};
   // More ranks than cores: reading a buffer directly costs the owner one more wait.
-  Row crowded_row{64 << 10, 128 << 10, 64 << 10, 256 << 10, 512 << 10, 64 << 10};
+  Row crowded_row{64 << 10, 128 << 10, 64 << 10, 256 << 10, 512 << 10, 64 << 10, 64 << 10};
   std::uint64_t nontemporal_min_bytes = 1 << 10;
   WayChoice way = WayChoice::automatic;
   std::uint64_t piece_bytes = 16 << 10;  // alike: what is copied or combined at a time
