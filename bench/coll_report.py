@@ -91,6 +91,37 @@ def _summary(results: dict[str, Results], hosts: list[str]) -> list[str]:
     return lines
 
 
+def _slower(results: dict[str, Results], hosts: list[str]) -> list[str]:
+    """Return a table of the points at which a host alone is faster."""
+    rows = []
+    for part, ranks, sizes in (
+        ("pair", 2, SIZES),
+        ("others", 2, FEW_SIZES),
+        ("eight", 8, FEW_SIZES),
+        *((lab, LAB_RANKS, FEW_SIZES) for lab in LABS),
+    ):
+        title = next(p.title for p in PARTS if p.name == part)
+        for collective in (*JUDGED, *OTHERS):
+            for shape in SHAPES:
+                wanted = points(collective, shape, ranks, sizes)
+                for regime in REGIMES:
+                    for host in hosts:
+                        base = best_variant(results[part], regime, host, wanted) or PLAIN
+                        ratios = known_ratios(results[part], wanted, regime, host, base=base)
+                        slow = [r for r in ratios if r.value * (1 + r.tolerance) < 1]
+                        if slow:
+                            text = ", ".join(
+                                f"{size_name(r.point.size_bytes)} {r.value:.2f}" for r in slow
+                            )
+                            where = f"{title}, {regime}"
+                            shown = SHAPE_NAMES[shape]
+                            rows.append([where, collective, shown, HOST_TITLES[host], text])
+    if not rows:
+        return []
+    header = ["", "collective", "shape", "over", "size and ratio"]
+    return ["## Where the host alone is faster", "", *table(header, rows)]
+
+
 SHAPE_NAMES = {
     "usual": "usual",
     NET: "application, work subtracted",
@@ -268,6 +299,7 @@ def write_page(
         *_summary(results, hosts),
         *goals_section(findings, "the host alone"),
         *pictures(plots),
+        *_slower(results, hosts),
         *_method(results),
         *_drivers(results["drivers"], hosts),
         *_cost(results["cost"], hosts),

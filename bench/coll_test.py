@@ -134,6 +134,10 @@ def test_page_of_what_there_is(tmp_path: Path) -> None:
     text = page.read_text()
     assert "| bcast | usual | 2.50 (2.50) |" in text
     assert "| Open MPI 4.1 + Overdrive | 1 |" in text
+    assert "faster" in text and "Where the host alone is faster" not in text
+    slow = results(pair=all_sizes(2.5, slow=65536))
+    write_page(page, slow, {HOST: "4"}, {}, "command", [], [])
+    assert "| bcast | usual | Open MPI 4.1 | 64K 0.90 |" in page.read_text()
 
 
 def test_the_group_with_fewest_rounds_comes_next(
