@@ -37,7 +37,7 @@ class CollectiveOp {
     std::int32_t first_tag = 0;          // of those
     std::int32_t tag_mask = 0x7fffffff;  // tags that the host takes, as a mask
   };
-  static constexpr std::int32_t kTagsPerCall = 4096;
+  static constexpr std::int32_t kTagsPerCall = coll::kMostOrdinals;
 
   // What the call is; it and the communicator outlive the operation.
   struct Task {
