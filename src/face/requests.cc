@@ -83,6 +83,9 @@ int od_MPI_Request_free(MPI_Request* request) {
   od::Rank* rank = any_rank();
   od::Request* ours = rank != nullptr ? our_request(*rank, *request) : nullptr;
   if (ours == nullptr) return raise_error(od::host::Handle{0}, MPI_ERR_REQUEST);
+  if (ours->kind == od::RequestKind::collective && !ours->persistent) {
+    return raise_error(ours->comm, MPI_ERR_REQUEST);  // has to be completed
+  }
   rank->free_request(*ours);
   *request = abi::request_null();
   return MPI_SUCCESS;
