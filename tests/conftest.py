@@ -37,7 +37,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-HOST_SUITES = ("p2p", "hostile", "memory", "fortran", "python", "real", "lab")
+HOST_SUITES = ("p2p", "collectives", "hostile", "memory", "fortran", "python", "real", "lab")
 """Folders whose tests run MPI jobs on every host; without a choice only their quick part runs."""
 
 

@@ -1,0 +1,159 @@
+"""Random calls of every collective in every form, against the host's results, on every host."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from hosts import Host
+from support import expect, jobs, programs
+
+HERE = Path(__file__).parent
+Build = Callable[..., str]
+
+REFERENCE_FAULTS = {
+    "openmpi4": ["small-sums", "signedness"],
+    "openmpi5": ["small-sums", "signedness"],
+    "mpich4": ["signedness"],
+}
+"""By host: where its reductions are wrong (tests/coll_ops) and cannot be the reference."""
+
+HOST_FAULTS = {
+    # Unpacking of a derived type from a message that was cut inside an element of more than 16
+    # bytes writes beyond a buffer; alltoallw on one rank ignores displacements; the non-blocking
+    # alltoallw in place never completes on some ranks; each rank chooses the algorithm of an
+    # allgatherv by its own counts, whatever the datatype.
+    "openmpi4": ["wide", "alltoallw-alone", "ialltoallw-in-place", "allgatherv-types"],
+    # 5.0 also lets go of a datatype that is freed before a persistent collective is started.
+    "openmpi5": [
+        "wide",
+        "alltoallw-alone",
+        "ialltoallw-in-place",
+        "allgatherv-types",
+        "persistent",
+    ],
+    # Completion functions take a persistent collective that is complete for an active one;
+    # all-to-all in place with pairs that have padding ends in a truncation error.
+    "mpich4": ["persistent", "alltoall-pairs"],
+    "mpich5": ["persistent"],
+    "mpiabi": ["persistent"],
+    "impi": ["persistent"],
+}
+"""By host: what it gets wrong in calls that it serves."""
+
+FAULTS_ALONE = {"alltoallw-alone": "alltoallw-alone", "persistent": "persistent-alone"}
+"""Of those, what remains where the host serves communicators of one rank only."""
+
+CASES = 150
+
+
+@dataclass
+class Job:
+    """The program on a host, and how it is started."""
+
+    host: Host
+    program: str
+    overdrive: bool
+    ranks: int
+    settings: dict[str, str]
+
+    def run(self, arguments: Iterable[str], limit: float = 120) -> jobs.Result:
+        """Run with these arguments."""
+        faults = list(HOST_FAULTS.get(self.host.name, []))
+        if self.overdrive and "collective_shuffle" not in self.settings:
+            faults = [FAULTS_ALONE[fault] for fault in faults if fault in FAULTS_ALONE]
+        faults += REFERENCE_FAULTS.get(self.host.name, [])
+        # MPICH does not give its processor away.
+        idle = [] if self.host.family == "openmpi" or self.host.name == "impi" else ["idle.c"]
+        shims = [str(programs.plain_library(programs.SUPPORT / name)) for name in idle]
+        return jobs.run(
+            self.host,
+            self.ranks,
+            [self.program, f"--without={','.join(faults)}", *arguments],
+            overdrive=self.overdrive,
+            settings=self.settings,
+            env={"OMPI_MCA_mpi_yield_when_idle": "1"} if self.host.family == "openmpi" else {},
+            preload=([], shims),
+            limit=limit,
+        )
+
+
+def failed(result: jobs.Result) -> bool:
+    """Tell whether a run found anything or did not end well."""
+    return result.timed_out or result.returncode != 0 or "PASS " not in result.stdout
+
+
+def smaller_case(job: Job, seed: int, result: jobs.Result) -> str:
+    """Return the smallest repetition of a failure that still fails, and what it says."""
+    found = re.search(r"case (\d+):", result.stderr)
+    if found is None:
+        return "no case to repeat"
+    case = int(found[1])
+    attempts = [[f"--first={case}", "--cases=1"]]
+    attempts += [[f"--first={max(0, case - back)}", f"--cases={back + 1}"] for back in (3, 20)]
+    for kept in attempts:
+        last = job.run([f"--seed={seed}", *kept], limit=30)
+        if failed(last):
+            break
+    else:
+        return f"case {case} does not fail by itself"
+    simplifications = [["--ops=1"], ["--blocking=1"], ["--plain=1"]]
+    simplifications += [[f"--most={most}"] for most in (1, 6, 60, 600, 6000)]
+    for more in simplifications:
+        if any(word.startswith("--most") for word in kept) and more[0].startswith("--most"):
+            continue
+        attempt = job.run([f"--seed={seed}", *kept, *more], limit=30)
+        if failed(attempt):
+            kept, last = [*kept, *more], attempt
+    return f"smallest: --seed={seed} {' '.join(kept)}\n{last.report()}"
+
+
+def check(job: Job, seed: int, arguments: Iterable[str]) -> jobs.Result:
+    """Run; a failure is made small before it is reported."""
+    result = job.run([f"--seed={seed}", *arguments])
+    if failed(result):
+        pytest.fail(f"{smaller_case(job, seed, result)}\n\nfirst seen:\n{result.report()}")
+    expect.passed(result)
+    return result
+
+
+def build(compiled: Build) -> str:
+    """Return the compiled program."""
+    return compiled(HERE / "random.c", [f"-I{programs.ROOT / 'src'}", "-ldl"])
+
+
+@pytest.mark.quick
+@pytest.mark.everywhere
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_random_calls(ranks: int, host: Host, compiled: Build, overdrive: bool, seed: int) -> None:
+    """Whatever is chosen by default."""
+    result = check(Job(host, build(compiled), overdrive, ranks, {}), seed, [f"--cases={CASES}"])
+    if overdrive:
+        served = result.counter("collectives_served")
+        assert served > CASES, f"only {served} collectives were served\n{result.report()}"
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("shuffle", range(3))
+def test_random_algorithms(
+    shuffle: int, host: Host, compiled: Build, needs_overdrive: None, seed: int
+) -> None:
+    """Each call by one of the algorithms that can serve it, the host's own among them."""
+    settings = {"collective_shuffle": str(seed % 1000 + 1 + shuffle)}
+    job = Job(host, build(compiled), True, 3 + shuffle, settings)
+    check(job, seed, [f"--cases={CASES}", "--bytes=200000"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ranks", [2, 3, 4, 7])
+def test_thousands_of_calls(
+    ranks: int, host: Host, compiled: Build, overdrive: bool, seed: int
+) -> None:
+    """The same for long, with random algorithms where there are any to choose."""
+    settings = {"collective_shuffle": str(seed % 1000 + 1)} if ranks != 4 else {}
+    job = Job(host, build(compiled), overdrive, ranks, settings)
+    for part in range(4):
+        check(job, seed + part, ["--cases=1000"])
