@@ -17,13 +17,9 @@ static void still_works(const char* after) {
     still_works(#call);                                        \
   } while (0)
 
-static void wrong_arguments(void) {
+static void wrong_arguments(MPI_Datatype raw) {
   int in[16] = {0}, out[16] = {0};
-  MPI_Datatype raw;
   MPI_Request request;
-  MUST(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
-  MUST(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));
-  MUST(MPI_Type_contiguous(2, MPI_INT, &raw));
   REFUSED(MPI_Bcast(in, 1, MPI_INT, odt.size, MPI_COMM_WORLD));
   REFUSED(MPI_Bcast(in, 1, MPI_INT, -1, MPI_COMM_WORLD));
   REFUSED(MPI_Bcast(in, -1, MPI_INT, 0, MPI_COMM_WORLD));
@@ -35,10 +31,7 @@ static void wrong_arguments(void) {
   REFUSED(MPI_Allreduce(in, out, 1, MPI_DOUBLE, MPI_BXOR, MPI_COMM_WORLD));
   REFUSED(MPI_Iallreduce(in, out, 1, MPI_DOUBLE, MPI_BXOR, MPI_COMM_WORLD, &request));
   REFUSED(MPI_Allreduce(in, MPI_IN_PLACE, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
-  REFUSED(MPI_Scan(in, out, -1, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
   REFUSED(MPI_Reduce(in, out, 1, MPI_INT, MPI_SUM, odt.size, MPI_COMM_WORLD));
-  REFUSED(MPI_Alltoall(in, 1, MPI_INT, out, -1, MPI_INT, MPI_COMM_WORLD));
-  MUST(MPI_Type_free(&raw));
 }
 
 // Input and output in the same memory: refused by the host, or as if in place.
@@ -171,16 +164,23 @@ static void message_between(long bytes) {
   free(message);
 }
 
-static void requests(void) {
+// `strict`: what not all hosts do.
+static void requests(int strict) {
   MPI_Request request;
   MPI_Status status;
   int in = odt.rank, out = -1, flag = 0;
   MUST(MPI_Iallreduce(&in, &out, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD, &request));
+#if MPI_VERSION >= 5
+  const MPI_Request same = MPI_Request_fromint(MPI_Request_toint(request));
+#else
   const MPI_Request same = MPI_Request_f2c(MPI_Request_c2f(request));
+#endif
   CHECK(same == request, "a request changes on its way to Fortran and back");
-  CHECK(MPI_Cancel(&request) != MPI_SUCCESS, "a collective can be cancelled");
-  CHECK(MPI_Request_free(&request) != MPI_SUCCESS, "a collective's request can be freed");
-  CHECK(request == same, "the request is gone after an error");
+  if (strict) {
+    CHECK(MPI_Cancel(&request) != MPI_SUCCESS, "a collective can be cancelled");
+    CHECK(MPI_Request_free(&request) != MPI_SUCCESS, "a collective's request can be freed");
+    CHECK(request == same, "the request is gone after an error");
+  }
   while (!flag) MUST(MPI_Request_get_status(request, &flag, &status));
   CHECK(out == odt.size - 1, "maximum %d", out);
   MUST(MPI_Test(&request, &flag, &status));
@@ -188,11 +188,15 @@ static void requests(void) {
   int count = -1, cancelled = -1;
   MUST(MPI_Get_count(&status, MPI_BYTE, &count));
   MUST(MPI_Test_cancelled(&status, &cancelled));
-  CHECK(count == 0 && !cancelled, "the status has %d bytes, cancelled %d", count, cancelled);
+  CHECK(!strict || (count == 0 && !cancelled), "the status has %d bytes, cancelled %d", count,
+        cancelled);
 }
 
 int main(int argc, char** argv) {
   odt_start("directed", &argc, &argv);
+  // Never committed; made first, because the handle of a freed one would count as committed.
+  MPI_Datatype raw;
+  MUST(MPI_Type_contiguous(2, MPI_INT, &raw));
   absolute_addresses();
   empty_blocks();
   many_communicators(odt_number("communicators", 300));
@@ -200,8 +204,9 @@ int main(int argc, char** argv) {
   for (long bytes = 1; odt.size > 1 && bytes <= 1 << 20; bytes *= 32) message_between(bytes);
   MUST(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
   MUST(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));
-  if (odt_number("requests", 1) != 0) requests();
-  if (odt_number("errors", 1) != 0) wrong_arguments();
+  requests(odt_number("strict", 0) != 0);
+  if (odt_number("errors", 1) != 0) wrong_arguments(raw);
   aliases();
+  MUST(MPI_Type_free(&raw));
   return odt_finish();
 }

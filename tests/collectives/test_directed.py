@@ -1,0 +1,56 @@
+"""Collectives in situations that random calls do not meet, and by several threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hosts import Host
+from support import expect, jobs, programs
+
+HERE = Path(__file__).parent
+
+pytestmark = pytest.mark.quick
+
+
+def run(host: Host, ranks: int, program: str, arguments: list[str], overdrive: bool) -> jobs.Result:
+    """Run a program that must find nothing wrong."""
+    # MPICH does not give its processor away.
+    idle = [] if host.family == "openmpi" or host.name == "impi" else ["idle.c"]
+    shims = [str(programs.plain_library(programs.SUPPORT / name)) for name in idle]
+    result = jobs.run(
+        host,
+        ranks,
+        [program, *arguments],
+        overdrive=overdrive,
+        env={"OMPI_MCA_mpi_yield_when_idle": "1"} if host.family == "openmpi" else {},
+        preload=([], shims),
+    )
+    if "SKIP " in result.stdout and result.returncode == 0:
+        pytest.skip(result.stdout.split("SKIP ")[1].splitlines()[0])
+    expect.passed(result)
+    return result
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_situations(
+    ranks: int, host: Host, compiled: Callable[[Path], str], needs_overdrive: None, seed: int
+) -> None:
+    """Errors, absolute addresses, many communicators, messages in between, requests.
+
+    Not without Overdrive: Open MPI 4.1 lets go of a datatype that is freed while a collective uses
+    it, and hosts differ in what they refuse.
+    """
+    program = compiled(HERE / "directed.c")
+    result = run(host, ranks, program, [f"--seed={seed}", "--strict=1"], True)
+    served = result.counter("collectives_served")
+    assert served > 600 * ranks, f"only {served} collectives were served\n{result.report()}"
+
+
+def test_threads(host: Host, compiled: Callable[[Path], str], overdrive: bool, seed: int) -> None:
+    """Four threads at the same time."""
+    result = run(host, 2, compiled(HERE / "threads.c"), [f"--seed={seed}"], overdrive)
+    if overdrive:
+        served = result.counter("collectives_served")
+        assert served >= 2 * 4 * 100, f"only {served} were served\n{result.report()}"
