@@ -25,11 +25,12 @@ from coll_campaign import (  # noqa: E402
     WORK,
     CollCampaign,
     build,
+    build_selection,
     with_net,
 )
 from coll_goals import judge, points  # noqa: E402
 from coll_report import write_page  # noqa: E402
-from jobs import Host, run_mpi, select_hosts  # noqa: E402
+from jobs import BUILD, Host, run_mpi, select_hosts  # noqa: E402
 
 HOST = "openmpi4"
 LINE = "bcast,usual,blocking,all,8192,2,1.5,us,45.0,46.0,0.0000,0.0"
@@ -215,6 +216,17 @@ def test_wrong_results_end_the_benchmark(
     done = run_mpi(host, 2, [*command, "--reps", "1"], 60, settings=settings)
     assert not done.ok
     assert message in done.stderr
+
+
+def test_choosing_is_measured(tmp_path: Path) -> None:
+    if not (BUILD / "release" / "archive" / "liboverdrive_core.a").exists():
+        pytest.skip("the release build is missing: run `make`")
+    binary = build_selection(tmp_path)
+    assert binary is not None
+    done = subprocess.run([binary], capture_output=True, text=True, check=True)
+    times = {line.split(",")[0]: float(line.split(",")[1]) for line in done.stdout.splitlines()}
+    assert set(JUDGED) <= set(times)
+    assert all(ns > 0 for ns in times.values())
 
 
 def test_costs_are_measured(host: Host) -> None:

@@ -24,7 +24,7 @@ double nanoseconds_since(Clock::time_point begin) {
   return std::chrono::duration<double, std::nano>(Clock::now() - begin).count();
 }
 
-double look_up_ns(const Table& table) {
+double look_up_ns(Table& table) {
   std::vector<double> batches;
   std::uint64_t state = 1;
   for (int batch = 0; batch < kBatches; ++batch) {
@@ -58,7 +58,8 @@ int main() {
   for (std::size_t number = 0; number < kCollectives; ++number) {
     const auto collective = static_cast<Collective>(number);
     const auto begin = Clock::now();
-    const Table table = selection.compile(collective, layout, true);
+    Table table = selection.compile(collective, layout, true);
+    table.at(1024);  // what is decided at the first look-up counts for the table
     const double made_ns = nanoseconds_since(begin);
     std::printf("%s,%.2f,%.0f\n", info(collective).name, look_up_ns(table), made_ns);
   }
