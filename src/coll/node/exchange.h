@@ -121,6 +121,7 @@ struct Exchange {
   bool active = false, prepared = false, way_chosen = false, posted = false, own_done = false,
        drained = false;
   bool awaits_readers = false, told_end = false;
+  bool irregular = false;  // a source's blocks are of different sizes, some of them may be empty
   bool must_tell_rounds = false, must_tell_end = false;
   // What has changed since sleepers were last looked for.
   bool news_post = false, news_made = false, news_round = false, news_end = false;

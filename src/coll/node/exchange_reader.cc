@@ -101,6 +101,7 @@ bool Team::resolve(Exchange& x, int source, const Post& post) {
   std::uint64_t after_table = 0;
   TableEntry entry{};
   if (post.table) {
+    x.irregular = true;
     after_table = table_bytes();
     if (place.offset > layout_.slot_bytes || after_table > layout_.slot_bytes - place.offset) {
       return false;

@@ -268,9 +268,15 @@ void Team::tell_sleepers_of(Exchange& x) {
   } else if (x.news_made) {
     for (int i = x.readers.first; i < x.readers.last; ++i) wake(i);
   }
-  if (x.news_round ||
-      (x.news_end && (at_once || x.pattern == Pattern::before || all_told_end(x)))) {
-    for (int i = x.sources.first; i < x.sources.last; ++i) wake(i);
+  if (x.news_round || x.news_end) {
+    int late = -1;
+    const int late_ones = x.news_round || at_once ? 0 : late_readers(x, late);
+    if (late_ones == 0) {
+      for (int i = x.sources.first; i < x.sources.last; ++i) wake(i);
+    } else if (late_ones == 1) {
+      // It does not wait for itself.
+      wake(late);
+    }
   }
   x.news_post = x.news_made = x.news_round = x.news_end = false;
 }
@@ -285,20 +291,29 @@ int Team::first_missing_post(const Exchange& x) const {
   return size_;
 }
 
-// Whether all readers of this exchange's sources have told that they are through. Members that have
-// nothing to read tell nothing: where there may be any, nothing is presumed.
-bool Team::all_told_end(const Exchange& x) const {
-  if (x.own_places || x.out.sizes != nullptr || x.in.sizes != nullptr) return true;
+// How many members may still tell that they have read everything, and one of them. Those that find
+// nothing to tell (all they read was in cells, or empty) count as well: there is one at most whom
+// somebody waits for, the only source that shows its buffer. Where there may be more, nobody
+// counts.
+int Team::late_readers(const Exchange& x, int& late) const {
+  if (x.pattern == Pattern::before || x.irregular) return 0;
+  if (x.own_places || x.out.sizes != nullptr || x.in.sizes != nullptr) return 0;
+  int count = 0;
   for (int i = 0; i < size_; ++i) {
     if (i == me_) continue;
     const bool reads = x.pattern == Pattern::everyone ||
                        (x.pattern == Pattern::from_root ? i != x.root : i == x.root);
     if (!reads) continue;
+    // An empty slice.
+    if (x.pattern == Pattern::everyone && x.content == Content::each && x.out.size(i) == 0) {
+      continue;
+    }
     if (lane(i, x).read.load(std::memory_order_relaxed) < step_word(ticket(i, x), kAllSteps)) {
-      return false;
+      late = i;
+      ++count;
     }
   }
-  return true;
+  return count;
 }
 
 }  // namespace od::coll::shm

@@ -184,7 +184,7 @@ class Team {
   void tell_sleepers();
   void tell_sleepers_of(Exchange& x);
   int first_missing_post(const Exchange& x) const;
-  bool all_told_end(const Exchange& x) const;
+  int late_readers(const Exchange& x, int& late) const;
   void wake(int i) { peer(i).wake = true; }
 
   // exchange_source.cc: what this member shows.

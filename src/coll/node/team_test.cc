@@ -478,6 +478,12 @@ void random_collectives(RandomOptions options) {
         TestNode node(exchange, options.team);
         auto team = node.make_team();
         REQUIRE(team);
+        // Sleeps until somebody wakes it: a lost wake-up shows.
+        od::node::WaitPlan waiting = od::node::plan_waiting(
+            options.seed % 2 == 0 ? od::node::WaitPolicy::sleep : od::node::WaitPolicy::automatic,
+            options.ranks > 2, 0);
+        waiting.first_sleep_ns = waiting.sleep_ns = 2'000'000'000;
+        node.set_plan(waiting);
         std::mt19937 plan(options.seed);  // alike on all ranks
         std::mt19937 own(options.seed * 31 + static_cast<unsigned>(me));
         std::uint64_t number = 0;

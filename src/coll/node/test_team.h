@@ -101,7 +101,11 @@ class TestNode {
           std::fprintf(stderr, "rank %d is stuck: %s\n", exchange_.rank, team.describe().c_str());
           std::_Exit(96);
         }
-        if (od::node::now_ns() - before > kLostNs && team.anything_ready()) ++lost_wakes_;
+        if (od::node::now_ns() - before > kLostNs && team.anything_ready()) {
+          std::fprintf(stderr, "rank %d slept too long: %s\n", exchange_.rank,
+                       team.describe().c_str());
+          ++lost_wakes_;
+        }
       }
     }
   }
