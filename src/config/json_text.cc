@@ -100,6 +100,12 @@ void JsonWriter::value(std::string_view text) {
   text_ += json_quote(text);
 }
 
+void JsonWriter::document(std::string_view text) {
+  separate();
+  while (!text.empty() && text.back() == '\n') text.remove_suffix(1);
+  text_ += text;
+}
+
 void JsonWriter::value(bool truth) {
   separate();
   text_ += truth ? "true" : "false";

@@ -28,6 +28,8 @@ class JsonWriter {
   void value(int number) { value(static_cast<std::int64_t>(number)); }
   void value(std::int64_t number);
   void value(std::uint64_t number);
+  // A document of another writer.
+  void document(std::string_view text);
   template <class T>
   void member(std::string_view name, const T& content) {
     key(name);

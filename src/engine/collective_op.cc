@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "engine/rank_state.h"
+#include "node/clock.h"
 
 namespace od {
 
@@ -23,6 +24,7 @@ int CollectiveOp::prepare(RankState& state, const Task& task) {
   error_ = kSuccess;
   host_messages_ = false;
   done_ = false;
+  started_ns_ = state.collectives.timed ? node::now_ns() : 0;
   return buffers_.begin(state.host, *task.call, task.comm->size, task.comm->rank);
 }
 
@@ -47,7 +49,9 @@ int CollectiveOp::begin(const Way& way, std::shared_ptr<const coll::Schedule> sc
 void CollectiveOp::begin_whole(CollectiveTeam& team) {
   team_ = &team;
   whole_ = true;
-  start_whole(team.team(), *take_work(), *task_.call, buffers_);
+  TeamWork& work = *take_work();
+  start_whole(team.team(), work, *task_.call, buffers_);
+  if (started_ns_ != 0) team.team().note_arrival(work.operation, started_ns_);
 }
 
 TeamWork* CollectiveOp::take_work() {
@@ -73,7 +77,10 @@ bool CollectiveOp::advance() {
   }
   if (team_ != nullptr) moved |= team_->team().advance();
   if (whole_) {
-    if (works_[0]->operation.done()) finish();
+    if (works_[0]->operation.done()) {
+      if (!works_[0]->operation.lengths_agree()) note(state_->host.err_truncate);
+      finish();
+    }
     return moved;
   }
   for (std::size_t i = 0; i < pending_.size();) {
@@ -230,7 +237,11 @@ Request* CollectiveOp::new_message(RequestKind kind, const Step& step, char* add
 
 // Whether a message has arrived or left; notes what went wrong with it.
 bool CollectiveOp::finished(Pending& pending) {
-  if (pending.work != nullptr) return pending.work->operation.done();
+  if (pending.work != nullptr) {
+    if (!pending.work->operation.done()) return false;
+    if (!pending.work->operation.lengths_agree()) note(state_->host.err_truncate);
+    return true;
+  }
   RankState& s = *state_;
   const Step& step = schedule_->steps[pending.step];
   host::Status status;
@@ -274,7 +285,23 @@ std::string CollectiveOp::describe() const {
 
 void CollectiveOp::finish() {
   note(buffers_.finish());
+  if (started_ns_ != 0) [[unlikely]]
+    count();
   done_ = true;
+}
+
+void CollectiveOp::count() {
+  using Way = CollectiveStats::Way;
+  CollectiveStats::Call call;
+  call.collective = task_.call->collective;
+  call.way = whole_ ? Way::shared : (team_ != nullptr ? Way::both_levels : Way::messages);
+  call.algorithm = task_.decision.algorithm->number;
+  call.bytes = task_.bytes;
+  call.ns = node::now_ns() - started_ns_;
+  if (whole_) {
+    call.arrivals_known = team_->team().arrivals_apart(works_[0]->operation, &call.apart_ns);
+  }
+  state_->collectives.stats.add(call);
 }
 
 void CollectiveOp::release() {

@@ -45,6 +45,7 @@ class CollectiveOp {
     Comm* comm = nullptr;
     coll::Decision decision;
     std::uint64_t context = 0;
+    std::uint64_t bytes = 0;  // message size, for statistics
   };
   // Prepares the buffers. Returns a host error code; then nothing has started.
   int prepare(RankState& state, const Task& task);
@@ -99,6 +100,7 @@ class CollectiveOp {
   bool finished(Pending& pending);
   void note(int error);
   void finish();
+  void count();
 
   RankState* state_ = nullptr;
   Task task_;
@@ -112,6 +114,7 @@ class CollectiveOp {
   std::shared_ptr<const coll::Schedule> schedule_;
   coll::Run run_;
   std::vector<Pending> pending_;
+  std::uint64_t started_ns_ = 0;  // 0: not timed
   int error_ = host::kSuccess;
   bool host_messages_ = false;
   Completion done_;

@@ -11,6 +11,7 @@
 #include "engine/collectives.h"
 #include "engine/rank_state.h"
 #include "observe/log.h"
+#include "observe/stats.h"
 #include "topology/fingerprint.h"
 
 namespace od {
@@ -72,6 +73,7 @@ void RankState::prepare_collectives() {
     collectives.slots =
         std::make_unique<coll::shm::Slots>(node->member(node->my_index()).base, node->layout());
   }
+  collectives.timed = observe::stats_output(settings.stats) != observe::StatsOutput::kNone;
   // A mask of as many tags as the host has.
   const auto tags = static_cast<std::uint32_t>(host.tag_ub) + 1;
   collectives.tag_mask = static_cast<std::int32_t>(std::bit_floor(tags) - 1);

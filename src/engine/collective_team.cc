@@ -95,7 +95,11 @@ void CollectiveTeam::make_team() {
   setup.context = &state_;
   setup.corrupt = [](void* context, int member) {
     auto& state = *static_cast<RankState*>(context);
-    log(Level::kError, "the shared memory of member %d of a collective is damaged; ending the job",
+    log(Level::kError,
+        "rank %d (of this node's ranks of a communicator) shows less in a reduction than the "
+        "others "
+        "expect, or its shared memory is damaged; ending the job: do all ranks give the same "
+        "count?",
         member);
     state.host.abort(1);
   };

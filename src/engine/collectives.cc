@@ -58,6 +58,14 @@ bool RankState::decide_collective(const CollectiveCall& call, Comm& comm,
   }
   if (decision->algorithm->is_host()) {
     ++counters.collectives_host;
+    if (collectives.timed) {
+      CollectiveStats::Call made;
+      made.collective = call.collective;
+      made.way = CollectiveStats::Way::host;
+      made.algorithm = decision->algorithm->number;
+      made.bytes = bytes;
+      collectives.stats.add(made);
+    }
     return false;
   }
   return true;
@@ -66,7 +74,9 @@ bool RankState::decide_collective(const CollectiveCall& call, Comm& comm,
 int RankState::start_collective(CollectiveOp& op, const CollectiveCall& call, Comm& comm,
                                 const coll::Decision& decision, std::uint64_t context) {
   CollectiveComm& own = *comm.collectives;
-  const int error = op.prepare(*this, {&call, &comm, decision, context});
+  const int error =
+      op.prepare(*this, {&call, &comm, decision, context,
+                         collectives.timed ? message_bytes(call, comm.size, comm.rank) : 0});
   if (error != kSuccess) return error;
   ++counters.collectives_served;
   if (decision.mode == coll::Mode::kHierarchical && collectives.slots != nullptr) {

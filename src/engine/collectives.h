@@ -14,6 +14,7 @@
 #include "coll/select/selection.h"
 #include "engine/collective_comm.h"
 #include "engine/collective_op.h"
+#include "engine/collective_stats.h"
 
 namespace od {
 
@@ -26,6 +27,9 @@ struct Collectives {
 
   std::unique_ptr<coll::shm::Slots> slots;  // of the own region; null: no shared memory
   coll::shm::Tuning tuning;
+
+  bool timed = false;  // statistics are wanted
+  CollectiveStats stats;
 
   std::vector<CollectiveOp*> active;
   std::vector<std::unique_ptr<CollectiveOp>> idle;

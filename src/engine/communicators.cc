@@ -118,6 +118,10 @@ Comm* Rank::comm_created_at(Comm& parent, host::Handle handle, std::uint64_t seq
 
 void Rank::comm_freed(Comm& comm) {
   RankState& s = *state_;
+  if (comm.collectives != nullptr && comm.collectives->hidden != 0) {
+    s.host.comm_free(&comm.collectives->hidden);  // collective, like the call that we are in
+    comm.collectives->hidden = 0;
+  }
   Guard guard(s);
   comm.freed = true;
   --comm.references;

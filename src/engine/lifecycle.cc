@@ -198,6 +198,25 @@ std::unique_ptr<Rank> Rank::create(const host::HostTable& host, const config::Se
 
 namespace {
 
+// Adds the table of collectives; all ranks take part. False when the exchange failed.
+bool gather_collectives(RankState& s, observe::JobFacts& facts) {
+  const auto ranks = static_cast<std::size_t>(facts.size);
+  const std::uint64_t mine = s.collectives.stats.rows().size();
+  std::vector<std::uint64_t> counts(ranks);
+  if (s.host.world_allgather(&mine, counts.data(), sizeof(mine)) != host::kSuccess) return false;
+  const std::uint64_t most = *std::max_element(counts.begin(), counts.end());
+  if (most == 0) return true;
+  std::vector<CollectiveStats::Row> own = s.collectives.stats.rows();
+  own.resize(most);
+  std::vector<CollectiveStats::Row> all(ranks * most);
+  if (s.host.world_allgather(own.data(), all.data(), most * sizeof(CollectiveStats::Row)) !=
+      host::kSuccess) {
+    return false;
+  }
+  facts.collectives = CollectiveStats::table(CollectiveStats::join(all), facts.size);
+  return true;
+}
+
 void report_statistics(RankState& s) {
   const memory::ReachUsage reach = memory::reach_usage();
   s.counters.reach_heap_peak = reach.top_bytes;
@@ -218,6 +237,7 @@ void report_statistics(RankState& s) {
     case StatsOutput::kNone:
       return;
     case StatsOutput::kFile: {
+      facts.collectives = CollectiveStats::json(s.collectives.stats.rows());
       const std::string error = observe::write_stats_file(s.settings.stats, s.counters, facts);
       if (!error.empty()) log(Level::kError, "%s", error.c_str());
       return;
@@ -226,7 +246,7 @@ void report_statistics(RankState& s) {
       std::vector<observe::Counters> all(static_cast<std::size_t>(facts.size));
       if (s.host.world_allgather(&s.counters, all.data(), sizeof(observe::Counters)) ==
               host::kSuccess &&
-          facts.rank == 0) {
+          gather_collectives(s, facts) && facts.rank == 0) {
         observe::write_to_stderr(observe::stats_table(all, facts));
       }
       return;

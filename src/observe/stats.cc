@@ -86,6 +86,7 @@ std::string stats_table(std::span<const Counters> ranks, const JobFacts& facts) 
     table += line;
   }
   if (!any) table += "  nothing was counted\n";
+  table += facts.collectives;
   return table;
 }
 
@@ -102,6 +103,10 @@ std::string stats_json(const Counters& counters, const JobFacts& facts) {
   json.open_object();
   for (const CounterInfo& info : kCounterInfos) json.member(info.name, counters.*info.field);
   json.close_object();
+  if (!facts.collectives.empty()) {
+    json.key("collectives");
+    json.document(facts.collectives);
+  }
   json.close_object();
   return json.take();
 }

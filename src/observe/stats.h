@@ -30,6 +30,7 @@ struct JobFacts {
   std::string host_library;  // first line of the host's library version
   std::string host_name;     // node
   std::uint64_t elapsed_ns = 0;
+  std::string collectives;  // more about collectives: lines for the table, or a JSON array
 };
 
 // Sum (largest value for peaks), smallest and largest over all ranks of every counter that is not 0

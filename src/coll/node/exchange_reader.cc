@@ -70,6 +70,12 @@ bool Team::look(Exchange& x, int source) {
   return true;
 }
 
+// Members that do not agree how long a block is: the program's mistake, which it is told at the
+// end.
+void Team::note_length(const Exchange& x, std::uint64_t expected, std::uint64_t shown) {
+  if (x.use == Use::copy && shown != expected) x.operation->lengths_agree_ = false;
+}
+
 // False when what the source says cannot be.
 bool Team::resolve(Exchange& x, int source, const Post& post) {
   Shown& s = x.shown[source];
@@ -89,6 +95,7 @@ bool Team::resolve(Exchange& x, int source, const Post& post) {
     std::uint64_t at = 0;
     if (x.content == Content::same) {
       if (x.use == Use::combine && post.payload_bytes < s.bytes) return false;
+      note_length(x, s.bytes, post.payload_bytes);
       s.bytes = std::min<std::uint64_t>(s.bytes, post.payload_bytes);
     } else {
       at = me * post.payload_bytes;
@@ -110,6 +117,7 @@ bool Team::resolve(Exchange& x, int source, const Post& post) {
     shown = entry.bytes;
   }
   if (x.use == Use::combine && shown < s.bytes) return false;
+  note_length(x, s.bytes, shown);
   s.bytes = std::min(s.bytes, shown);
   s.rounds = pieces(s.bytes, x.piece_bytes);
   if (post.way == Way::direct) {

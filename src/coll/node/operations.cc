@@ -62,6 +62,7 @@ void Team::start(Operation& op, Operation::Plan plan, std::uint32_t exchanges) {
   op.exchanges_ = exchanges;
   op.begun_ = op.finished_ = 0;
   op.next_ = nullptr;
+  op.lengths_agree_ = true;
   op.first_number_ = reserved_;
   reserved_ += exchanges;
   if (exchanges == 0) return;

@@ -84,6 +84,13 @@ struct Lane {
   alignas(od::node::kFalseSharingBytes) std::atomic<std::uint64_t> read;
 };
 
+// When the owner was called for the operation whose first exchange has this ticket; for statistics.
+struct Arrival {
+  std::atomic<std::uint64_t> ticket;  // stored last (release)
+  std::atomic<std::uint64_t> ns;      // of the node's monotonic clock
+};
+inline constexpr std::uint32_t kArrivals = 8;
+
 struct SlotControl {
   // All exchanges of the owner with a ticket up to this one are over: it reads nothing of them any
   // more. Later exchanges of the others may overwrite what these showed.
@@ -91,6 +98,7 @@ struct SlotControl {
   // Not 0 while the owner may sleep until somebody's `completed` grows.
   alignas(od::node::kFalseSharingBytes) std::atomic<std::uint32_t> wants_acks;
   Lane lanes[kLanes];
+  alignas(od::node::kFalseSharingBytes) Arrival arrivals[kArrivals];
 };
 static_assert(std::is_standard_layout_v<SlotControl>);
 static_assert(sizeof(Lane) == 384);

@@ -67,6 +67,8 @@ struct TeamCounters {
 class Operation {
  public:
   bool done() const { return finished_ == exchanges_; }
+  // Whether what this member was shown was as long as it expected; once it is done.
+  bool lengths_agree() const { return lengths_agree_; }
 
  private:
   friend class Team;
@@ -80,6 +82,7 @@ class Operation {
   std::uint32_t begun_ = 0;
   std::uint32_t finished_ = 0;
   std::uint64_t first_number_ = 0;
+  bool lengths_agree_ = true;
   Operation* next_ = nullptr;
 
   Exchange single_;
@@ -131,6 +134,11 @@ class Team {
   void alltoall(Operation& op, const Blocks& send, const Blocks& recv);
   // `send` has the same offsets and sizes at all members.
   void reduce_scatter(Operation& op, const Blocks& send, void* recv, const Combiner& combiner);
+
+  // For statistics: when this member was called for an operation that it has just started, and how
+  // far apart all members were, once the operation is done. False: not known of all of them.
+  void note_arrival(const Operation& op, std::uint64_t ns);
+  bool arrivals_apart(const Operation& op, std::uint64_t* ns) const;
 
   // Does what can be done without waiting; true if anything has moved.
   bool advance();
@@ -204,6 +212,7 @@ class Team {
   void prepare_reader(Exchange& x);
   bool look(Exchange& x, int source);
   bool available(Exchange& x, int source, std::uint32_t round);
+  static void note_length(const Exchange& x, std::uint64_t expected, std::uint64_t shown);
   bool resolve(Exchange& x, int source, const Post& post);
   bool read_round(Exchange& x);
   bool copy_round(Exchange& x);
