@@ -50,7 +50,8 @@ Template* template_of(Collective collective) {
 const char* why_not_hierarchical(const Algorithm& algorithm, const Layout& layout,
                                  bool commutative) {
   if (algorithm.is_host()) return "the host MPI's own has no leaders";
-  if (layout.nodes == 1) return nullptr;
+  // Where the node's memory cannot serve a call, the algorithm itself runs between all ranks.
+  if (layout.nodes == 1) return why_not(algorithm, {layout.ranks, commutative});
   const Collective collective = algorithm.collective;
   if (template_of(collective) == nullptr) {
     return "has no hierarchical form: ranks do not know each other's sizes";

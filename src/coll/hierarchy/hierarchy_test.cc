@@ -140,7 +140,7 @@ TEST(Hierarchy, OneNodeIsOneStep) {
   for (const Algorithm& algorithm : algorithms()) {
     if (algorithm.is_host()) continue;
     const Nodes nodes = Nodes::in_blocks(4, 4);
-    ASSERT_EQ(why_not_hierarchical(algorithm, nodes.layout(), false), nullptr);
+    ASSERT_EQ(why_not_hierarchical(algorithm, nodes.layout(), true), nullptr);
     Shape shape = shape_of(4, 1, 10);
     const std::int64_t counts[] = {1, 2, 3, 4};
     if (info(algorithm.collective).has_counts) shape.counts = counts;
@@ -168,6 +168,10 @@ TEST(Hierarchy, SaysWhatItCannotServe) {
   EXPECT_EQ(reason(kAllreduce, 101, robin, true), "");
   EXPECT_NE(reason(kAllreduce, 101, robin, false), "");
   EXPECT_NE(reason(kAllreduce, 106, blocks, false), "");  // the ring itself
+  // On one node the algorithm itself runs wherever shared memory cannot serve.
+  const Layout together{.ranks = 8, .nodes = 1, .most_per_node = 8};
+  EXPECT_EQ(reason(kAllreduce, 106, together, true), "");
+  EXPECT_NE(reason(kAllreduce, 106, together, false), "");
   EXPECT_EQ(reason(kScan, 101, blocks, false), "");
   EXPECT_NE(reason(kScan, 101, robin, true), "");
   EXPECT_NE(reason(kAlltoallv, 101, blocks, true), "");
