@@ -249,6 +249,8 @@ int Rank::make_collective(CollectiveCall&& call, Comm& comm, bool persistent, Re
   coll::Decision decision;
   if (!s.decide_collective(call, comm, &decision)) return kSuccess;
   *served = true;
+  // Ranks may start persistent collectives in different orders; what a team does has one.
+  if (persistent) decision.mode = coll::Mode::kFlat;
   Request* const request = s.requests.allocate();
   if (request == nullptr) return s.host.err_no_mem;
   CollectiveOp* const op = s.collectives.take();

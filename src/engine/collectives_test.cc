@@ -448,6 +448,37 @@ TEST(Collectives, RandomCallsOfSixRanksVerified) {
   random_collectives(6, settings, 200);
 }
 
+TEST(Collectives, PersistentOnesMayBeStartedInAnyOrder) {
+  expect_success(run_forked_job(3, [&](int me, const Exchange& exchange) {
+    auto rank = make_test_rank(exchange);
+    std::mt19937_64 same(7);
+    std::vector<std::unique_ptr<Trial>> trials;
+    std::vector<Request*> requests;
+    for (int number = 0; number < 12; ++number) {
+      trials.push_back(std::make_unique<Trial>(number, me, exchange.size, same));
+      requests.push_back(nullptr);
+      bool served = false;
+      CollectiveCall copy = trials.back()->call();
+      REQUIRE(rank->collective_init(std::move(copy), *rank->world(), &requests.back(), &served) ==
+              0);
+      REQUIRE(served);
+    }
+    const std::size_t count = requests.size();
+    for (std::size_t i = 0; i < count; ++i) {
+      REQUIRE(rank->start(*requests[(i * 5 + static_cast<std::size_t>(me) * 3) % count]) == 0);
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+      rank->wait(*requests[i]);
+      REQUIRE(requests[i]->status.error == 0);
+      REQUIRE(trials[i]->first_wrong() == -1);
+      rank->release(*requests[i]);
+      rank->free_request(*requests[i]);
+    }
+    rank->finalize();
+    return 0;
+  }));
+}
+
 TEST(Collectives, OffMeansNotServed) {
   config::Settings settings;
   settings.collectives = false;
