@@ -175,6 +175,16 @@
   X(collective_memory, SizeType, "collective_memory", 256 * kKiB, 0, kTiB, coll,                   \
     "Most memory for prepared schedules of one communicator in one rank; those that have not "     \
     "been used for longest are made anew when they are needed.")                                   \
+  X(collective_driver, DriverChoice, "collective_driver", ReductionDriver::kSegmented,              \
+    ReductionDriver::kGeneric, ReductionDriver::kSegmented, coll,                                  \
+    "How the ranks of a node divide long reductions: each a slice of the whole vector, or of one " \
+    "segment after the other, whose slices are collected while caches still hold them.")           \
+  X(collective_slots, IntType, "collective_slots", 64, 0, 4096, coll,                              \
+    "Communicators of a rank whose collectives can run in shared memory at the same time; those "  \
+    "beyond go by messages. 0: all do.")                                                           \
+  X(collective_slot_bytes, SizeType, "collective_slot", kMiB, 64 * kKiB, kGiB, coll,               \
+    "Shared memory of each of them in a rank, for flags and for what passes through cells; only "  \
+    "what is used takes memory.")                                                                  \
   X(tuning, StringType, "tuning", "off", 0, 4096, coll,                                            \
     "Path of a tuning file (JSON): rules that choose the algorithms of collectives. Rules in "     \
     "variables `OVERDRIVE_ADJUST_...` come before it; where none matches, or with `off`, the "     \

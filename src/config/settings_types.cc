@@ -282,4 +282,9 @@ std::string choice_words<PathChoice>() {
   return join_words<CopyPath>();
 }
 
+template <>
+std::string choice_words<DriverChoice>() {
+  return join_words<ReductionDriver>();
+}
+
 }  // namespace od::config

@@ -45,6 +45,9 @@ enum class ReachHuge : int { kAuto, kOff, kEager };
 // Which way large messages take (p2p/copy_plan.h).
 enum class CopyPath : int { kAuto, kCells, kPull, kPush, kCooperative, kKernel };
 
+// How long reductions are divided among the ranks of a node (coll/node/tuning.h).
+enum class ReductionDriver : int { kGeneric, kSegmented };
+
 // The words of an enumeration, in the order of its values.
 template <class Enum>
 struct ChoiceWords;
@@ -67,6 +70,11 @@ struct ChoiceWords<ReachMode> {
 template <>
 struct ChoiceWords<ReachHuge> {
   static constexpr const char* kWords[] = {"auto", "off", "eager"};
+};
+
+template <>
+struct ChoiceWords<ReductionDriver> {
+  static constexpr const char* kWords[] = {"generic", "segmented"};
 };
 
 template <>
@@ -185,6 +193,7 @@ using CopyChoice = ChoiceType<CopyMode>;
 using ReachChoice = ChoiceType<ReachMode>;
 using ReachHugeChoice = ChoiceType<ReachHuge>;
 using PathChoice = ChoiceType<CopyPath>;
+using DriverChoice = ChoiceType<ReductionDriver>;
 
 // The words a setting of this type accepts, separated by '|'; empty for types without words.
 template <class Type>

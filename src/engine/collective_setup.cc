@@ -73,6 +73,9 @@ void RankState::prepare_collectives() {
     collectives.slots =
         std::make_unique<coll::shm::Slots>(node->member(node->my_index()).base, node->layout());
   }
+  collectives.tuning.driver = settings.collective_driver == config::ReductionDriver::kGeneric
+                                  ? coll::shm::Driver::generic
+                                  : coll::shm::Driver::segmented;
   collectives.timed = observe::stats_output(settings.stats) != observe::StatsOutput::kNone;
   // A mask of as many tags as the host has.
   const auto tags = static_cast<std::uint32_t>(host.tag_ub) + 1;

@@ -144,6 +144,9 @@ std::unique_ptr<Rank> Rank::create(const host::HostTable& host, const config::Se
   options.region.pool_bytes = settings.pool_bytes;
   options.region.frame_bytes = settings.frame_bytes;
   options.region.frame_count = static_cast<std::uint32_t>(settings.frame_peers);
+  options.region.slot_count =
+      settings.collectives ? static_cast<std::uint32_t>(settings.collective_slots) : 0;
+  options.region.slot_bytes = settings.collective_slot_bytes;
   options.region.buffers_bytes = settings.buffer_limit_bytes;
   options.test_remote = pairs_text(settings);
   const memory::ReachOwn reach = memory::reach_own();
