@@ -11,6 +11,7 @@
 // What a host gets wrong is left out by name: --without=NAME,NAME...
 //   small-sums            sums of 8-bit and 16-bit integers that do not fit
 //   signedness            MAX and MIN of unsigned integers above the signed ones
+//   user-bounds           operations of the program on datatypes with bytes before their address
 //   wide                  derived datatypes of elements beyond 16 bytes
 //   allgatherv-types      ranks that describe the same message in different ways
 //   alltoallw-alone       alltoallw on one rank
@@ -374,6 +375,17 @@ static void expect_movement(Operation* o) {
   }
 }
 
+static int without(const char* what) {
+  const char* list = odt_option("without", "");
+  const size_t length = strlen(what);
+  while (*list != '\0') {
+    const size_t word = strcspn(list, ",");
+    if (word == length && strncmp(list, what, length) == 0) return 1;
+    list += word + (list[word] == ',');
+  }
+  return 0;
+}
+
 static void pick_reduction(Operation* o, OdtRandom* random) {
   const long which = odt_below(random, 5);
   const long base_choice = odt_below(random, base_count);
@@ -387,23 +399,14 @@ static void pick_reduction(Operation* o, OdtRandom* random) {
       if (strcmp(bases[i].name, "MPI_LONG") == 0) o->base = &bases[i];
     }
     o->kind = o->op == kUserChain ? 2 : (int)kind;
+    if (o->op != kUserChain && (o->kind == 3 || o->kind == 4) && without("user-bounds"))
+      o->kind = 0;
     if (odt_number("plain", 0) != 0) o->kind = o->op == kUserChain ? 2 : 0;
     return;
   }
   o->base = &bases[base_choice];
   for (o->op = (int)op_choice; (o->base->ops & OP_BIT(o->op)) == 0;) o->op = (o->op + 1) % kOps;
   o->loose = loose && o->op == kSum && is_real(o->base);
-}
-
-static int without(const char* what) {
-  const char* list = odt_option("without", "");
-  const size_t length = strlen(what);
-  while (*list != '\0') {
-    const size_t word = strcspn(list, ",");
-    if (word == length && strncmp(list, what, length) == 0) return 1;
-    list += word + (list[word] == ',');
-  }
-  return 0;
 }
 
 // Steps around what the host gets wrong.
