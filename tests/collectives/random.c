@@ -755,7 +755,12 @@ static void run_case(Group* hosts_world) {
     if (o->op >= kOps) {
       expect_user_reduction(o);
     } else if (reduces(o->collective)) {
-      MUST(call(o, 1, o->send.used ? &o->send : &o->recv, &o->expected, NULL));
+      // Intel MPI writes to the output of a reduction also where there is none.
+      Side* input = o->send.used ? &o->send : &o->recv;
+      Side unused;
+      side_copy(&unused, input);
+      MUST(call(o, 1, input, o->expected.used ? &o->expected : &unused, NULL));
+      free(unused.memory);
     } else {
       expect_movement(o);
     }
