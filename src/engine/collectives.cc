@@ -173,6 +173,18 @@ bool served_here(const RankState& s, const Comm& comm) {
 
 }  // namespace
 
+// Programs take it that a blocking collective makes the host progress as well: what other ranks
+// have done to a window before a barrier is there after it. Where something of the kind is under
+// way it is asked before the call returns; twice, because what it finds first may bring up more.
+void RankState::let_host_follow() {
+  if (!host_started()) [[likely]]
+    return;
+  for (int i = 0; i < 2; ++i) {
+    ++counters.host_polls;
+    host.poll();
+  }
+}
+
 int Rank::collective(const CollectiveCall& call, Comm& comm, bool* served) {
   RankState& s = *state_;
   *served = false;
@@ -204,6 +216,7 @@ int Rank::collective(const CollectiveCall& call, Comm& comm, bool* served) {
     if (error != kSuccess || op->done()) {
       if (error == kSuccess) error = op->error();
       s.collectives.give_back(op);
+      s.let_host_follow();
       return error;
     }
     s.collectives.active.push_back(op);
@@ -214,6 +227,7 @@ int Rank::collective(const CollectiveCall& call, Comm& comm, bool* served) {
   Guard guard(s);
   const int error = op->error();
   s.collectives.give_back(op);
+  s.let_host_follow();
   return error;
 }
 

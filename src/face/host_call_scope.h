@@ -40,11 +40,8 @@ class HostCallScope {
  public:
   explicit HostCallScope(HostCallKind kind) {
     if (host_call_depth++ != 0) return;
-    if (may_block(kind)) {
-      looked_after_ = prepare_to_block();
-    } else if (kind == HostCallKind::kCollectiveStart || kind == HostCallKind::kRma) {
-      note_host_start();
-    }
+    if (may_block(kind)) looked_after_ = prepare_to_block();
+    if (leaves_something(kind)) note_host_start();
   }
   ~HostCallScope() {
     --host_call_depth;
@@ -57,6 +54,10 @@ class HostCallScope {
  private:
   bool looked_after_ = false;
 
+  static constexpr bool leaves_something(HostCallKind kind) {
+    return kind == HostCallKind::kCollectiveStart || kind == HostCallKind::kRma ||
+           kind == HostCallKind::kRmaSync;
+  }
   static constexpr bool may_block(HostCallKind kind) {
     return kind != HostCallKind::kCollectiveStart && kind != HostCallKind::kRma &&
            kind != HostCallKind::kLocal;
