@@ -49,8 +49,9 @@ class CollectiveComm {
   const coll::Nodes& nodes() const { return nodes_; }
   coll::ScheduleCache& schedules() { return schedules_; }
 
-  std::uint64_t context = 0;             // of messages of collectives; the call's number is added
-  std::uint64_t sequence = 0;            // collectives served so far
+  std::uint64_t context = 0;   // of messages of collectives; the call's number is added
+  std::uint64_t sequence = 0;  // blocking collectives served so far
+  std::uint64_t sequence_without_blocking = 0;  // and others
   host::Handle hidden = 0;               // the host's communicator for messages between nodes
   std::unique_ptr<CollectiveTeam> team;  // made when a call first asks for it
 

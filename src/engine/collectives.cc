@@ -24,6 +24,7 @@ namespace {
 
 constexpr std::uint64_t kPersistent = 0x50657273;
 constexpr std::uint64_t kTeamContext = 0x5465616d;
+constexpr std::uint64_t kNonBlocking = 0x49636f6c;
 
 // How often a blocking call looks by itself before it waits like all others, where the rank has a
 // core of its own: about as long as the other ranks of a short collective take.
@@ -31,10 +32,16 @@ constexpr int kLooks = 2000;
 
 }  // namespace
 
-// The context of the messages of the next call on a communicator.
+// The contexts of the messages of the next call on a communicator. Blocking calls and others have
+// their own, as they do not match each other: hosts accept that ranks call them in different
+// orders, and there are programs that do.
 std::uint64_t RankState::next_context(Comm& comm) {
   CollectiveComm& own = *comm.collectives;
   return own.context + ++own.sequence;
+}
+std::uint64_t RankState::next_context_without_blocking(Comm& comm) {
+  CollectiveComm& own = *comm.collectives;
+  return combine(own.context, kNonBlocking) + ++own.sequence_without_blocking;
 }
 
 CollectiveComm& RankState::collective_comm(Comm& comm) {
@@ -166,9 +173,11 @@ void RankState::complete_collective(CollectiveOp& op) {
 
 namespace {
 
-// Whether collectives of this communicator can be ours at all.
+// Whether collectives of this communicator can be ours at all. The host answers for those that have
+// been revoked.
 bool served_here(const RankState& s, const Comm& comm) {
-  return s.collectives.enabled && !comm.inter && comm.size > 1;
+  if (!s.collectives.enabled || comm.inter || comm.size == 1) return false;
+  return s.host.comm_is_revoked == nullptr || !s.host.comm_is_revoked(comm.handle);
 }
 
 }  // namespace
@@ -263,8 +272,9 @@ int Rank::make_collective(CollectiveCall&& call, Comm& comm, bool persistent, Re
   coll::Decision decision;
   if (!s.decide_collective(call, comm, &decision)) return kSuccess;
   *served = true;
-  // Ranks may start persistent collectives in different orders; what a team does has one.
-  if (persistent) decision.mode = coll::Mode::kFlat;
+  // What a team does has one order; see next_context(), and persistent collectives may be started
+  // in any.
+  decision.mode = coll::Mode::kFlat;
   Request* const request = s.requests.allocate();
   if (request == nullptr) return s.host.err_no_mem;
   CollectiveOp* const op = s.collectives.take();
@@ -283,10 +293,11 @@ int Rank::make_collective(CollectiveCall&& call, Comm& comm, bool persistent, Re
   *out = request;
   if (persistent) {
     // Ranks may start several in different orders: each has a line of contexts of its own.
-    op->last_context = combine(s.next_context(comm), kPersistent);
+    op->last_context = combine(s.next_context_without_blocking(comm), kPersistent);
     return kSuccess;
   }
-  const int error = s.start_collective(*op, *op->kept, comm, decision, s.next_context(comm));
+  const int error =
+      s.start_collective(*op, *op->kept, comm, decision, s.next_context_without_blocking(comm));
   if (error == kSuccess) {
     s.keep_going(*op);
     return kSuccess;

@@ -479,6 +479,34 @@ TEST(Collectives, PersistentOnesMayBeStartedInAnyOrder) {
   }));
 }
 
+TEST(Collectives, BlockingOnesDoNotMatchOthers) {
+  expect_success(run_forked_job(2, [&](int me, const Exchange& exchange) {
+    auto rank = make_test_rank(exchange);
+    std::mt19937_64 same(11);
+    for (int number = 0; number < 200; number += 2) {
+      Trial first(number, me, exchange.size, same);
+      Trial second(number + 1, me, exchange.size, same);
+      // One rank starts the one that does not block before, the other one after the blocking one.
+      Request* request = nullptr;
+      bool served = false;
+      CollectiveCall copy = first.call();
+      if (me == 0)
+        REQUIRE(rank->icollective(std::move(copy), *rank->world(), &request, &served) == 0);
+      bool blocking_served = false;
+      // A root that is done at once, or both.
+      REQUIRE(rank->collective(second.call(), *rank->world(), &blocking_served) == 0);
+      if (me == 1)
+        REQUIRE(rank->icollective(std::move(copy), *rank->world(), &request, &served) == 0);
+      REQUIRE(served && blocking_served);
+      rank->wait(*request);
+      rank->release(*request);
+      REQUIRE(first.first_wrong() == -1 && second.first_wrong() == -1);
+    }
+    rank->finalize();
+    return 0;
+  }));
+}
+
 TEST(Collectives, OffMeansNotServed) {
   config::Settings settings;
   settings.collectives = false;

@@ -101,6 +101,7 @@ class RankState {
   // The second half, when the ranks of the node are ready.
   int launch_collective(CollectiveOp& op);
   std::uint64_t next_context(Comm& comm);
+  std::uint64_t next_context_without_blocking(Comm& comm);
   void let_host_follow();
   void make_team(Comm& comm);
   void keep_going(CollectiveOp& op);

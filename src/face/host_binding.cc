@@ -318,6 +318,14 @@ int tag_ub() {
   return flag != 0 && value != nullptr ? *value : host::HostTable{}.tag_ub;
 }
 
+// An extension of hosts with fault tolerance, not in every mpi.h.
+int (*host_comm_is_revoked)(MPI_Comm comm, int* flag) = nullptr;
+
+bool comm_is_revoked(Handle comm) {
+  int flag = 0;
+  return host_comm_is_revoked(comm_of(comm), &flag) == MPI_SUCCESS && flag != 0;
+}
+
 int type_true_extent(Handle type, std::int64_t* lower, std::int64_t* extent) {
   HostCallScope scope(kPlain);
   MPI_Aint first = 0, bytes = 0;
@@ -404,6 +412,9 @@ host::HostTable make_host_table() {
   table.isend = isend;
   table.irecv = irecv;
   table.reduce_local = reduce_local;
+  host_comm_is_revoked =
+      reinterpret_cast<int (*)(MPI_Comm, int*)>(state.loader->host_symbol("MPIX_Comm_is_revoked"));
+  if (host_comm_is_revoked != nullptr) table.comm_is_revoked = comm_is_revoked;
   table.type_true_extent = type_true_extent;
   table.abort = abort_job;
   return table;

@@ -90,6 +90,8 @@ struct HostTable {
   // the host without preparing for it (the caller has, or nothing is pending).
   int (*comm_dup)(Handle comm, Handle* out) = nullptr;
   int (*comm_free)(Handle* comm) = nullptr;
+  // Whether a communicator has been revoked (fault tolerance); null: this host knows no such thing.
+  bool (*comm_is_revoked)(Handle comm) = nullptr;
   // Counts beyond int need a host that has large counts, else the error is MPI_ERR_COUNT.
   int (*isend)(const void* buf, std::int64_t count, Handle type, int dest, int tag, Handle comm,
                Handle* request) = nullptr;
