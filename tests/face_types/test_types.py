@@ -18,6 +18,7 @@ SOURCES = [
     "tests/face_types/types.cc",
     "src/face/type_shape.cc",
     "src/face/datatypes.cc",
+    "src/face/kept_handles.cc",
     "src/p2p/layout.cc",
     "src/p2p/layout_builder.cc",
     "src/observe/log.cc",
