@@ -1,0 +1,53 @@
+"""Collectives of ranks that lie on nodes in blocks, round robin, and some of them alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+from hosts import Host
+from support import expect, jobs, programs
+
+HERE = Path(__file__).parent
+
+pytestmark = pytest.mark.quick
+
+PLACEMENTS = {
+    "2x2": "0011",
+    "3x2": "001122",
+    "3+1+2": "000122",
+    "round-robin": "010101",
+}
+"""Node of each rank."""
+
+
+@pytest.mark.parametrize("shuffle", [0, 7])
+@pytest.mark.parametrize("placement", PLACEMENTS)
+def test_placements(
+    placement: str, shuffle: int, host: Host, compiled: Callable[[Path], str], needs_overdrive: None
+) -> None:
+    """Ranks of different nodes are kept apart by the setting for tests."""
+    nodes = PLACEMENTS[placement]
+    pairs = [f"{a}-{b}" for a, b in combinations(range(len(nodes)), 2) if nodes[a] != nodes[b]]
+    env = {"OVERDRIVE_TEST_REMOTE": ",".join(pairs), "OVERDRIVE_COLLECTIVE_SHUFFLE": str(shuffle)}
+    if host.family == "openmpi":
+        env["OMPI_MCA_mpi_yield_when_idle"] = "1"
+    # MPICH does not give its processor away.
+    idle = [] if host.family == "openmpi" or host.name == "impi" else ["idle.c"]
+    shims = [str(programs.plain_library(programs.SUPPORT / name)) for name in idle]
+    result = jobs.run(
+        host,
+        len(nodes),
+        [compiled(HERE / "placements.c")],
+        overdrive=True,
+        env=env,
+        preload=([], shims),
+    )
+    expect.passed(result)
+    calls = 40 * 3 * 4 * len(nodes)
+    served = result.counter("collectives_served") + result.counter("collectives_host")
+    assert served >= calls * 0.9, result.report()
+    if shuffle == 0:
+        assert result.counter("collectives_shared") > 0, result.report()
