@@ -288,6 +288,7 @@ int CollectiveBuffers::begin_scratch(std::int64_t units, std::int64_t units_per_
 }
 
 int CollectiveBuffers::copy(char* target, const char* source, std::int64_t units) {
+  if (units == 0) return kSuccess;  // there may be no address either
   const p2p::Layout& layout = *unit_layout_;
   if (contiguous_) {
     const std::int64_t bytes = units * size_;
@@ -316,6 +317,7 @@ int CollectiveBuffers::copy(char* target, const char* source, std::int64_t units
 
 int CollectiveBuffers::reduce(char* target, const char* left, const char* right,
                               std::int64_t units) {
+  if (units == 0) return kSuccess;
   if (reduction_.kernel != nullptr) {
     coll::ops::combine(reduction_.kernel, target, left, right, static_cast<std::size_t>(units));
     return kSuccess;
