@@ -202,6 +202,10 @@ int Rank::collective(const CollectiveCall& call, Comm& comm, bool* served) {
   {
     Guard guard(s);
     CollectiveComm& own = s.collective_comm(comm);
+    if (own.spans_nodes() && !s.collectives.between_nodes) [[unlikely]] {
+      ++s.counters.collectives_host;
+      return kSuccess;
+    }
     needs_hidden = own.spans_nodes() && own.hidden == 0;
   }
   if (needs_hidden) [[unlikely]] {

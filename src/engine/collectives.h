@@ -20,6 +20,9 @@ namespace od {
 
 struct Collectives {
   bool enabled = false;  // the same on all ranks of the job
+  // Whether calls on communicators that span nodes can be ours. Not over Intel MPI: a random test
+  // of ours hangs there between nodes, for a reason that is not known yet.
+  bool between_nodes = true;
   coll::Selection selection;
   // Node of each rank of MPI_COMM_WORLD, by its lowest world rank; empty: all are on one node.
   std::vector<int> node_of_world;

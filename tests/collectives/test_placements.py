@@ -49,5 +49,5 @@ def test_placements(
     calls = 40 * 3 * 4 * len(nodes)
     served = result.counter("collectives_served") + result.counter("collectives_host")
     assert served >= calls * 0.9, result.report()
-    if shuffle == 0:
+    if shuffle == 0 and host.name != "impi":  # there, they are the host's
         assert result.counter("collectives_shared") > 0, result.report()

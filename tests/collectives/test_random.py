@@ -188,6 +188,8 @@ def test_random_calls_across_nodes(
     seed: int,
 ) -> None:
     """Two ranks on each of two nodes."""
+    if host.name == "impi":
+        pytest.skip("over Intel MPI, collectives between nodes are the host's")
     settings = {"collective_shuffle": str(seed % 1000 + 1)} if shuffled else {}
     job = Job(host, build(compiled), True, 4, settings, two_nodes)
     result = check(job, seed, ["--cases=60", "--bytes=200000"])
