@@ -74,7 +74,7 @@ void RankState::prepare_collectives() {
     collectives.slots =
         std::make_unique<coll::shm::Slots>(node->member(node->my_index()).base, node->layout());
   }
-  collectives.between_nodes = std::strstr(host.library_version, "Intel") == nullptr;
+  collectives.between_nodes = std::strstr(host.version_text, "Intel") == nullptr;
   collectives.tuning.driver = settings.collective_driver == config::ReductionDriver::kGeneric
                                   ? coll::shm::Driver::generic
                                   : coll::shm::Driver::segmented;

@@ -230,7 +230,7 @@ void report_statistics(RankState& s) {
   facts.rank = s.host.world_rank;
   facts.size = s.host.world_size;
   facts.version = OVERDRIVE_VERSION;
-  facts.host_library = s.host.library_version;
+  facts.host_library = s.host.version_text;
   facts.host_library = facts.host_library.substr(0, facts.host_library.find('\n'));
   char name[256] = "";
   gethostname(name, sizeof(name) - 1);

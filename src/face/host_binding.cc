@@ -342,7 +342,7 @@ int type_true_extent(Handle type, std::int64_t* lower, std::int64_t* extent) {
   std::abort();  // a host whose MPI_Abort returns has failed to end the job
 }
 
-const char* library_version() {
+const char* version_text() {
   static char text[MPI_MAX_LIBRARY_VERSION_STRING + 1];
   int length = 0;
   if (!OD_HOST_HAS(Get_library_version) ||
@@ -389,8 +389,8 @@ host::HostTable make_host_table() {
   comm_rank(table.comm_world, &table.world_rank);
   comm_size(table.comm_world, &table.world_size);
   table.tag_ub = tag_ub();
-  table.library_version = library_version();
-  table.err_split_element = split_element_error(table.library_version);
+  table.version_text = version_text();
+  table.err_split_element = split_element_error(table.version_text);
   table.world_allgather = world_allgather;
   table.world_barrier = world_barrier;
   table.comm_size = comm_size;

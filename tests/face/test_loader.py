@@ -36,7 +36,7 @@ class Bench:
         subprocess.run([*command, str(PROGRAMS / source), *options], check=True)
         return path
 
-    def library(self, source: str, output: str, *options: str) -> Path:
+    def shared_object(self, source: str, output: str, *options: str) -> Path:
         """Compile a shared library."""
         return self.compile(source, output, "-shared", "-fPIC", *options)
 
@@ -70,8 +70,8 @@ class Bench:
 def bench(tmp_path: Path, needs_overdrive: None) -> Bench:
     """Return a folder with a fake MPI library (libmpi.so.12) and a face that lies in faces/."""
     made = Bench(tmp_path, jobs.overdrive_library())
-    made.library("fake_mpi.c", "libmpi.so.12", "-Wl,-soname,libmpi.so.12")
-    made.library("fake_face.c", "faces/liboverdrive-mpich.so")
+    made.shared_object("fake_mpi.c", "libmpi.so.12", "-Wl,-soname,libmpi.so.12")
+    made.shared_object("fake_face.c", "faces/liboverdrive-mpich.so")
     return made
 
 
@@ -156,21 +156,21 @@ def test_faces_are_found_beside_the_loader(bench: Bench, linked: Callable[..., P
 
 
 def test_open_mpi_is_told_by_its_symbols(bench: Bench, tmp_path: Path) -> None:
-    bench.library("fake_mpi.c", "libmpi.so.40", "-Wl,-soname,libmpi.so.40", "-DFAKE_OPENMPI")
+    bench.shared_object("fake_mpi.c", "libmpi.so.40", "-Wl,-soname,libmpi.so.40", "-DFAKE_OPENMPI")
     program = bench.compile("arguments.c", "program40", str(tmp_path / "libmpi.so.40"))
     result = bench.run(program, OVERDRIVE_VERBOSE="1")
     assert "liboverdrive-openmpi.so" in result.stderr
 
 
 def test_standard_abi_is_told_by_its_name(bench: Bench, tmp_path: Path) -> None:
-    bench.library("fake_mpi.c", "libmpi_abi.so.1", "-Wl,-soname,libmpi_abi.so.1")
+    bench.shared_object("fake_mpi.c", "libmpi_abi.so.1", "-Wl,-soname,libmpi_abi.so.1")
     program = bench.compile("arguments.c", "program1", str(tmp_path / "libmpi_abi.so.1"))
     result = bench.run(program, OVERDRIVE_VERBOSE="1")
     assert "liboverdrive-mpiabi.so" in result.stderr
 
 
 def test_unknown_library_is_left_alone(bench: Bench, tmp_path: Path) -> None:
-    bench.library(
+    bench.shared_object(
         "fake_mpi.c",
         "libother.so.3",
         "-Wl,-soname,libother.so.3",
@@ -185,7 +185,7 @@ def test_unknown_library_is_left_alone(bench: Bench, tmp_path: Path) -> None:
 
 def test_library_with_the_old_hash_table(bench: Bench) -> None:
     options = ("-Wl,-soname,libmpi.so.12", "-Wl,--hash-style=sysv")
-    library = bench.library("fake_mpi.c", "libmpi.so.12", *options)
+    library = bench.shared_object("fake_mpi.c", "libmpi.so.12", *options)
     headers = subprocess.run(["readelf", "-d", str(library)], capture_output=True, text=True)
     assert "(HASH)" in headers.stdout and "GNU_HASH" not in headers.stdout
     program = bench.compile("arguments.c", "program", str(library))
@@ -203,7 +203,7 @@ def test_first_call_by_many_threads(bench: Bench, linked: Callable[..., Path]) -
 
 def test_function_that_the_host_lacks(bench: Bench) -> None:
     """Ends the process as the dynamic linker would: with 127 and the name."""
-    richer = bench.library(
+    richer = bench.shared_object(
         "fake_mpi.c",
         "richer/libmpi.so.12",
         "-Wl,-soname,libmpi.so.12",
@@ -220,14 +220,14 @@ def test_function_that_the_host_lacks(bench: Bench) -> None:
 
 def test_no_host_at_all(bench: Bench) -> None:
     """The library that the program was linked with has become one without MPI."""
-    library = bench.library(
+    library = bench.shared_object(
         "fake_mpi.c",
         "gone/libgone.so",
         "-Wl,-soname,libgone.so",
         "-DMPI_Get_version=MPI_Session_init",
     )
     program = bench.compile("missing.c", "program", "-Wl,-z,lazy", str(library))
-    bench.library("changes_directory.c", "libgone.so", "-Wl,-soname,libgone.so")
+    bench.shared_object("changes_directory.c", "libgone.so", "-Wl,-soname,libgone.so")
     result = bench.run(program)
     assert result.returncode == 127 and result.stdout == "before\n"
     assert "MPI_Session_init" in result.stderr and "no MPI library" in result.stderr
@@ -250,7 +250,7 @@ def test_questions_by_name(bench: Bench, linked: Callable[..., Path], with_libra
 
 def test_weak_references_stay_null(bench: Bench) -> None:
     """A library loaded after the MPI library sees just what that offers, and calls through us."""
-    plugin = bench.library("plugin.c", "plugin.so")
+    plugin = bench.shared_object("plugin.c", "plugin.so")
     program = bench.compile("load_plugin.c", "program")
     library = bench.folder / "libmpi.so.12"
     direct = bench.output(program, library, plugin, preload=False).splitlines()
@@ -262,13 +262,13 @@ def test_weak_references_stay_null(bench: Bench) -> None:
 
 def test_names_follow_the_library(bench: Bench, tmp_path: Path) -> None:
     """After one MPI library is closed and another opened, the other's functions count."""
-    more = bench.library(
+    more = bench.shared_object(
         "fake_mpi.c",
         "more/libmpi.so.12",
         "-Wl,-soname,libmpi.so.12",
         "-DMPI_Get_version=MPI_Session_init",
     )
-    plugin = bench.library("plugin.c", "plugin.so")
+    plugin = bench.shared_object("plugin.c", "plugin.so")
     program = bench.compile("load_plugin.c", "program")
     first = bench.folder / "libmpi.so.12"
     for order in ([first, "-", more], [more, "-", first], [first], [more]):
@@ -279,7 +279,7 @@ def test_names_follow_the_library(bench: Bench, tmp_path: Path) -> None:
 
 def test_plugin_that_brings_the_library(bench: Bench) -> None:
     """An extension module linked with MPI, loaded by a program that is not: calls go through us."""
-    plugin = bench.library(
+    plugin = bench.shared_object(
         "plugin.c", "plugin.so", "-Wl,--no-as-needed", str(bench.folder / "libmpi.so.12")
     )
     program = bench.compile("load_plugin.c", "program")
@@ -289,7 +289,7 @@ def test_plugin_that_brings_the_library(bench: Bench) -> None:
 
 def test_dlopen_sees_its_caller(bench: Bench) -> None:
     """RUNPATH and $ORIGIN of the object that calls dlopen still count."""
-    bench.library("plugin.c", "beside/libneighbour.so")
+    bench.shared_object("plugin.c", "beside/libneighbour.so")
     source = bench.folder / "caller.c"
     source.write_text(
         "#include <dlfcn.h>\n#include <stdio.h>\n"

@@ -227,7 +227,7 @@ def test_scripts_without_mpi(overdrive: bool, needs_overdrive: None) -> None:
 @pytest.mark.parametrize("place", ["above", "below"])
 def test_profiling_tool(place: str, host: Host, compiled: Build, overdrive: bool) -> None:
     """A PMPI tool above sees every call once; below it disturbs nothing."""
-    tool = [str(programs.library(host, HERE / "pmpi_tool.c"))]
+    tool = [str(programs.shared_object(host, HERE / "pmpi_tool.c"))]
     result = jobs.run(
         host,
         2,

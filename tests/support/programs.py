@@ -84,7 +84,7 @@ def plain_library(source: Path, extra: tuple[str, ...] = ()) -> Path:
     return _build(source, target, command, dict(os.environ))
 
 
-def library(host: Host, source: Path) -> Path:
+def shared_object(host: Host, source: Path) -> Path:
     """Return the shared library made of a C source that includes the host's mpi.h."""
     target = BUILD / host.name / source.parent.name / (source.name.replace(".", "-") + ".so")
     command = [*_compiler(host, source), "-shared", "-fPIC", str(source), "-ldl"]
