@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import hosts
 import pytest
 from support import jobs, programs
+from support.nodes import CannotMakeNodes, Nodes
 
 MAIN_HOSTS = ("openmpi4", "mpich4")
 """The distribution's hosts: `make check` runs every quick test on them."""
@@ -118,6 +119,18 @@ def seed() -> int:
     """Return the seed of this test's random choices; part of the command that a failure shows."""
     given = os.environ.get("OVERDRIVE_TEST_SEED")
     return int(given) if given else random.SystemRandom().randrange(1, 2**31)
+
+
+@pytest.fixture(scope="module")
+def two_nodes() -> Iterator[Nodes]:
+    """Return two nodes; skips, saying why, where they cannot be made."""
+    made = Nodes(2)
+    try:
+        made.__enter__()
+    except CannotMakeNodes as reason:
+        pytest.skip(f"no network namespaces here: {reason}")
+    yield made
+    made.__exit__(None, None, None)
 
 
 @pytest.fixture

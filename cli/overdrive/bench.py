@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
 
-from overdrive import bench_tables, collectives, lab_state, launch, launchers
+from overdrive import bench_tables, collectives, lab_state, launch, launchers, together
 from overdrive.bench_tables import Sample
 from overdrive.errors import CommandError
 from overdrive.installation import Installation, is_checkout
@@ -332,17 +332,7 @@ def _together(bench: Bench, variants: list[Variant], seconds: float, samples: li
             if not outcomes[index][2]:
                 stop.set()
 
-        threads = [threading.Thread(target=run, args=(i,)) for i in range(len(variants))]
-        for thread in threads:
-            thread.start()
-        try:
-            for thread in threads:
-                thread.join()
-        except BaseException:
-            stop.set()
-            for thread in threads:
-                thread.join()
-            raise
+        together.all_at_once(len(variants), run, stop)
     for index, variant in enumerate(variants):
         _take(bench, variant, outcomes[index], samples)
 

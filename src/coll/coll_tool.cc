@@ -8,8 +8,6 @@
 //
 // The environment counts as it would for a program. Exit status 0; 2 for wrong arguments; 3 if
 // `--strict` makes what was found an error.
-#include <unistd.h>
-
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -134,21 +132,9 @@ int list() {
   return 0;
 }
 
-Selection::Environment environment() {
-  Selection::Environment result;
-  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
-    const std::string text = *entry;
-    const std::size_t equals = text.find('=');
-    if (equals != std::string::npos) {
-      result.emplace_back(text.substr(0, equals), text.substr(equals + 1));
-    }
-  }
-  return result;
-}
-
 int explain(const Arguments& arguments) {
   std::vector<std::string> issues;
-  const Selection selection = Selection::load(environment(), arguments.options, issues);
+  const Selection selection = Selection::load(Selection::environment(), arguments.options, issues);
   Explanation explanation;
   std::string error;
   const Decision decision =
@@ -301,7 +287,7 @@ const char* kind_name(const Step& step) {
 // What happens when, by the simulator.
 int time_line(const Arguments& arguments) {
   std::vector<std::string> issues;
-  const Selection selection = Selection::load(environment(), arguments.options, issues);
+  const Selection selection = Selection::load(Selection::environment(), arguments.options, issues);
   const Layout& layout = arguments.layout;
   const Nodes nodes = nodes_of(arguments);
   Decision decision = selection.decide(arguments.collective, nodes.layout(), arguments.commutative,

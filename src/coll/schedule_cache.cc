@@ -16,7 +16,8 @@ std::size_t size_of(const Schedule& schedule) {
 }  // namespace
 
 template <class Make>
-ScheduleCache::Found ScheduleCache::find(const Algorithm& algorithm, bool hierarchical, bool scales,
+ScheduleCache::Found ScheduleCache::find(const Algorithm& algorithm,
+                                         std::optional<NodeDriver> driver, bool scales,
                                          const Shape& shape, Make make) {
   Shape key = shape;
   std::int64_t units_per_unit = 1;
@@ -32,10 +33,10 @@ ScheduleCache::Found ScheduleCache::find(const Algorithm& algorithm, bool hierar
   }
   const std::size_t irregular = shape.counts != nullptr ? static_cast<std::size_t>(shape.ranks) : 0;
   const auto same = [&](const Entry& entry) {
-    return entry.algorithm == &algorithm && entry.hierarchical == hierarchical &&
-           entry.count == key.count && entry.root == key.root &&
-           entry.unit_bytes == key.unit_bytes && entry.commutative == key.commutative &&
-           entry.in_place == key.in_place && entry.parameters == key.parameters &&
+    return entry.algorithm == &algorithm && entry.driver == driver && entry.count == key.count &&
+           entry.root == key.root && entry.unit_bytes == key.unit_bytes &&
+           entry.commutative == key.commutative && entry.in_place == key.in_place &&
+           entry.parameters == key.parameters &&
            std::equal(entry.counts.begin(), entry.counts.end(), shape.counts,
                       shape.counts + irregular);
   };
@@ -53,7 +54,7 @@ ScheduleCache::Found ScheduleCache::find(const Algorithm& algorithm, bool hierar
     entries_.pop_back();
   }
   Entry entry{.algorithm = &algorithm,
-              .hierarchical = hierarchical,
+              .driver = driver,
               .parameters = key.parameters,
               .count = key.count,
               .unit_bytes = key.unit_bytes,
@@ -70,7 +71,7 @@ ScheduleCache::Found ScheduleCache::find(const Algorithm& algorithm, bool hierar
 }
 
 ScheduleCache::Found ScheduleCache::get(const Algorithm& algorithm, const Shape& shape) {
-  return find(algorithm, false, algorithm.scales, shape,
+  return find(algorithm, std::nullopt, algorithm.scales, shape,
               [&](const Shape& key) { return make_schedule(algorithm, key); });
 }
 
@@ -84,7 +85,7 @@ ScheduleCache::Found ScheduleCache::get(const Decision& decision, Shape shape, c
   const bool one_node = nodes.count() == 1;
   if (one_node && driver == NodeDriver::kMessages) return get(algorithm, shape);
   const bool scales = one_node || hierarchical_scales(algorithm, shape, nodes);
-  return find(algorithm, true, scales, shape,
+  return find(algorithm, driver, scales, shape,
               [&](const Shape& key) { return make_hierarchical(algorithm, key, nodes, driver); });
 }
 

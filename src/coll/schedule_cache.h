@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "coll/hierarchy/hierarchy.h"
@@ -34,8 +35,8 @@ class ScheduleCache {
   // The schedule for a shape, made now if it is not there. The parameters are effective ones. Ranks
   // and rank must always be the same.
   Found get(const Algorithm& algorithm, const Shape& shape);
-  // As decided, not for the host's algorithm; the decision's parameters count. The nodes, and the
-  // way that this rank's node goes, must always be the same.
+  // As decided, not for the host's algorithm; the decision's parameters count. The nodes must
+  // always be the same; the way that this rank's node goes differs from call to call.
   Found get(const Decision& decision, Shape shape, const Nodes& nodes, NodeDriver driver);
 
   std::size_t used_bytes() const { return used_bytes_; }
@@ -45,7 +46,7 @@ class ScheduleCache {
  private:
   struct Entry {
     const Algorithm* algorithm;
-    bool hierarchical;
+    std::optional<NodeDriver> driver;  // none: not hierarchical
     Parameters parameters;
     std::int64_t count;
     std::int64_t unit_bytes;
@@ -59,8 +60,8 @@ class ScheduleCache {
 
   // `make(shape)` makes what is not there.
   template <class Make>
-  Found find(const Algorithm& algorithm, bool hierarchical, bool scales, const Shape& shape,
-             Make make);
+  Found find(const Algorithm& algorithm, std::optional<NodeDriver> driver, bool scales,
+             const Shape& shape, Make make);
 
   std::size_t budget_bytes_;
   std::size_t used_bytes_ = 0;

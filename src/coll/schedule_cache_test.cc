@@ -79,6 +79,26 @@ TEST(ScheduleCache, KeepsHierarchicalFormsBesideFlatOnes) {
   EXPECT_EQ(cache.made(), 4u);
 }
 
+// A node goes by messages where a reduction has no kernel, in shared memory in the next call.
+TEST(ScheduleCache, KeepsBothWaysInsideANode) {
+  ScheduleCache cache(1 << 20);
+  const int node_of[] = {0, 0, 1, 1};
+  const Nodes nodes(node_of);
+  const Algorithm& doubling = *find_algorithm(Collective::kAllreduce, "recursive_doubling");
+  const Decision decision{&doubling, Mode::kHierarchical,
+                          with_level_defaults(effective_parameters(doubling, {}))};
+  const auto get = [&](NodeDriver driver) {
+    return cache.get(decision, shape_of(4), nodes, driver).schedule;
+  };
+  const auto shared = get(NodeDriver::kShared);
+  const auto messages = get(NodeDriver::kMessages);
+  EXPECT_EQ(shared->node_steps, 2u);
+  EXPECT_EQ(messages->node_steps, 0u);
+  EXPECT_EQ(get(NodeDriver::kShared), shared);
+  EXPECT_EQ(get(NodeDriver::kMessages), messages);
+  EXPECT_EQ(cache.made(), 2u);
+}
+
 TEST(ScheduleCache, StaysWithinItsBudget) {
   constexpr std::size_t kBudget = 20'000;
   ScheduleCache cache(kBudget);

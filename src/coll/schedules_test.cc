@@ -4,27 +4,18 @@
 
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <random>
 
 #include "coll/registry.h"
 #include "coll/testing/all_ranks.h"
+#include "coll/testing/random_cases.h"
 
 namespace od::coll {
 namespace {
 
 using testing::Case;
+using testing::pick;
 using testing::run_case;
-
-std::uint64_t first_seed() {
-  if (const char* text = std::getenv("OVERDRIVE_TEST_SEED")) return std::strtoull(text, nullptr, 0);
-  return std::random_device{}();
-}
-
-template <class T>
-T pick(std::mt19937_64& random, std::initializer_list<T> values) {
-  return values.begin()[random() % values.size()];
-}
 
 Case random_case(const Algorithm& algorithm, std::mt19937_64& random) {
   Case test;
@@ -49,18 +40,15 @@ class EveryAlgorithm : public ::testing::TestWithParam<const Algorithm*> {};
 TEST_P(EveryAlgorithm, AgreesWithTheDefinition) {
   const Algorithm& algorithm = *GetParam();
   constexpr int kCases = 60;
-  const std::uint64_t seed = first_seed();
+  const std::uint64_t seed = testing::first_seed();
   std::mt19937_64 random(seed);
   int served = 0;
   for (int i = 0; i < kCases || served < kCases / 2; ++i) {
     const Case test = random_case(algorithm, random);
     if (why_not(algorithm, {test.ranks, test.commutative}) != nullptr) continue;
     ++served;
-    const std::string wrong = run_case(test);
-    if (wrong.empty()) continue;
-    const Case smallest = testing::shrink(test);
-    FAIL() << "OVERDRIVE_TEST_SEED=" << seed << ", case " << i << "\n  " << test.text() << "\n  "
-           << wrong << "\nsmallest case\n  " << smallest.text() << "\n  " << run_case(smallest);
+    const std::string report = testing::report_of_case(test, seed, i);
+    ASSERT_TRUE(report.empty()) << report;
   }
 }
 
@@ -73,10 +61,7 @@ std::vector<const Algorithm*> own_algorithms() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Registry, EveryAlgorithm, ::testing::ValuesIn(own_algorithms()),
-                         [](const auto& parameter) {
-                           return std::string(coll::info(parameter.param->collective).name) + "_" +
-                                  parameter.param->name;
-                         });
+                         [](const auto& parameter) { return testing::name_of(*parameter.param); });
 
 TEST(Schedules, LongVectorsHaveLargerSegments) {
   for (const Algorithm* algorithm : own_algorithms()) {

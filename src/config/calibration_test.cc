@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include <fstream>
 #include <string>
 
 #include "config/settings.h"
+#include "config/test_files.h"
 
 namespace od::config {
 namespace {
@@ -17,21 +17,14 @@ using State = CalibrationUse::State;
 
 std::string this_machine() { return "Processor X; Linux 6.1; Overdrive 9"; }
 
-class CalibrationTest : public ::testing::Test {
+class CalibrationTest : public FilesTest {
  protected:
   void SetUp() override {
-    const char* base = getenv("TMPDIR");
-    directory_ = std::string(base != nullptr ? base : "/tmp") + "/od-calibration-XXXXXX";
-    ASSERT_NE(mkdtemp(directory_.data()), nullptr);
+    FilesTest::SetUp();
     file_ = directory_ + "/calibration.toml";
   }
-  void TearDown() override {
-    unlink(file_.c_str());
-    unlink(user_file_.c_str());
-    rmdir(directory_.c_str());
-  }
   LoadResult load_with(const std::string& text, const Env& environment = {}) {
-    std::ofstream(file_) << text;
+    write("calibration.toml", text);
     return load(environment, paths());
   }
   Paths paths() const {
@@ -59,14 +52,6 @@ class CalibrationTest : public ::testing::Test {
     for (const Origin& origin : result.origins) EXPECT_NE(origin.source, Source::kCalibration);
     EXPECT_EQ(result.settings.near_pull_min_bytes, Settings{}.near_pull_min_bytes);
   }
-  static const Origin& origin(const LoadResult& result, const std::string& name) {
-    for (std::size_t i = 0; i < kSettingCount; ++i) {
-      if (name == setting_infos()[i].name) return result.origins[i];
-    }
-    ADD_FAILURE() << "no setting " << name;
-    return result.origins[0];
-  }
-  std::string directory_;
   std::string file_;
   std::string user_file_;
 };
@@ -85,8 +70,7 @@ TEST_F(CalibrationTest, ReplacesBuiltInValues) {
 }
 
 TEST_F(CalibrationTest, EverySourceOfTheUserIsAboveIt) {
-  user_file_ = directory_ + "/user.toml";
-  std::ofstream(user_file_) << "near_pull_min = \"8K\"\n";
+  user_file_ = write("user.toml", "near_pull_min = \"8K\"\n");
   const LoadResult result = load_with(good(), {{"OVERDRIVE_FAR_PUSH_MIN", "1M"}});
   EXPECT_EQ(result.settings.near_pull_min_bytes, 8 * kKiB);
   EXPECT_EQ(origin(result, "near_pull_min").source, Source::kUserFile);
@@ -140,15 +124,13 @@ TEST_F(CalibrationTest, SettingSwitchesItOffOrNamesAnotherFile) {
   // A broken file that is switched off is not even looked at.
   EXPECT_TRUE(load_with("[[[", {{"OVERDRIVE_CALIBRATION", "off"}}).issues.empty());
 
-  const std::string other = directory_ + "/other.toml";
-  std::ofstream(other) << good("near_pull_min = \"16K\"\n", "1");
+  const std::string other = write("other.toml", good("near_pull_min = \"16K\"\n", "1"));
   result = load_with(good(), {{"OVERDRIVE_CALIBRATION", other}});
   EXPECT_EQ(result.calibration.state, State::kUsed);
   EXPECT_EQ(result.calibration.file, other);
   EXPECT_EQ(result.settings.near_pull_min_bytes, 16 * kKiB);
   // The setting may also stand in a file.
-  user_file_ = directory_ + "/user.toml";
-  std::ofstream(user_file_) << "calibration = \"" << other << "\"\n";
+  user_file_ = write("user.toml", "calibration = \"" + other + "\"\n");
   EXPECT_EQ(load_with(good()).settings.near_pull_min_bytes, 16 * kKiB);
   unlink(other.c_str());
   expect_ignored(load_with(good(), {{"OVERDRIVE_CALIBRATION", other}}), "no such file");

@@ -176,13 +176,15 @@
     "Most memory for prepared schedules of one communicator in one rank; those that have not "     \
     "been used for longest are made anew when they are needed.")                                   \
   X(collective_driver, DriverChoice, "collective_driver", ReductionDriver::kSegmented,              \
-    ReductionDriver::kGeneric, ReductionDriver::kSegmented, coll,                                  \
+    ReductionDriver::kGeneric, ReductionDriver::kGrouped, coll,                                    \
     "How the ranks of a node divide long reductions: each a slice of the whole vector, or of one " \
-    "segment after the other, whose slices are collected while caches still hold them.")           \
+    "segment after the other, first among the ranks that share a last-level cache, then across "   \
+    "caches, with segments whose slices are collected while caches still hold them. With more "    \
+    "ranks than cores `segmented` leaves the groups out; `grouped` does not.")                     \
   X(collective_slots, IntType, "collective_slots", 64, 0, 4096, coll,                              \
     "Communicators of a rank whose collectives can run in shared memory at the same time; those "  \
     "beyond go by messages. 0: all do.")                                                           \
-  X(collective_slot_bytes, SizeType, "collective_slot", kMiB, 64 * kKiB, kGiB, coll,               \
+  X(collective_slot_bytes, SizeType, "collective_slot", 4 * kMiB, 64 * kKiB, kGiB, coll,               \
     "Shared memory of each of them in a rank, for flags and for what passes through cells; only "  \
     "what is used takes memory.")                                                                  \
   X(tuning, StringType, "tuning", "off", 0, 4096, coll,                                            \

@@ -6,40 +6,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <fstream>
 #include <set>
 #include <string>
+
+#include "config/test_files.h"
 
 namespace od::config {
 namespace {
 
-class SettingsTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    const char* base = getenv("TMPDIR");
-    directory_ = std::string(base != nullptr ? base : "/tmp") + "/od-settings-XXXXXX";
-    ASSERT_NE(mkdtemp(directory_.data()), nullptr);
-  }
-  void TearDown() override {
-    for (const std::string& file : files_) unlink(file.c_str());
-    rmdir(directory_.c_str());
-  }
-  std::string write(const std::string& name, const std::string& text) {
-    const std::string path = directory_ + "/" + name;
-    std::ofstream(path) << text;
-    files_.push_back(path);
-    return path;
-  }
-  static const Origin& origin(const LoadResult& result, const std::string& name) {
-    for (std::size_t i = 0; i < kSettingCount; ++i) {
-      if (name == setting_infos()[i].name) return result.origins[i];
-    }
-    ADD_FAILURE() << "no setting " << name;
-    return result.origins[0];
-  }
-  std::string directory_;
-  std::vector<std::string> files_;
-};
+using SettingsTest = FilesTest;
 
 TEST_F(SettingsTest, NothingGivenIsBuiltIn) {
   const LoadResult result = load({}, {});
@@ -168,7 +143,6 @@ TEST_F(SettingsTest, MissingFileIsSilentOddFileIsNot) {
 
   const std::string fifo = directory_ + "/fifo";
   ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
-  files_.push_back(fifo);
   EXPECT_EQ(load({}, {fifo, ""}).issues.size(), 1u);  // and does not hang
 }
 
@@ -211,6 +185,18 @@ TEST_F(SettingsTest, SizesThatDoNotFitTogetherAreAdjusted) {
   EXPECT_EQ(result.settings.inline_max_bytes, 512u);
   ASSERT_EQ(result.issues.size(), 3u);
   for (const Issue& issue : result.issues) EXPECT_EQ(issue.kind, Issue::Kind::kAdjusted);
+}
+
+TEST_F(SettingsTest, ChoicesNameTheirWords) {
+  for (const SettingInfo& info : setting_infos()) {
+    SCOPED_TRACE(info.name);
+    const std::string words = '|' + info.choices() + '|';
+    EXPECT_EQ(words != "||", std::string_view(info.type) == "choice");
+    if (words == "||") continue;
+    for (const std::string& bound : {info.min_text(), info.max_text()}) {
+      EXPECT_NE(words.find('|' + bound + '|'), std::string::npos) << words;
+    }
+  }
 }
 
 TEST_F(SettingsTest, TableIsSound) {

@@ -87,21 +87,20 @@ bool read_rank(std::string_view text, int& rank) {
   return error == std::errc{} && end == text.data() + text.size() && rank >= 0;
 }
 
-template <class Enum>
-std::string join_words() {
-  std::string joined;
-  for (const char* word : ChoiceWords<Enum>::kWords) {
-    if (!joined.empty()) joined += '|';
-    joined += word;
-  }
-  return joined;
-}
-
 }  // namespace
 
 bool equal_ignoring_case(std::string_view a, std::string_view b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
                     [](char x, char y) { return lower(x) == lower(y); });
+}
+
+std::string join_words(const char* const* words, std::size_t count) {
+  std::string joined;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (!joined.empty()) joined += '|';
+    joined += words[i];
+  }
+  return joined;
 }
 
 std::size_t find_word(std::string_view text, const char* const* words, std::size_t count,
@@ -255,36 +254,6 @@ std::string PairsType::format(const PairList& value) {
     text += std::to_string(first) + '-' + std::to_string(second);
   }
   return text;
-}
-
-template <>
-std::string choice_words<WaitChoice>() {
-  return join_words<WaitMode>();
-}
-
-template <>
-std::string choice_words<CopyChoice>() {
-  return join_words<CopyMode>();
-}
-
-template <>
-std::string choice_words<ReachChoice>() {
-  return join_words<ReachMode>();
-}
-
-template <>
-std::string choice_words<ReachHugeChoice>() {
-  return join_words<ReachHuge>();
-}
-
-template <>
-std::string choice_words<PathChoice>() {
-  return join_words<CopyPath>();
-}
-
-template <>
-std::string choice_words<DriverChoice>() {
-  return join_words<ReductionDriver>();
 }
 
 }  // namespace od::config

@@ -46,7 +46,7 @@ enum class ReachHuge : int { kAuto, kOff, kEager };
 enum class CopyPath : int { kAuto, kCells, kPull, kPush, kCooperative, kKernel };
 
 // How long reductions are divided among the ranks of a node (coll/node/tuning.h).
-enum class ReductionDriver : int { kGeneric, kSegmented };
+enum class ReductionDriver : int { kGeneric, kSegmented, kGrouped };
 
 // The words of an enumeration, in the order of its values.
 template <class Enum>
@@ -74,7 +74,7 @@ struct ChoiceWords<ReachHuge> {
 
 template <>
 struct ChoiceWords<ReductionDriver> {
-  static constexpr const char* kWords[] = {"generic", "segmented"};
+  static constexpr const char* kWords[] = {"generic", "segmented", "grouped"};
 };
 
 template <>
@@ -165,6 +165,8 @@ struct PairsType {
 bool equal_ignoring_case(std::string_view a, std::string_view b);
 
 // Index of `text` in `words` (case ignored), or `count` with a reason that lists the words.
+// The words, separated by '|'.
+std::string join_words(const char* const* words, std::size_t count);
 std::size_t find_word(std::string_view text, const char* const* words, std::size_t count,
                       std::string& reason);
 
@@ -174,6 +176,7 @@ struct ChoiceType {
   using Bound = Enum;
   static constexpr const char* kTypeName = "choice";
   static constexpr std::size_t kCount = std::size(ChoiceWords<Enum>::kWords);
+  static std::string words() { return join_words(ChoiceWords<Enum>::kWords, kCount); }
 
   static bool parse(std::string_view text, Value& value, std::string& reason) {
     const std::size_t index = find_word(text, ChoiceWords<Enum>::kWords, kCount, reason);
@@ -198,18 +201,12 @@ using DriverChoice = ChoiceType<ReductionDriver>;
 // The words a setting of this type accepts, separated by '|'; empty for types without words.
 template <class Type>
 std::string choice_words() {
-  return {};
+  if constexpr (requires { Type::words(); }) {
+    return Type::words();
+  } else {
+    return {};
+  }
 }
-template <>
-std::string choice_words<WaitChoice>();
-template <>
-std::string choice_words<CopyChoice>();
-template <>
-std::string choice_words<ReachChoice>();
-template <>
-std::string choice_words<ReachHugeChoice>();
-template <>
-std::string choice_words<PathChoice>();
 
 }  // namespace od::config
 

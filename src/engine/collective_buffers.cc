@@ -2,10 +2,6 @@
 
 #include "engine/collective_buffers.h"
 
-#include <algorithm>
-#include <cstring>
-#include <limits>
-
 #include "memory/copy.h"
 
 namespace od {
@@ -13,68 +9,6 @@ namespace od {
 using coll::Buffer;
 using coll::Collective;
 using host::kSuccess;
-
-namespace {
-
-// What is kept from call to call; larger blocks are allocated anew, which costs little beside them.
-constexpr std::size_t kKeepBytes = 1 << 20;
-// Copies between two places of one shape go through so much of the stack.
-constexpr std::size_t kChunkBytes = 4096;
-
-// Where the data of one element begins and ends, relative to its address.
-struct Bounds {
-  std::int64_t lower = 0;
-  std::int64_t end = 0;
-};
-
-int bounds_of(const host::HostTable& host, const p2p::Layout& layout, host::Handle type,
-              Bounds* bounds) {
-  switch (layout.shape) {
-    case p2p::Shape::contiguous:
-      *bounds = {layout.lower, layout.lower + layout.size};
-      return kSuccess;
-    case p2p::Shape::strided: {
-      const std::int64_t last = (layout.block_count - 1) * layout.stride;
-      *bounds = {layout.lower + std::min<std::int64_t>(0, last),
-                 layout.lower + std::max<std::int64_t>(0, last) + layout.block_bytes};
-      return kSuccess;
-    }
-    case p2p::Shape::segments:
-      *bounds = {std::numeric_limits<std::int64_t>::max(),
-                 std::numeric_limits<std::int64_t>::min()};
-      for (const p2p::Segment& run : layout.segments) {
-        bounds->lower = std::min(bounds->lower, run.offset);
-        bounds->end = std::max(bounds->end, run.offset + run.bytes);
-      }
-      if (layout.segments.empty()) *bounds = {};
-      return kSuccess;
-    case p2p::Shape::opaque:
-      break;
-  }
-  std::int64_t extent = 0;
-  const int error = host.type_true_extent(type, &bounds->lower, &extent);
-  bounds->end = bounds->lower + extent;
-  return error;
-}
-
-}  // namespace
-
-char* GrowingMemory::get(std::size_t bytes) {
-  if (bytes > bytes_ || memory_ == nullptr) {
-    // Whole lines: vector kernels like aligned operands.
-    const std::size_t rounded = (std::max<std::size_t>(bytes, 64) + 63) / 64 * 64;
-    memory_.reset();
-    memory_.reset(static_cast<char*>(std::aligned_alloc(64, rounded)));
-    bytes_ = memory_ != nullptr ? rounded : 0;
-  }
-  return memory_.get();
-}
-
-void GrowingMemory::trim() {
-  if (bytes_ <= kKeepBytes) return;
-  memory_.reset();
-  bytes_ = 0;
-}
 
 const p2p::LayoutRef& CollectiveBuffers::byte_layout() {
   static const p2p::LayoutRef layout = [] {
@@ -89,8 +23,6 @@ const p2p::LayoutRef& CollectiveBuffers::byte_layout() {
 int CollectiveBuffers::begin(const host::HostTable& host, const CollectiveCall& call, int ranks,
                              int rank) {
   host_ = &host;
-  reduction_ = call.reduction;
-  reduces_ = coll::info(call.collective).reduces;
   copied_input_ = false;
   needs_host_ = false;
   units_per_unit_ = 1;
@@ -100,10 +32,8 @@ int CollectiveBuffers::begin(const host::HostTable& host, const CollectiveCall& 
     side.blocks.clear();
     side.block_units.clear();
   }
-  if (reduces_) return begin_reduction(call);
-  unit_layout_ = byte_layout();
-  contiguous_ = true;
-  extent_ = size_ = step_bytes_ = 1;
+  if (coll::info(call.collective).reduces) return begin_reduction(call, ranks, rank);
+  unit_bytes_ = step_bytes_ = 1;
   const bool at_root = rank == call.root;
   switch (call.collective) {
     case Collective::kBarrier:
@@ -122,17 +52,35 @@ int CollectiveBuffers::begin(const host::HostTable& host, const CollectiveCall& 
   }
 }
 
-int CollectiveBuffers::begin_reduction(const CollectiveCall& call) {
-  unit_layout_ = call.recv_type;
-  const p2p::Layout& layout = *unit_layout_;
-  extent_ = step_bytes_ = layout.extent;
-  size_ = layout.size;
-  contiguous_ = layout.shape == p2p::Shape::contiguous;
-  needs_host_ = reduction_.kernel == nullptr || layout.shape == p2p::Shape::opaque;
-  sides_[static_cast<std::size_t>(Buffer::kInput)].base =
-      static_cast<char*>(const_cast<void*>(call.send));
-  sides_[static_cast<std::size_t>(Buffer::kOutput)].base = static_cast<char*>(call.recv);
-  return kSuccess;
+int CollectiveBuffers::begin_reduction(const CollectiveCall& call, int ranks, int rank) {
+  const p2p::LayoutRef& layout = call.recv_type;
+  unit_bytes_ = step_bytes_ = layout->size;
+  needs_host_ = call.reduction.kernel == nullptr || layout->shape == p2p::Shape::opaque;
+  int error = combiner_.begin(*host_, call.reduction, layout);
+  if (error != kSuccess) return error;
+  // Elements that this rank contributes, and those of its result.
+  std::int64_t input = call.recv_count;
+  std::int64_t output = call.recv_count;
+  if (call.collective == Collective::kReduceScatterBlock) input *= ranks;
+  if (call.collective == Collective::kReduceScatter) {
+    output = call.recv_blocks[static_cast<std::size_t>(rank)].count;
+    input = 0;
+    for (const BlockPlace& block : call.recv_blocks) input += block.count;
+  }
+  if (!call.in_place) {
+    error = place_vector(Buffer::kInput, const_cast<void*>(call.send), input, layout, true, false);
+    if (error != kSuccess) return error;
+  }
+  if (call.collective == Collective::kReduce && rank != call.root) return kSuccess;
+  // The first rank of an exscan has no result.
+  const bool written = call.collective != Collective::kExscan || rank != 0;
+  error = place_vector(Buffer::kOutput, call.recv, call.in_place ? input : output, layout,
+                       call.in_place, written);
+  if (!unpack_.empty()) {
+    unpack_.back().count = output;
+    unpack_.back().bytes = output * layout->size;
+  }
+  return error;
 }
 
 // Gather, scatter, allgather, alltoall: one vector of equal blocks on one side at least.
@@ -241,121 +189,54 @@ int CollectiveBuffers::place_blocks(Buffer buffer, void* address,
 }
 
 int CollectiveBuffers::pack(const Piece& piece) {
-  if (piece.bytes == 0) return kSuccess;
   const p2p::Layout& layout = **piece.layout;
-  if (layout.shape == p2p::Shape::opaque) {
-    needs_host_ = true;
-    return host_->pack(piece.address, piece.count, layout.host_type, piece.packed, piece.bytes);
-  }
-  p2p::Cursor cursor(piece.address, piece.count, layout);
-  cursor.pack(piece.packed, static_cast<std::size_t>(piece.bytes), memory::copy_ordinary);
-  return kSuccess;
-}
-
-int CollectiveBuffers::unpack(const Piece& piece) {
-  if (piece.bytes == 0) return kSuccess;
-  const p2p::Layout& layout = **piece.layout;
-  if (layout.shape == p2p::Shape::opaque) {
-    return host_->unpack(piece.packed, piece.bytes, piece.address, piece.count, layout.host_type);
-  }
-  p2p::Cursor cursor(piece.address, piece.count, layout);
-  cursor.unpack(piece.packed, static_cast<std::size_t>(piece.bytes), memory::copy_ordinary);
-  return kSuccess;
+  if (layout.shape == p2p::Shape::opaque && piece.bytes != 0) needs_host_ = true;
+  return pack_elements(*host_, layout, piece.address, piece.count, piece.packed);
 }
 
 int CollectiveBuffers::begin_scratch(std::int64_t units, std::int64_t units_per_unit) {
   units_per_unit_ = units_per_unit;
-  step_bytes_ = extent_ * units_per_unit;
+  step_bytes_ = unit_bytes_ * units_per_unit;
   for (const Piece& piece : unpack_) {
     if ((*piece.layout)->shape == p2p::Shape::opaque) needs_host_ = true;
   }
-  const std::int64_t count = units * units_per_unit;
-  if (count == 0) return kSuccess;
-  Bounds bounds{0, 1};
-  if (reduces_) {
-    const int error = bounds_of(*host_, *unit_layout_, reduction_.type, &bounds);
-    if (error != kSuccess) return error;
-  }
-  // Elements lie at multiples of the extent, which may be negative.
-  const std::int64_t last = (count - 1) * extent_;
-  const std::int64_t lower = bounds.lower + std::min<std::int64_t>(0, last);
-  const std::int64_t end = bounds.end + std::max<std::int64_t>(0, last);
-  char* const memory =
-      scratch_.get(static_cast<std::size_t>(std::max<std::int64_t>(0, end - lower)));
+  if (units == 0) return kSuccess;
+  char* const memory = scratch_.get(static_cast<std::size_t>(units * step_bytes_));
   if (memory == nullptr) return host_->err_no_mem;
-  sides_[static_cast<std::size_t>(Buffer::kScratch)].base = memory - lower;
+  sides_[static_cast<std::size_t>(Buffer::kScratch)].base = memory;
   return kSuccess;
 }
 
-int CollectiveBuffers::copy(char* target, const char* source, std::int64_t units) {
+int CollectiveBuffers::copy(char* target, const char* source, std::int64_t units) const {
   if (units == 0) return kSuccess;  // there may be no address either
-  const p2p::Layout& layout = *unit_layout_;
-  if (contiguous_) {
-    const std::int64_t bytes = units * size_;
-    memory::copy_ordinary(target + layout.lower, source + layout.lower,
-                          static_cast<std::size_t>(bytes));
-    return kSuccess;
-  }
-  if (layout.shape == p2p::Shape::opaque) {
-    const std::int64_t bytes = units * size_;
-    GrowingMemory staging;
-    char* const packed = staging.get(static_cast<std::size_t>(bytes));
-    if (packed == nullptr) return host_->err_no_mem;
-    const int error = host_->pack(source, units, layout.host_type, packed, bytes);
-    if (error != kSuccess) return error;
-    return host_->unpack(packed, bytes, target, units, layout.host_type);
-  }
-  char chunk[kChunkBytes];
-  p2p::Cursor from(const_cast<char*>(source), units, layout);
-  p2p::Cursor to(target, units, layout);
-  while (from.remaining() > 0) {
-    const std::size_t bytes = from.pack(chunk, sizeof(chunk), memory::copy_ordinary);
-    to.unpack(chunk, bytes, memory::copy_ordinary);
-  }
+  memory::copy_ordinary(target, source, static_cast<std::size_t>(units * unit_bytes_));
   return kSuccess;
 }
 
 int CollectiveBuffers::reduce(char* target, const char* left, const char* right,
                               std::int64_t units) {
   if (units == 0) return kSuccess;
-  if (reduction_.kernel != nullptr) {
-    coll::ops::combine(reduction_.kernel, target, left, right, static_cast<std::size_t>(units));
+  const coll::shm::Combiner& combiner = combiner_.get();
+  if (combiner.kernel != nullptr) {
+    coll::ops::combine(combiner.kernel, target, left, right, static_cast<std::size_t>(units));
     return kSuccess;
   }
-  // The host computes inout = in op inout.
-  const auto in_host = [&](const char* in, char* inout) {
-    return host_->reduce_local(in, inout, units, reduction_.type, reduction_.op);
-  };
-  if (target == right) return in_host(left, target);
-  if (target != left) {
-    const int error = copy(target, right, units);
-    return error != kSuccess ? error : in_host(left, target);
-  }
-  Bounds bounds;
-  int error = bounds_of(*host_, *unit_layout_, reduction_.type, &bounds);
-  if (error != kSuccess) return error;
-  const std::int64_t last = (units - 1) * extent_;
-  const std::int64_t lower = bounds.lower + std::min<std::int64_t>(0, last);
-  const std::int64_t end = bounds.end + std::max<std::int64_t>(0, last);
-  GrowingMemory staging;
-  char* const memory = staging.get(static_cast<std::size_t>(end - lower));
-  if (memory == nullptr) return host_->err_no_mem;
-  char* const aside = memory - lower;
-  error = copy(aside, right, units);
-  if (error == kSuccess) error = in_host(left, aside);
-  return error != kSuccess ? error : copy(target, aside, units);
+  combiner_.combine(target, left, right, units);
+  return combiner_.error();
 }
 
 int CollectiveBuffers::finish() {
+  const int combined = combiner_.error();
   for (const Piece& piece : unpack_) {
-    const int error = unpack(piece);
+    const int error =
+        unpack_elements(*host_, **piece.layout, piece.packed, piece.address, piece.count);
     if (error != kSuccess) return error;
   }
-  return kSuccess;
+  return combined;
 }
 
 void CollectiveBuffers::release() {
-  unit_layout_ = p2p::LayoutRef();
+  combiner_.release();
   unpack_.clear();
   scratch_.trim();
   for (GrowingMemory& packed : packed_) packed.trim();

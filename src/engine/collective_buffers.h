@@ -1,46 +1,29 @@
 // The memory of one collective call as schedules name it: buffers, blocks and units.
 //
-// Reductions count elements: buffers are used where they are, whatever the datatype, and
-// intermediate results have the same shape. Collectives that only move data count bytes of the
-// packed message: buffers of contiguous datatypes are used where they are; others are packed into
-// memory of our own before (what is read) and unpacked afterwards (what was written).
+// Reductions count elements, collectives that only move data count bytes of the packed message.
+// Buffers of contiguous datatypes are used where they are; others are packed into memory of our own
+// before (what is read) and unpacked afterwards (what was written).
 #ifndef OVERDRIVE_ENGINE_COLLECTIVE_BUFFERS_H_
 #define OVERDRIVE_ENGINE_COLLECTIVE_BUFFERS_H_
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
-#include <memory>
 #include <vector>
 
 #include "coll/schedule.h"
 #include "engine/collective_call.h"
+#include "engine/collective_elements.h"
+#include "engine/growing_memory.h"
 #include "host/host_table.h"
 #include "p2p/layout.h"
 
 namespace od {
 
-// Memory of malloc that keeps its size from use to use; large blocks can be reached by local ranks.
-class GrowingMemory {
- public:
-  // At least `bytes`, contents undefined; null if there is no memory.
-  char* get(std::size_t bytes);
-  // Gives large blocks back.
-  void trim();
-
- private:
-  struct Free {
-    void operator()(char* memory) const { std::free(memory); }
-  };
-  std::unique_ptr<char, Free> memory_;
-  std::size_t bytes_ = 0;
-};
-
 class CollectiveBuffers {
  public:
-  // Finds addresses and packs what has to be packed. `ranks` is the communicator's size, `in_place`
-  // whether this rank's call is. Returns a host error code.
+  // Finds addresses and packs what has to be packed. `ranks` is the communicator's size, `rank`
+  // this rank. Returns a host error code.
   int begin(const host::HostTable& host, const CollectiveCall& call, int ranks, int rank);
   // Memory for intermediate results: `units` of the schedule, each of `units_per_unit` of ours.
   int begin_scratch(std::int64_t units, std::int64_t units_per_unit);
@@ -55,14 +38,9 @@ class CollectiveBuffers {
   bool copied_input() const { return copied_input_; }
   // Whether begin() or finish() or a step needs the host: to pack, or to compute.
   bool needs_host() const { return needs_host_; }
-  // What messages are made of: elements for reductions, else bytes.
-  const p2p::LayoutRef& unit_layout() const { return unit_layout_; }
-  bool units_are_contiguous() const { return contiguous_; }
-  // The datatype of elements that are not contiguous.
-  host::Handle host_type() const { return reduction_.type; }
-  // Distance of two units in memory, and bytes of data in each.
-  std::int64_t extent_bytes() const { return extent_; }
-  std::int64_t unit_bytes() const { return size_; }
+  // Bytes of a unit, which is an element of a reduction, packed, or else a byte.
+  std::int64_t unit_bytes() const { return unit_bytes_; }
+  const coll::shm::Combiner& combiner() const { return combiner_.get(); }
 
   char* address(const coll::Place& place) const {
     const Side& side = sides_[static_cast<std::size_t>(place.buffer)];
@@ -78,7 +56,7 @@ class CollectiveBuffers {
         .block_units[static_cast<std::size_t>(place.block)];
   }
   // target = source, `units` units that do not overlap.
-  int copy(char* target, const char* source, std::int64_t units);
+  int copy(char* target, const char* source, std::int64_t units) const;
   // target = left op right.
   int reduce(char* target, const char* left, const char* right, std::int64_t units);
 
@@ -97,7 +75,7 @@ class CollectiveBuffers {
     std::int64_t bytes;
   };
 
-  int begin_reduction(const CollectiveCall& call);
+  int begin_reduction(const CollectiveCall& call, int ranks, int rank);
   int begin_vector(const CollectiveCall& call, int ranks);
   int begin_blocks(const CollectiveCall& call, int ranks);
   int place_blocks(coll::Buffer buffer, void* address, const std::vector<BlockPlace>& blocks,
@@ -106,18 +84,13 @@ class CollectiveBuffers {
   int place_vector(coll::Buffer buffer, void* address, std::int64_t count,
                    const p2p::LayoutRef& layout, bool read, bool written);
   int pack(const Piece& piece);
-  int unpack(const Piece& piece);
 
   const host::HostTable* host_ = nullptr;
   std::array<Side, 3> sides_;
-  Reduction reduction_;
-  p2p::LayoutRef unit_layout_;
-  bool reduces_ = false;
-  bool contiguous_ = true;
+  ElementCombiner combiner_;  // of reductions
   bool copied_input_ = false;
   bool needs_host_ = false;
-  std::int64_t extent_ = 1;
-  std::int64_t size_ = 1;
+  std::int64_t unit_bytes_ = 1;
   std::int64_t units_per_unit_ = 1;
   std::int64_t step_bytes_ = 1;  // between two units of the schedule
   std::vector<Piece> unpack_;

@@ -7,6 +7,7 @@
 #ifndef OVERDRIVE_ENGINE_COLLECTIVE_CALL_H_
 #define OVERDRIVE_ENGINE_COLLECTIVE_CALL_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -37,6 +38,12 @@ struct BlockPlace {
   std::int64_t offset_bytes = 0;  // from the address of the buffer; the datatype's lower bound is
                                   // not included
 };
+
+// Whether all blocks have the same count; also where there are none.
+inline bool equal_counts(const std::vector<BlockPlace>& blocks) {
+  return std::all_of(blocks.begin(), blocks.end(),
+                     [&](const BlockPlace& block) { return block.count == blocks.front().count; });
+}
 
 struct CollectiveCall {
   coll::Collective collective = coll::Collective::kBarrier;

@@ -18,20 +18,12 @@ int CollectiveOp::prepare(RankState& state, const Task& task) {
   task_ = task;
   way_ = {};
   team_ = nullptr;
-  waits_for_team_ = false;
   whole_ = false;
   works_used_ = 0;
   error_ = kSuccess;
-  host_messages_ = false;
   done_ = false;
   started_ns_ = state.collectives.timed ? node::now_ns() : 0;
   return buffers_.begin(state.host, *task.call, task.comm->size, task.comm->rank);
-}
-
-void CollectiveOp::wait_for(CollectiveTeam& team) {
-  team_ = &team;
-  waits_for_team_ = true;
-  team.waiting.push_back(this);
 }
 
 int CollectiveOp::begin(const Way& way, std::shared_ptr<const coll::Schedule> schedule,
@@ -39,7 +31,6 @@ int CollectiveOp::begin(const Way& way, std::shared_ptr<const coll::Schedule> sc
   way_ = way;
   team_ = team;
   schedule_ = std::move(schedule);
-  host_messages_ = way.host_comm != 0;
   const int error = buffers_.begin_scratch(schedule_->scratch_units, units_per_unit);
   if (error != kSuccess) return error;
   run_.begin(*schedule_);
@@ -61,14 +52,9 @@ TeamWork* CollectiveOp::take_work() {
 
 bool CollectiveOp::advance() {
   bool moved = false;
-  if (waits_for_team_) [[unlikely]] {
-    if (team_->phase() == CollectiveTeam::Phase::joining) moved = team_->join();
-    // All members start the team's operations in the same order.
-    if (team_->phase() == CollectiveTeam::Phase::joining || team_->waiting.front() != this) {
-      return moved;
-    }
-    waits_for_team_ = false;
-    team_->waiting.pop_front();
+  if (waits_for_team()) [[unlikely]] {
+    moved = team_->join();
+    if (waits_for_team()) return moved;
     note(state_->launch_collective(*this));
     if (error_ != kSuccess) {
       done_ = true;
@@ -106,10 +92,8 @@ void CollectiveOp::start(std::uint32_t index) {
   const Step& step = schedule_->steps[index];
   switch (step.kind) {
     case StepKind::kSend:
-      send(index);
-      return;
     case StepKind::kReceive:
-      receive(index);
+      start_message(index);
       return;
     case StepKind::kCopy:
       note(buffers_.copy(buffers_.address(step.target), buffers_.address(step.source),
@@ -131,58 +115,68 @@ void CollectiveOp::start(std::uint32_t index) {
   run_.complete(index);
 }
 
-void CollectiveOp::send(std::uint32_t index) {
-  RankState& s = *state_;
+void CollectiveOp::start_message(std::uint32_t index) {
   const Step& step = schedule_->steps[index];
+  const coll::Place& place = step.kind == StepKind::kSend ? step.source : step.target;
   // Messages without content are steps as well; but of a block that turns out to be empty neither
   // side sends or expects anything.
-  const std::int64_t units = step.count == 0 ? 0 : buffers_.units(step.count, step.source);
+  const std::int64_t units = step.count == 0 ? 0 : buffers_.units(step.count, place);
   if (step.count == coll::kWholeBlock && units == 0) {
     run_.complete(index);
     return;
   }
-  char* const address = step.count == 0 ? nullptr : buffers_.address(step.source);
-  const std::int64_t bytes = units * buffers_.unit_bytes();
-  const Comm& comm = *task_.comm;
-  if (!comm.ours(step.peer)) {
-    const auto tag = (way_.first_tag + static_cast<std::int32_t>(step.ordinal)) & way_.tag_mask;
-    host::Handle started = 0;
-    const bool plain = buffers_.units_are_contiguous();
-    note(s.host.isend(address + (plain && address != nullptr ? buffers_.unit_layout()->lower : 0),
-                      plain ? bytes : units, plain ? s.host.byte_type : buffers_.host_type(),
-                      step.peer, tag, way_.host_comm, &started));
-    if (started == 0) {
-      run_.complete(index);
-    } else {
-      pending_.push_back({nullptr, started, nullptr, index});
-    }
-    return;
+  char* const address = step.count == 0 ? nullptr : buffers_.address(place);
+  if (!task_.comm->ours(step.peer)) {
+    start_in_host(index, address, units);
+  } else if (step.kind == StepKind::kSend) {
+    send(index, address, units);
+  } else {
+    receive(index, address, units);
   }
+}
+
+void CollectiveOp::start_in_host(std::uint32_t index, char* address, std::int64_t units) {
+  const host::HostTable& host = state_->host;
+  const Step& step = schedule_->steps[index];
+  const std::int64_t bytes = units * buffers_.unit_bytes();
+  const auto tag = (way_.first_tag + static_cast<std::int32_t>(step.ordinal)) & way_.tag_mask;
+  host::Handle started = 0;
+  note(step.kind == StepKind::kSend
+           ? host.isend(address, bytes, host.byte_type, step.peer, tag, way_.host_comm, &started)
+           : host.irecv(address, bytes, host.byte_type, step.peer, tag, way_.host_comm, &started));
+  if (started == 0) {
+    run_.complete(index);
+  } else {
+    pending_.push_back({nullptr, started, nullptr, index});
+  }
+}
+
+void CollectiveOp::send(std::uint32_t index, char* address, std::int64_t units) {
+  RankState& s = *state_;
+  const Step& step = schedule_->steps[index];
+  const Comm& comm = *task_.comm;
+  const std::int64_t bytes = units * buffers_.unit_bytes();
   const auto node_index =
       static_cast<std::uint32_t>(comm.local_index[static_cast<std::size_t>(step.peer)]);
   p2p::MessageHeader header;
   header.context = task_.context;
   header.tag = static_cast<std::int32_t>(step.ordinal);
   header.source = static_cast<std::uint32_t>(comm.rank);
-  if (buffers_.units_are_contiguous() && !s.settings.verify &&
-      bytes <= static_cast<std::int64_t>(s.settings.inline_max_bytes)) {
+  if (!s.settings.verify && bytes <= static_cast<std::int64_t>(s.settings.inline_max_bytes)) {
     header.kind = p2p::Kind::inline_data;
-    const char* const from = address == nullptr ? nullptr : address + buffers_.unit_layout()->lower;
-    if (s.transport->try_send_inline(node_index, header, from, static_cast<std::uint32_t>(bytes))) {
+    if (s.transport->try_send_inline(node_index, header, address,
+                                     static_cast<std::uint32_t>(bytes))) {
       run_.complete(index);
       return;
     }
   }
-  Request* const message = new_message(RequestKind::send, step, address, units);
-  if (message == nullptr) {
-    note(s.host.err_no_mem);
-    run_.complete(index);
-    return;
-  }
-  note(s.transport->send(node_index, header,
-                         p2p::make_payload(address, units, buffers_.unit_layout()),
-                         SendMode::standard, *message));
-  if (message->complete || error_ != kSuccess) {
+  Request* const message = new_message(RequestKind::send, index, address, units);
+  if (message == nullptr) return;
+  const int error = s.transport->send(
+      node_index, header, p2p::make_payload(address, bytes, CollectiveBuffers::byte_layout()),
+      SendMode::standard, *message);
+  note(error);
+  if (message->complete || error != kSuccess) {
     s.requests.release(*message);
     run_.complete(index);
   } else {
@@ -190,37 +184,10 @@ void CollectiveOp::send(std::uint32_t index) {
   }
 }
 
-void CollectiveOp::receive(std::uint32_t index) {
-  RankState& s = *state_;
-  const Step& step = schedule_->steps[index];
-  const std::int64_t units = step.count == 0 ? 0 : buffers_.units(step.count, step.target);
-  if (step.count == coll::kWholeBlock && units == 0) {
-    run_.complete(index);
-    return;
-  }
-  char* const address = step.count == 0 ? nullptr : buffers_.address(step.target);
-  if (!task_.comm->ours(step.peer)) {
-    const auto tag = (way_.first_tag + static_cast<std::int32_t>(step.ordinal)) & way_.tag_mask;
-    host::Handle started = 0;
-    const bool plain = buffers_.units_are_contiguous();
-    note(s.host.irecv(address + (plain && address != nullptr ? buffers_.unit_layout()->lower : 0),
-                      plain ? units * buffers_.unit_bytes() : units,
-                      plain ? s.host.byte_type : buffers_.host_type(), step.peer, tag,
-                      way_.host_comm, &started));
-    if (started == 0) {
-      run_.complete(index);
-    } else {
-      pending_.push_back({nullptr, started, nullptr, index});
-    }
-    return;
-  }
-  Request* const message = new_message(RequestKind::recv, step, address, units);
-  if (message == nullptr) {
-    note(s.host.err_no_mem);
-    run_.complete(index);
-    return;
-  }
-  note(s.start_receive(*message));
+void CollectiveOp::receive(std::uint32_t index, char* address, std::int64_t units) {
+  Request* const message = new_message(RequestKind::recv, index, address, units);
+  if (message == nullptr) return;
+  note(state_->start_receive(*message));
   pending_.push_back({message, 0, nullptr, index});
   if (message->complete && finished(pending_.back())) {
     pending_.pop_back();
@@ -228,11 +195,17 @@ void CollectiveOp::receive(std::uint32_t index) {
   }
 }
 
-Request* CollectiveOp::new_message(RequestKind kind, const Step& step, char* address,
-                                   std::int64_t units) const {
-  return state_->internal_message(kind, *task_.comm, task_.context, step.peer,
-                                  static_cast<int>(step.ordinal), address, units,
-                                  buffers_.unit_layout());
+Request* CollectiveOp::new_message(RequestKind kind, std::uint32_t index, char* address,
+                                   std::int64_t units) {
+  const Step& step = schedule_->steps[index];
+  Request* const message = state_->internal_message(
+      kind, *task_.comm, task_.context, step.peer, static_cast<int>(step.ordinal), address,
+      units * buffers_.unit_bytes(), CollectiveBuffers::byte_layout());
+  if (message == nullptr) {
+    note(state_->host.err_no_mem);
+    run_.complete(index);
+  }
+  return message;
 }
 
 // Whether a message has arrived or left; notes what went wrong with it.
@@ -268,7 +241,7 @@ void CollectiveOp::note(int error) {
 std::string CollectiveOp::describe() const {
   std::string text = coll::info(task_.call->collective).name;
   text += " under way (call " + std::to_string(task_.context) + ")";
-  if (waits_for_team_) return text + ", waiting until all ranks of the node have joined";
+  if (waits_for_team()) return text + ", waiting until all ranks of the node have joined";
   if (!whole_) {
     text += ", " + std::string(task_.decision.algorithm->name) + ", " +
             std::to_string(run_.open_steps()) + " steps open";

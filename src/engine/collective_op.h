@@ -33,7 +33,7 @@ class CollectiveOp {
  public:
   // Where messages between nodes go.
   struct Way {
-    host::Handle host_comm = 0;          // of messages to ranks that are not local
+    host::Handle host_comm = 0;          // of messages to ranks that are not local; 0: all are
     std::int32_t first_tag = 0;          // of those
     std::int32_t tag_mask = 0x7fffffff;  // tags that the host takes, as a mask
   };
@@ -49,8 +49,8 @@ class CollectiveOp {
   };
   // Prepares the buffers. Returns a host error code; then nothing has started.
   int prepare(RankState& state, const Task& task);
-  // Waits for the team, then goes on by RankState::launch_collective().
-  void wait_for(CollectiveTeam& team);
+  // Waits until the team knows its members, then goes on by RankState::launch_collective().
+  void wait_for(CollectiveTeam& team) { team_ = &team; }
   // Starts with a schedule; `team` does its steps of kind kNode.
   int begin(const Way& way, std::shared_ptr<const coll::Schedule> schedule,
             std::int64_t units_per_unit, CollectiveTeam* team);
@@ -61,13 +61,13 @@ class CollectiveOp {
   bool done() const { return done_; }
   int error() const { return error_; }
   // Whether a round may call the host.
-  bool needs_host() const { return host_messages_ || buffers_.needs_host(); }
+  bool needs_host() const { return way_.host_comm != 0 || buffers_.needs_host(); }
   // After done(): forgets everything that belongs to the call.
   void release();
 
   // Whether advance() would move something that stood still: another member of the team has come.
   bool anything_ready() const {
-    return team_ != nullptr && !waits_for_team_ && team_->team().anything_ready();
+    return team_ != nullptr && !waits_for_team() && team_->team().anything_ready();
   }
 
   // What it is and what it waits for, for reports.
@@ -91,11 +91,17 @@ class CollectiveOp {
     std::uint32_t step;
   };
 
+  bool waits_for_team() const {
+    return team_ != nullptr && team_->phase() == CollectiveTeam::Phase::joining;
+  }
   void start(std::uint32_t step);
-  void send(std::uint32_t step);
-  void receive(std::uint32_t step);
-  Request* new_message(RequestKind kind, const coll::Step& step, char* address,
-                       std::int64_t units) const;
+  void start_message(std::uint32_t step);
+  // Its three ways, once it is known what there is to send or receive.
+  void start_in_host(std::uint32_t step, char* address, std::int64_t units);
+  void send(std::uint32_t step, char* address, std::int64_t units);
+  void receive(std::uint32_t step, char* address, std::int64_t units);
+  // Null if there is no memory; then the step is done with that error.
+  Request* new_message(RequestKind kind, std::uint32_t step, char* address, std::int64_t units);
   TeamWork* take_work();
   bool finished(Pending& pending);
   void note(int error);
@@ -106,7 +112,6 @@ class CollectiveOp {
   Task task_;
   Way way_;
   CollectiveTeam* team_ = nullptr;
-  bool waits_for_team_ = false;
   bool whole_ = false;  // one operation of the team, no schedule
   std::vector<std::unique_ptr<TeamWork>> works_;
   std::size_t works_used_ = 0;
@@ -116,7 +121,6 @@ class CollectiveOp {
   std::vector<Pending> pending_;
   std::uint64_t started_ns_ = 0;  // 0: not timed
   int error_ = host::kSuccess;
-  bool host_messages_ = false;
   Completion done_;
 };
 

@@ -1,10 +1,7 @@
 // What collectives need to know about the job: which ranks share a node, and the user's rules.
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <bit>
-#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
@@ -73,11 +70,13 @@ void RankState::prepare_collectives() {
   if (sharing && node->layout().slot_count != 0) {
     collectives.slots =
         std::make_unique<coll::shm::Slots>(node->member(node->my_index()).base, node->layout());
+    collectives.cache = topology::own_cache_claim(node->my_index(), node->size());
   }
-  collectives.between_nodes = std::strstr(host.version_text, "Intel") == nullptr;
   collectives.tuning.driver = settings.collective_driver == config::ReductionDriver::kGeneric
                                   ? coll::shm::Driver::generic
                                   : coll::shm::Driver::segmented;
+  collectives.tuning.crowded_groups =
+      settings.collective_driver == config::ReductionDriver::kGrouped;
   collectives.timed = observe::stats_output(settings.stats) != observe::StatsOutput::kNone;
   // A mask of as many tags as the host has.
   const auto tags = static_cast<std::uint32_t>(host.tag_ub) + 1;
@@ -90,15 +89,8 @@ void RankState::prepare_collectives() {
     options.tuning_file = settings.tuning;
     options.fingerprint = topology::fingerprint();
   }
-  coll::Selection::Environment environment;
-  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
-    const std::string text = *entry;
-    const std::size_t equals = text.find('=');
-    if (equals == std::string::npos || text.find("_ADJUST_") == std::string::npos) continue;
-    environment.emplace_back(text.substr(0, equals), text.substr(equals + 1));
-  }
   std::vector<std::string> issues;
-  collectives.selection = coll::Selection::load(environment, options, issues);
+  collectives.selection = coll::Selection::load(coll::Selection::environment(), options, issues);
   if (issues.empty()) return;
   // Rank 0 speaks for all.
   if (host.world_rank == 0) {

@@ -1,14 +1,15 @@
 // The ranks of a communicator that share memory with this one, as a team (coll/node/team.h): how
 // they find each other's slots, and which collective of the program is which of the team's.
 //
-// At the first collective every member sends the others which slot it has taken; until all have
-// told, calls wait (they would wait for these members anyway). If one of them has none left, all of
-// this node go on without: by messages.
+// At the first collective every member sends the others which slot it has taken and which cache it
+// works at; until all have told, that call waits (it would wait for these members anyway). If one
+// of them has none left, all of this node go on without: by messages.
+//
+// Only blocking calls have a team, so it serves one at a time, in the same order at all members.
 #ifndef OVERDRIVE_ENGINE_COLLECTIVE_TEAM_H_
 #define OVERDRIVE_ENGINE_COLLECTIVE_TEAM_H_
 
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <vector>
 
@@ -18,10 +19,10 @@
 #include "engine/collective_call.h"
 #include "engine/comm.h"
 #include "engine/request.h"
+#include "topology/cache_claim.h"
 
 namespace od {
 
-class CollectiveOp;
 class RankState;
 
 class CollectiveTeam {
@@ -39,24 +40,32 @@ class CollectiveTeam {
   bool join();
 
   coll::shm::Team& team() { return *team_; }
+  // When ready: whether it can do this reduction, or any collective that only moves data; the same
+  // on all ranks.
+  bool serves(const CollectiveCall& call) const;
   // Tells the team how far its members are from each other now.
   void look_at_distance();
-  // Calls that wait until the team is ready, in the order in which they begin then.
-  std::deque<CollectiveOp*> waiting;
 
  private:
+  // What the members tell each other.
+  struct Joining {
+    coll::shm::SlotLease lease;
+    topology::CacheClaim cache;
+  };
+
   void leave();
   void make_team();
+  void describe_team() const;
 
   RankState& state_;
   Comm& comm_;
   std::vector<int> members_;
   std::uint64_t context_;
   Phase phase_ = Phase::joining;
-  coll::shm::SlotLease lease_;
-  std::vector<coll::shm::SlotLease> leases_;  // by member
-  std::vector<Request*> messages_;            // under way while joining
-  std::uint32_t neighbour_ = 0;               // node index of another member
+  Joining own_;
+  std::vector<Joining> joining_;    // by member
+  std::vector<Request*> messages_;  // under way while joining
+  std::uint32_t neighbour_ = 0;     // node index of another member
   bool far_ = false;
   std::unique_ptr<coll::shm::Team> team_;
 };
@@ -64,13 +73,8 @@ class CollectiveTeam {
 // A part of a collective that the team does: what the team works with has to stay where it is.
 struct TeamWork {
   coll::shm::Operation operation;
-  coll::shm::Combiner combiner;
   std::vector<std::int64_t> send_offsets, send_bytes, recv_offsets, recv_bytes;
 };
-
-// Whether the team can do this reduction, or any collective that only moves data; the same on all
-// ranks.
-bool team_serves(const CollectiveCall& call, const CollectiveBuffers& buffers);
 
 // Starts the whole collective, of a communicator that lies on this node alone.
 void start_whole(coll::shm::Team& team, TeamWork& work, const CollectiveCall& call,

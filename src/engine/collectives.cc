@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/collective_call.h"
+#include "engine/collective_line.h"
 #include "engine/context.h"
 #include "engine/engine.h"
 #include "engine/rank_state.h"
@@ -89,8 +90,7 @@ int RankState::start_collective(CollectiveOp& op, const CollectiveCall& call, Co
   if (decision.mode == coll::Mode::kHierarchical && collectives.slots != nullptr) {
     if (own.team == nullptr) [[unlikely]]
       make_team(comm);
-    if (own.team != nullptr && (own.team->phase() == CollectiveTeam::Phase::joining ||
-                                !own.team->waiting.empty())) [[unlikely]] {
+    if (own.team != nullptr && own.team->phase() == CollectiveTeam::Phase::joining) [[unlikely]] {
       op.wait_for(*own.team);
       op.advance();
       return kSuccess;
@@ -110,13 +110,23 @@ void RankState::make_team(Comm& comm) {
                                               combine(own.context, kTeamContext));
 }
 
+namespace {
+
+// The team that serves the call; null: it goes by messages, or the team is not ready yet.
+CollectiveTeam* team_for(const CollectiveCall& call, const CollectiveComm& own,
+                         const coll::Decision& decision) {
+  CollectiveTeam* const team = own.team.get();
+  if (decision.mode != coll::Mode::kHierarchical || team == nullptr) return nullptr;
+  return team->phase() == CollectiveTeam::Phase::ready && team->serves(call) ? team : nullptr;
+}
+
+}  // namespace
+
 int RankState::launch_collective(CollectiveOp& op) {
   const CollectiveOp::Task& task = op.task();
   CollectiveComm& own = *task.comm->collectives;
-  CollectiveTeam* team = nullptr;
-  if (task.decision.mode == coll::Mode::kHierarchical && own.team != nullptr &&
-      own.team->phase() == CollectiveTeam::Phase::ready && team_serves(*task.call, op.buffers())) {
-    team = own.team.get();
+  CollectiveTeam* const team = team_for(*task.call, own, task.decision);
+  if (team != nullptr) {
     team->look_at_distance();
     ++counters.collectives_shared;
     if (!own.spans_nodes()) {
@@ -138,6 +148,20 @@ int RankState::launch_collective(CollectiveOp& op) {
       static_cast<std::int32_t>((task.context - own.context) * CollectiveOp::kTagsPerCall) &
       way.tag_mask;
   return op.begin(way, std::move(found.schedule), found.units_per_unit, team);
+}
+
+// Whether the call was so short that it is done. Not where calls are timed: statistics want to know
+// when all ranks were called.
+bool RankState::serve_at_once(const CollectiveCall& call, const Comm& comm,
+                              const coll::Decision& decision) {
+  const CollectiveComm& own = *comm.collectives;
+  if (!tight_looks || collectives.timed || own.spans_nodes()) return false;
+  CollectiveTeam* const team = team_for(call, own, decision);
+  if (team == nullptr || !serve_as_line(team->team(), call)) return false;
+  ++counters.collectives_served;
+  ++counters.collectives_shared;
+  ++counters.collectives_lines;
+  return true;
 }
 
 bool RankState::advance_collectives(bool without_host) {
@@ -202,10 +226,6 @@ int Rank::collective(const CollectiveCall& call, Comm& comm, bool* served) {
   {
     Guard guard(s);
     CollectiveComm& own = s.collective_comm(comm);
-    if (own.spans_nodes() && !s.collectives.between_nodes) [[unlikely]] {
-      ++s.counters.collectives_host;
-      return kSuccess;
-    }
     needs_hidden = own.spans_nodes() && own.hidden == 0;
   }
   if (needs_hidden) [[unlikely]] {
@@ -218,8 +238,13 @@ int Rank::collective(const CollectiveCall& call, Comm& comm, bool* served) {
     coll::Decision decision;
     if (!s.decide_collective(call, comm, &decision)) return kSuccess;
     *served = true;
+    const std::uint64_t context = s.next_context(comm);
+    if (s.serve_at_once(call, comm, decision)) {
+      s.let_host_follow();
+      return kSuccess;
+    }
     op = s.collectives.take();
-    int error = s.start_collective(*op, call, comm, decision, s.next_context(comm));
+    int error = s.start_collective(*op, call, comm, decision, context);
     if (error == kSuccess && s.tight_looks) {
       for (int i = 0; i < kLooks && !op->done(); ++i) {
         const bool moved = s.transport->progress();

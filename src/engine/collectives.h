@@ -15,14 +15,12 @@
 #include "engine/collective_comm.h"
 #include "engine/collective_op.h"
 #include "engine/collective_stats.h"
+#include "topology/cache_claim.h"
 
 namespace od {
 
 struct Collectives {
   bool enabled = false;  // the same on all ranks of the job
-  // Whether calls on communicators that span nodes can be ours. Not over Intel MPI: a random test
-  // of ours hangs there between nodes, for a reason that is not known yet.
-  bool between_nodes = true;
   coll::Selection selection;
   // Node of each rank of MPI_COMM_WORLD, by its lowest world rank; empty: all are on one node.
   std::vector<int> node_of_world;
@@ -30,6 +28,7 @@ struct Collectives {
 
   std::unique_ptr<coll::shm::Slots> slots;  // of the own region; null: no shared memory
   coll::shm::Tuning tuning;
+  topology::CacheClaim cache;  // where this rank works
 
   bool timed = false;  // statistics are wanted
   CollectiveStats stats;

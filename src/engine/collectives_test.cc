@@ -187,17 +187,9 @@ void Trial::fill(bool in_place) {
       expect_block(0, call_.root, 0, count_);
       return;
     case Collective::kAllgather:
-      input(1, false);
-      output(count_ * ranks_);
-      for (int r = 0; r < ranks_; ++r) expect_block(r * count_, r, 0, count_);
-      if (in_place) {
-        leave_input_out();
-        place(me_ * count_, 0, count_);
-      }
-      return;
     case Collective::kGather:
       input(1, false);
-      if (!root) return;
+      if (call_.collective == Collective::kGather && !root) return;
       output(count_ * ranks_);
       for (int r = 0; r < ranks_; ++r) expect_block(r * count_, r, 0, count_);
       if (in_place) {
@@ -296,6 +288,7 @@ void Trial::fill_blocks(bool in_place) {
         leave_input_out();
         place(0, 0, total);
       }
+      call_.recv_count = counts(0, me_);
       expect_sum(0, 0, ranks_, mine, counts(0, me_));
       expected_.resize(static_cast<std::size_t>(counts(0, me_)));
       return;

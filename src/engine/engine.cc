@@ -51,6 +51,19 @@ void prepare(Request& request, RequestKind kind, const void* buf, std::int64_t c
   request.active = true;
 }
 
+// A persistent request that has not been started.
+int make_persistent(RankState& s, RequestKind kind, const void* buf, std::int64_t count,
+                    const p2p::LayoutRef& layout, int peer, int tag, Comm& comm, Request** out) {
+  Request* request = s.requests.allocate();
+  if (request == nullptr) return s.host.err_no_mem;
+  prepare(*request, kind, buf, count, layout, peer, tag, comm);
+  request->persistent = true;
+  request->active = false;
+  ++comm.references;
+  *out = request;
+  return kSuccess;
+}
+
 // The fast path of a standard send: a small contiguous message that fits the peer's box now. False:
 // nothing has happened, the send takes the way of all others. A blocking and a non-blocking send
 // both begin with it, so it becomes part of each.
@@ -150,17 +163,11 @@ int Rank::isend(const void* buf, std::int64_t count, const p2p::LayoutRef& layou
 
 int Rank::send_init(const void* buf, std::int64_t count, const p2p::LayoutRef& layout, int dest,
                     int tag, Comm& comm, SendMode mode, Request** out) {
-  RankState& s = *state_;
-  Guard guard(s);
-  Request* request = s.requests.allocate();
-  if (request == nullptr) return s.host.err_no_mem;
-  prepare(*request, RequestKind::send, buf, count, layout, dest, tag, comm);
-  request->mode = mode;
-  request->persistent = true;
-  request->active = false;
-  ++comm.references;
-  *out = request;
-  return kSuccess;
+  Guard guard(*state_);
+  const int error =
+      make_persistent(*state_, RequestKind::send, buf, count, layout, dest, tag, comm, out);
+  if (error == kSuccess) (*out)->mode = mode;
+  return error;
 }
 
 // --- receiving -----------------------------------------------------------------------------------
@@ -218,16 +225,8 @@ int Rank::irecv(void* buf, std::int64_t count, const p2p::LayoutRef& layout, int
 
 int Rank::recv_init(void* buf, std::int64_t count, const p2p::LayoutRef& layout, int source,
                     int tag, Comm& comm, Request** out) {
-  RankState& s = *state_;
-  Guard guard(s);
-  Request* request = s.requests.allocate();
-  if (request == nullptr) return s.host.err_no_mem;
-  prepare(*request, RequestKind::recv, buf, count, layout, source, tag, comm);
-  request->persistent = true;
-  request->active = false;
-  ++comm.references;
-  *out = request;
-  return kSuccess;
+  Guard guard(*state_);
+  return make_persistent(*state_, RequestKind::recv, buf, count, layout, source, tag, comm, out);
 }
 
 int Rank::null_init(RequestKind kind, Request** out) {

@@ -100,6 +100,7 @@ class RankState {
                        const coll::Decision& decision, std::uint64_t context);
   // The second half, when the ranks of the node are ready.
   int launch_collective(CollectiveOp& op);
+  bool serve_at_once(const CollectiveCall& call, const Comm& comm, const coll::Decision& decision);
   std::uint64_t next_context(Comm& comm);
   std::uint64_t next_context_without_blocking(Comm& comm);
   void let_host_follow();

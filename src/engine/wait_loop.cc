@@ -60,8 +60,8 @@ void report_stall(RankState& s, const char* where, const Request* waiting_for, s
   const int world = peer >= 0 ? comm.world_rank[static_cast<std::size_t>(peer)] : -1;
   log(Level::kError,
       "stalled: rank %d has been waiting for %llu ms in %s to %s rank %d of the communicator "
-      "(world "
-      "rank %d; -1: any), tag %d, %lld bytes; %llu receives posted, %llu messages unexpected here",
+      "(world rank %d; -1: any), tag %d, %lld bytes; %llu receives posted, "
+      "%llu messages unexpected here",
       s.host.world_rank, ms, where, receiving ? "receive from" : "send to", peer, world,
       waiting_for->tag, static_cast<long long>(waiting_for->bytes),
       static_cast<unsigned long long>(s.matching.posted_count()),

@@ -5,38 +5,14 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "host/host_table.h"
+#include "face/abi_constants.h"
+#include "face/abi_pointers.h"
 
 namespace od::face::abi {
 
 inline constexpr od_abi kAbi = OD_ABI_MPIABI;
 using Fint = int;  // Fortran's INTEGER
-inline constexpr bool kPointerHandles = true;
 
-template <typename T>
-inline host::Handle to_handle(T* object) {
-  return reinterpret_cast<host::Handle>(object);
-}
-template <typename T>
-inline T from_handle(host::Handle handle) {
-  return reinterpret_cast<T>(handle);
-}
-
-inline bool resolve_predefined(void* (*)(const char*)) { return true; }  // all are constants
-
-inline MPI_Comm comm_world() { return MPI_COMM_WORLD; }
-inline MPI_Comm comm_self() { return MPI_COMM_SELF; }
-inline MPI_Comm comm_null() { return MPI_COMM_NULL; }
-inline MPI_Request request_null() { return MPI_REQUEST_NULL; }
-inline MPI_Message message_null() { return MPI_MESSAGE_NULL; }
-inline MPI_Message message_no_proc() { return MPI_MESSAGE_NO_PROC; }
-inline MPI_Datatype type_null() { return MPI_DATATYPE_NULL; }
-inline MPI_Datatype byte() { return MPI_BYTE; }
-inline MPI_Datatype packed() { return MPI_PACKED; }
-inline MPI_Datatype uint64() { return MPI_UINT64_T; }
-inline MPI_Op op_max() { return MPI_MAX; }
-inline MPI_Op op_null() { return MPI_OP_NULL; }
-inline MPI_Errhandler errors_return() { return MPI_ERRORS_RETURN; }
 inline void* buffer_automatic() { return MPI_BUFFER_AUTOMATIC; }
 
 // The five internal words of MPI_Status belong to the implementation. MPICH keeps the low half of

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "face/abi_constants.h"
 #include "host/host_table.h"
 
 namespace od::face::abi {
@@ -22,21 +23,6 @@ inline T from_handle(host::Handle handle) {
   return static_cast<T>(static_cast<std::uint32_t>(handle));
 }
 
-inline bool resolve_predefined(void* (*)(const char*)) { return true; }  // all are constants
-
-inline MPI_Comm comm_world() { return MPI_COMM_WORLD; }
-inline MPI_Comm comm_self() { return MPI_COMM_SELF; }
-inline MPI_Comm comm_null() { return MPI_COMM_NULL; }
-inline MPI_Request request_null() { return MPI_REQUEST_NULL; }
-inline MPI_Message message_null() { return MPI_MESSAGE_NULL; }
-inline MPI_Message message_no_proc() { return MPI_MESSAGE_NO_PROC; }
-inline MPI_Datatype type_null() { return MPI_DATATYPE_NULL; }
-inline MPI_Datatype byte() { return MPI_BYTE; }
-inline MPI_Datatype packed() { return MPI_PACKED; }
-inline MPI_Datatype uint64() { return MPI_UINT64_T; }
-inline MPI_Op op_max() { return MPI_MAX; }
-inline MPI_Op op_null() { return MPI_OP_NULL; }
-inline MPI_Errhandler errors_return() { return MPI_ERRORS_RETURN; }
 // MPI_BUFFER_AUTOMATIC, which headers before MPI 4.1 lack.
 inline void* buffer_automatic() { return reinterpret_cast<void*>(std::intptr_t{-2}); }
 

@@ -8,22 +8,12 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "host/host_table.h"
+#include "face/abi_pointers.h"
 
 namespace od::face::abi {
 
 inline constexpr od_abi kAbi = OD_ABI_OPENMPI;
 using Fint = MPI_Fint;  // Fortran's INTEGER
-inline constexpr bool kPointerHandles = true;
-
-template <typename T>
-inline host::Handle to_handle(T* object) {
-  return reinterpret_cast<host::Handle>(object);
-}
-template <typename T>
-inline T from_handle(host::Handle handle) {
-  return reinterpret_cast<T>(handle);
-}
 
 struct Predefined {
   MPI_Comm comm_world = nullptr;

@@ -33,28 +33,28 @@ inline bool valid_root(const Comm& comm, int root) {
 
 // --- filling in a call; false: the host has to look at it
 
-inline bool set_send(CollectiveCall& call, const void* buf, std::int64_t count, MPI_Datatype type) {
+// The layout for elements of a buffer that may not be left out.
+inline bool set_layout(p2p::LayoutRef& layout, const void* buf, std::int64_t count,
+                       MPI_Datatype type) {
   if (buf == MPI_IN_PLACE) [[unlikely]]
     return false;
-  const p2p::LayoutRef* layout = usable_layout(buf, count, type);
-  if (layout == nullptr) [[unlikely]]
+  const p2p::LayoutRef* usable = usable_layout(buf, count, type);
+  if (usable == nullptr) [[unlikely]]
     return false;
-  call.send = buf;
-  call.send_count = count;
-  call.send_type = *layout;
+  layout = *usable;
   return true;
 }
 
+inline bool set_send(CollectiveCall& call, const void* buf, std::int64_t count, MPI_Datatype type) {
+  call.send = buf;
+  call.send_count = count;
+  return set_layout(call.send_type, buf, count, type);
+}
+
 inline bool set_recv(CollectiveCall& call, void* buf, std::int64_t count, MPI_Datatype type) {
-  if (buf == MPI_IN_PLACE) [[unlikely]]
-    return false;
-  const p2p::LayoutRef* layout = usable_layout(buf, count, type);
-  if (layout == nullptr) [[unlikely]]
-    return false;
   call.recv = buf;
   call.recv_count = count;
-  call.recv_type = *layout;
-  return true;
+  return set_layout(call.recv_type, buf, count, type);
 }
 
 inline void take_in_place(CollectiveCall& call) {
@@ -78,8 +78,23 @@ inline void take_in_place(CollectiveCall& call) {
 // others do what MPI_IN_PLACE would, and programs that run on those must go on running.
 [[gnu::cold, gnu::noinline]] bool settle_aliasing(CollectiveCall& call);
 
-inline const char* at(const void* buf, std::int64_t offset) {
-  return static_cast<const char*>(buf) + offset;
+// The buffer that a rank with both may leave out, after the other one has been set: set() fills it
+// in, aliased() tells whether it is the same memory as the other, described alike.
+template <typename Set, typename Aliased>
+inline bool set_or_leave_out(CollectiveCall& call, const void* buf, Set&& set, Aliased&& aliased) {
+  if (buf == MPI_IN_PLACE) {
+    call.in_place = true;
+    return true;
+  }
+  if (!set()) return false;
+  return !aliased() || settle_aliasing(call);
+}
+
+// Whether a rank's block of the larger buffer is the smaller buffer itself.
+inline bool same_block(const void* small, std::int64_t count, MPI_Datatype small_type,
+                       const void* large, const BlockPlace& block, MPI_Datatype large_type) {
+  return count == block.count && count != 0 && small_type == large_type &&
+         small == static_cast<const char*>(large) + block.offset_bytes;
 }
 
 // --- the three forms
@@ -139,33 +154,27 @@ inline int serve_later(MPI_Comm comm, MPI_Request* request, Collective collectiv
 // the types of counts and displacements that gives the parameters before the communicator,
 // `arguments` their names in parentheses; fill_<fill>(comm, call, arguments...) fills the call in.
 #define OD_LIST(...) __VA_ARGS__
+#define OD_FILL(fill, arguments)                          \
+  [&](const od::Comm& served, od::CollectiveCall& call) { \
+    return fill_##fill(served, call, OD_LIST arguments);  \
+  }
 #define OD_COLLECTIVE_SIZED(Name, IName, kind, fill, parameters, arguments, suffix, Int, Displ) \
   int od_MPI_##Name##suffix(parameters(Int, Displ), MPI_Comm comm) {                            \
     using namespace od::face;                                                                   \
-    return serve(                                                                               \
-        comm, Collective::kind,                                                                 \
-        [&](const od::Comm& served, od::CollectiveCall& call) {                                 \
-          return fill_##fill(served, call, OD_LIST arguments);                                  \
-        },                                                                                      \
-        [&] { return OD_HOST(Name##suffix)(OD_LIST arguments, comm); });                        \
+    return serve(comm, Collective::kind, OD_FILL(fill, arguments),                              \
+                 [&] { return OD_HOST(Name##suffix)(OD_LIST arguments, comm); });               \
   }                                                                                             \
   int od_MPI_##IName##suffix(parameters(Int, Displ), MPI_Comm comm, MPI_Request* request) {     \
     using namespace od::face;                                                                   \
     return serve_later<Later::started>(                                                         \
-        comm, request, Collective::kind,                                                        \
-        [&](const od::Comm& served, od::CollectiveCall& call) {                                 \
-          return fill_##fill(served, call, OD_LIST arguments);                                  \
-        },                                                                                      \
+        comm, request, Collective::kind, OD_FILL(fill, arguments),                              \
         [&] { return OD_HOST(IName##suffix)(OD_LIST arguments, comm, request); });              \
   }                                                                                             \
   int od_MPI_##Name##_init##suffix(parameters(Int, Displ), MPI_Comm comm, MPI_Info info,        \
                                    MPI_Request* request) {                                      \
     using namespace od::face;                                                                   \
     return serve_later<Later::persistent>(                                                      \
-        comm, request, Collective::kind,                                                        \
-        [&](const od::Comm& served, od::CollectiveCall& call) {                                 \
-          return fill_##fill(served, call, OD_LIST arguments);                                  \
-        },                                                                                      \
+        comm, request, Collective::kind, OD_FILL(fill, arguments),                              \
         [&] { return OD_HOST(Name##_init##suffix)(OD_LIST arguments, comm, info, request); });  \
   }
 #define OD_COLLECTIVE(Name, IName, kind, fill, parameters, arguments)             \

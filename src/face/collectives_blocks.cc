@@ -11,12 +11,21 @@ bool fill_bcast(const Comm& comm, CollectiveCall& call, void* buffer, std::int64
   return valid_root(comm, root) && set_recv(call, buffer, count, type);
 }
 
-// Whether the block at this rank's place in the larger buffer is the smaller buffer itself.
-bool same_block(const void* small, std::int64_t small_count, MPI_Datatype small_type,
-                const void* large, std::int64_t block_count, MPI_Datatype large_type,
-                const p2p::Layout& layout, int rank) {
-  return small_count == block_count && small_count != 0 && small_type == large_type &&
-         small == at(large, rank * block_count * layout.extent);
+// This rank's block of a buffer that has one for each rank.
+BlockPlace own_block(const Comm& comm, std::int64_t count, const p2p::Layout& layout) {
+  return {count, comm.rank * count * layout.extent};
+}
+
+bool fill_allgather(const Comm& comm, CollectiveCall& call, const void* sendbuf,
+                    std::int64_t sendcount, MPI_Datatype sendtype, void* recvbuf,
+                    std::int64_t recvcount, MPI_Datatype recvtype) {
+  if (!set_recv(call, recvbuf, recvcount, recvtype)) return false;
+  return set_or_leave_out(
+      call, sendbuf, [&] { return set_send(call, sendbuf, sendcount, sendtype); },
+      [&] {
+        return same_block(sendbuf, sendcount, sendtype, recvbuf,
+                          own_block(comm, recvcount, *call.recv_type), recvtype);
+      });
 }
 
 bool fill_gather(const Comm& comm, CollectiveCall& call, const void* sendbuf,
@@ -25,15 +34,7 @@ bool fill_gather(const Comm& comm, CollectiveCall& call, const void* sendbuf,
   call.root = root;
   if (!valid_root(comm, root)) return false;
   if (comm.rank != root) return set_send(call, sendbuf, sendcount, sendtype);
-  if (!set_recv(call, recvbuf, recvcount, recvtype)) return false;
-  if (sendbuf == MPI_IN_PLACE) {
-    call.in_place = true;
-    return true;
-  }
-  if (!set_send(call, sendbuf, sendcount, sendtype)) return false;
-  const bool aliased = same_block(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype,
-                                  *call.recv_type, comm.rank);
-  return !aliased || settle_aliasing(call);
+  return fill_allgather(comm, call, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype);
 }
 
 bool fill_scatter(const Comm& comm, CollectiveCall& call, const void* sendbuf,
@@ -43,42 +44,23 @@ bool fill_scatter(const Comm& comm, CollectiveCall& call, const void* sendbuf,
   if (!valid_root(comm, root)) return false;
   if (comm.rank != root) return set_recv(call, recvbuf, recvcount, recvtype);
   if (!set_send(call, sendbuf, sendcount, sendtype)) return false;
-  if (recvbuf == MPI_IN_PLACE) {
-    call.in_place = true;
-    return true;
-  }
-  if (!set_recv(call, recvbuf, recvcount, recvtype)) return false;
-  const bool aliased = same_block(recvbuf, recvcount, recvtype, sendbuf, sendcount, sendtype,
-                                  *call.send_type, comm.rank);
-  return !aliased || settle_aliasing(call);
-}
-
-bool fill_allgather(const Comm& comm, CollectiveCall& call, const void* sendbuf,
-                    std::int64_t sendcount, MPI_Datatype sendtype, void* recvbuf,
-                    std::int64_t recvcount, MPI_Datatype recvtype) {
-  if (!set_recv(call, recvbuf, recvcount, recvtype)) return false;
-  if (sendbuf == MPI_IN_PLACE) {
-    call.in_place = true;
-    return true;
-  }
-  if (!set_send(call, sendbuf, sendcount, sendtype)) return false;
-  const bool aliased = same_block(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype,
-                                  *call.recv_type, comm.rank);
-  return !aliased || settle_aliasing(call);
+  return set_or_leave_out(
+      call, recvbuf, [&] { return set_recv(call, recvbuf, recvcount, recvtype); },
+      [&] {
+        return same_block(recvbuf, recvcount, recvtype, sendbuf,
+                          own_block(comm, sendcount, *call.send_type), sendtype);
+      });
 }
 
 bool fill_alltoall(const Comm&, CollectiveCall& call, const void* sendbuf, std::int64_t sendcount,
                    MPI_Datatype sendtype, void* recvbuf, std::int64_t recvcount,
                    MPI_Datatype recvtype) {
   if (!set_recv(call, recvbuf, recvcount, recvtype)) return false;
-  if (sendbuf == MPI_IN_PLACE) {
-    call.in_place = true;
-    return true;
-  }
-  if (!set_send(call, sendbuf, sendcount, sendtype)) return false;
-  const bool aliased =
-      sendbuf == recvbuf && sendcount == recvcount && sendcount != 0 && sendtype == recvtype;
-  return !aliased || settle_aliasing(call);
+  return set_or_leave_out(
+      call, sendbuf, [&] { return set_send(call, sendbuf, sendcount, sendtype); },
+      [&] {
+        return same_block(sendbuf, sendcount, sendtype, recvbuf, {recvcount, 0}, recvtype);
+      });
 }
 
 constexpr auto fill_nothing = [](const Comm&, CollectiveCall&) { return true; };

@@ -9,14 +9,17 @@ namespace {
 
 // Counts and displacements in elements. False if they are wrong, or a block lies at a null pointer.
 template <typename Int, typename Displ>
-bool set_places(std::vector<BlockPlace>& blocks, const Comm& comm, const void* buf,
-                const Int* counts, const Displ* displs, const p2p::Layout& layout) {
+bool set_places(std::vector<BlockPlace>& blocks, p2p::LayoutRef& layout, const Comm& comm,
+                const void* buf, const Int* counts, const Displ* displs, MPI_Datatype type) {
+  const p2p::LayoutRef* found = layout_of(abi::to_handle(type));
+  if (found == nullptr) return false;
+  layout = *found;
   if (buf == MPI_IN_PLACE || counts == nullptr || displs == nullptr) return false;
   blocks.resize(static_cast<std::size_t>(comm.size));
   for (std::size_t i = 0; i < blocks.size(); ++i) {
-    blocks[i] = {counts[i], displs[i] * layout.extent};
+    blocks[i] = {counts[i], displs[i] * layout->extent};
     if (counts[i] < 0) return false;
-    if (blocks[i].offset_bytes == 0 && null_data(buf, counts[i], layout)) return false;
+    if (blocks[i].offset_bytes == 0 && null_data(buf, counts[i], *layout)) return false;
   }
   return true;
 }
@@ -24,28 +27,32 @@ bool set_places(std::vector<BlockPlace>& blocks, const Comm& comm, const void* b
 template <typename Int, typename Displ>
 bool set_send_places(CollectiveCall& call, const Comm& comm, const void* buf, const Int* counts,
                      const Displ* displs, MPI_Datatype type) {
-  const p2p::LayoutRef* layout = layout_of(abi::to_handle(type));
-  if (layout == nullptr) return false;
   call.send = buf;
-  call.send_type = *layout;
-  return set_places(call.send_blocks, comm, buf, counts, displs, **layout);
+  return set_places(call.send_blocks, call.send_type, comm, buf, counts, displs, type);
 }
 
 template <typename Int, typename Displ>
 bool set_recv_places(CollectiveCall& call, const Comm& comm, void* buf, const Int* counts,
                      const Displ* displs, MPI_Datatype type) {
-  const p2p::LayoutRef* layout = layout_of(abi::to_handle(type));
-  if (layout == nullptr) return false;
   call.recv = buf;
-  call.recv_type = *layout;
-  return set_places(call.recv_blocks, comm, buf, counts, displs, **layout);
+  return set_places(call.recv_blocks, call.recv_type, comm, buf, counts, displs, type);
 }
 
-// Whether this rank's block of the larger buffer is the smaller buffer itself.
-bool same_place(const void* small, std::int64_t count, MPI_Datatype small_type, const void* large,
-                const BlockPlace& block, MPI_Datatype large_type) {
-  return count == block.count && count != 0 && small_type == large_type &&
-         small == at(large, block.offset_bytes);
+const BlockPlace& own_block(const Comm& comm, const std::vector<BlockPlace>& blocks) {
+  return blocks[static_cast<std::size_t>(comm.rank)];
+}
+
+template <typename Int, typename Displ>
+bool fill_allgatherv(const Comm& comm, CollectiveCall& call, const void* sendbuf, Int sendcount,
+                     MPI_Datatype sendtype, void* recvbuf, const Int* recvcounts,
+                     const Displ* displs, MPI_Datatype recvtype) {
+  if (!set_recv_places(call, comm, recvbuf, recvcounts, displs, recvtype)) return false;
+  return set_or_leave_out(
+      call, sendbuf, [&] { return set_send(call, sendbuf, sendcount, sendtype); },
+      [&] {
+        return same_block(sendbuf, sendcount, sendtype, recvbuf, own_block(comm, call.recv_blocks),
+                          recvtype);
+      });
 }
 
 template <typename Int, typename Displ>
@@ -55,14 +62,8 @@ bool fill_gatherv(const Comm& comm, CollectiveCall& call, const void* sendbuf, I
   call.root = root;
   if (!valid_root(comm, root)) return false;
   if (comm.rank != root) return set_send(call, sendbuf, sendcount, sendtype);
-  if (!set_recv_places(call, comm, recvbuf, recvcounts, displs, recvtype)) return false;
-  if (sendbuf == MPI_IN_PLACE) {
-    call.in_place = true;
-    return true;
-  }
-  if (!set_send(call, sendbuf, sendcount, sendtype)) return false;
-  const BlockPlace& own = call.recv_blocks[static_cast<std::size_t>(comm.rank)];
-  return !same_place(sendbuf, sendcount, sendtype, recvbuf, own, recvtype) || settle_aliasing(call);
+  return fill_allgatherv(comm, call, sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs,
+                         recvtype);
 }
 
 template <typename Int, typename Displ>
@@ -73,27 +74,12 @@ bool fill_scatterv(const Comm& comm, CollectiveCall& call, const void* sendbuf,
   if (!valid_root(comm, root)) return false;
   if (comm.rank != root) return set_recv(call, recvbuf, recvcount, recvtype);
   if (!set_send_places(call, comm, sendbuf, sendcounts, displs, sendtype)) return false;
-  if (recvbuf == MPI_IN_PLACE) {
-    call.in_place = true;
-    return true;
-  }
-  if (!set_recv(call, recvbuf, recvcount, recvtype)) return false;
-  const BlockPlace& own = call.send_blocks[static_cast<std::size_t>(comm.rank)];
-  return !same_place(recvbuf, recvcount, recvtype, sendbuf, own, sendtype) || settle_aliasing(call);
-}
-
-template <typename Int, typename Displ>
-bool fill_allgatherv(const Comm& comm, CollectiveCall& call, const void* sendbuf, Int sendcount,
-                     MPI_Datatype sendtype, void* recvbuf, const Int* recvcounts,
-                     const Displ* displs, MPI_Datatype recvtype) {
-  if (!set_recv_places(call, comm, recvbuf, recvcounts, displs, recvtype)) return false;
-  if (sendbuf == MPI_IN_PLACE) {
-    call.in_place = true;
-    return true;
-  }
-  if (!set_send(call, sendbuf, sendcount, sendtype)) return false;
-  const BlockPlace& own = call.recv_blocks[static_cast<std::size_t>(comm.rank)];
-  return !same_place(sendbuf, sendcount, sendtype, recvbuf, own, recvtype) || settle_aliasing(call);
+  return set_or_leave_out(
+      call, recvbuf, [&] { return set_recv(call, recvbuf, recvcount, recvtype); },
+      [&] {
+        return same_block(recvbuf, recvcount, recvtype, sendbuf, own_block(comm, call.send_blocks),
+                          sendtype);
+      });
 }
 
 // Whether all blocks of both sides are described alike; then equal addresses mean equal memory.
@@ -113,13 +99,10 @@ bool fill_alltoallv(const Comm& comm, CollectiveCall& call, const void* sendbuf,
                     void* recvbuf, const Int* recvcounts, const Displ* rdispls,
                     MPI_Datatype recvtype) {
   if (!set_recv_places(call, comm, recvbuf, recvcounts, rdispls, recvtype)) return false;
-  if (sendbuf == MPI_IN_PLACE) {
-    call.in_place = true;
-    return true;
-  }
-  if (!set_send_places(call, comm, sendbuf, sendcounts, sdispls, sendtype)) return false;
-  const bool aliased = sendbuf == recvbuf && sendtype == recvtype && same_blocks(call);
-  return !aliased || settle_aliasing(call);
+  return set_or_leave_out(
+      call, sendbuf,
+      [&] { return set_send_places(call, comm, sendbuf, sendcounts, sdispls, sendtype); },
+      [&] { return sendbuf == recvbuf && sendtype == recvtype && same_blocks(call); });
 }
 
 // Displacements are bytes, each block has a datatype. An empty block may leave its datatype out.
@@ -154,20 +137,20 @@ bool fill_alltoallw(const Comm& comm, CollectiveCall& call, const void* sendbuf,
                         recvtypes)) {
     return false;
   }
-  if (sendbuf == MPI_IN_PLACE) {
-    call.in_place = true;
-    return true;
-  }
-  call.send = sendbuf;
-  if (!set_typed_places(call.send_blocks, call.send_types, comm, sendbuf, sendcounts, sdispls,
-                        sendtypes)) {
-    return false;
-  }
-  if (sendbuf != recvbuf || !same_blocks(call)) return true;
-  for (std::size_t i = 0; i < call.recv_types.size(); ++i) {
-    if (sendtypes[i] != recvtypes[i] && call.recv_blocks[i].count != 0) return true;
-  }
-  return settle_aliasing(call);
+  return set_or_leave_out(
+      call, sendbuf,
+      [&] {
+        call.send = sendbuf;
+        return set_typed_places(call.send_blocks, call.send_types, comm, sendbuf, sendcounts,
+                                sdispls, sendtypes);
+      },
+      [&] {
+        if (sendbuf != recvbuf || !same_blocks(call)) return false;
+        for (std::size_t i = 0; i < call.recv_types.size(); ++i) {
+          if (sendtypes[i] != recvtypes[i] && call.recv_blocks[i].count != 0) return false;
+        }
+        return true;
+      });
 }
 
 }  // namespace

@@ -25,12 +25,9 @@ bool set_input(CollectiveCall& call, const void* sendbuf, void* recvbuf, std::in
   const bool in_place = sendbuf == MPI_IN_PLACE;
   if (null_data(recvbuf, in_place ? count : output, *call.recv_type)) return false;
   call.recv = recvbuf;
-  if (in_place) {
-    call.in_place = true;
-    return true;
-  }
-  if (!set_send(call, sendbuf, count, type)) return false;
-  return sendbuf != recvbuf || count == 0 || settle_aliasing(call);
+  return set_or_leave_out(
+      call, sendbuf, [&] { return set_send(call, sendbuf, count, type); },
+      [&] { return sendbuf == recvbuf && count != 0; });
 }
 
 bool fill_allreduce(const Comm&, CollectiveCall& call, const void* sendbuf, void* recvbuf,

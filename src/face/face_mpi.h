@@ -1,10 +1,9 @@
 // Brings in the mpi.h of the ABI this translation unit is compiled for, and what differs by ABI.
 //
 // Every face source is compiled once per ABI with one of OD_FACE_OPENMPI, OD_FACE_MPICH,
-// OD_FACE_MPIABI defined; only this header looks at them. Nothing of mpi.h that is a data symbol of
-// the host may be used (Open MPI's handle constants are such symbols): the library is loaded before
-// the host is, so every handle constant comes from abi::predefined or from an integer constant of
-// the ABI.
+// OD_FACE_MPIABI defined. Nothing of mpi.h that is a data symbol of the host may be used (Open
+// MPI's handle constants are such symbols): the library is loaded before the host is, so every
+// handle constant comes from the functions of abi, or from mpi.h by way of predefined_constants.h.
 #ifndef OVERDRIVE_SRC_FACE_FACE_MPI_H_
 #define OVERDRIVE_SRC_FACE_FACE_MPI_H_
 

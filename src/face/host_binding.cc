@@ -88,6 +88,24 @@ int inter_exchange_max(Handle comm, std::uint64_t mine, std::uint64_t* theirs) {
   return error == MPI_SUCCESS && *theirs == 0 ? MPI_ERR_OTHER : error;
 }
 
+// Calls a function of the host that starts a request: its form for counts of type int, or the large
+// one where the count needs it and the host has it. `large` is null where it has not.
+template <typename Small, typename Large, typename Buffer, typename... Rest>
+int start_counted(Small* small, Large* large, Buffer* buf, std::int64_t count, Handle type,
+                  Handle* request, Rest... rest) {
+  HostCallScope scope(kPlain);
+  const auto datatype = abi::from_handle<MPI_Datatype>(type);
+  MPI_Request started = abi::request_null();
+  int error = MPI_ERR_COUNT;
+  if (count <= INT_MAX) {
+    error = small(buf, static_cast<int>(count), datatype, rest..., &started);
+  } else if (large != nullptr) {
+    error = large(buf, count, datatype, rest..., &started);
+  }
+  *request = abi::to_handle(started);
+  return error;
+}
+
 int improbe(int source, int tag, Handle comm, bool* flag, Handle* message, host::Status* status) {
   HostCallScope scope(kPlain);
   MPI_Message found = abi::message_null();
@@ -105,20 +123,10 @@ int improbe(int source, int tag, Handle comm, bool* flag, Handle* message, host:
 }
 
 int imrecv(void* buf, std::int64_t count, Handle type, Handle* message, Handle* request) {
-  HostCallScope scope(kPlain);
   MPI_Message taken = abi::from_handle<MPI_Message>(*message);
-  MPI_Request started = abi::request_null();
-  int error;
-  if (count <= INT_MAX) {
-    error = OD_HOST(Imrecv)(buf, static_cast<int>(count), abi::from_handle<MPI_Datatype>(type),
-                            &taken, &started);
-  } else if (OD_HOST_HAS(Imrecv_c)) {
-    error = OD_HOST(Imrecv_c)(buf, count, abi::from_handle<MPI_Datatype>(type), &taken, &started);
-  } else {
-    error = MPI_ERR_COUNT;  // such a count cannot have come from this host's interface
-  }
+  const int error =
+      start_counted(OD_HOST(Imrecv), OD_HOST(Imrecv_c), buf, count, type, request, &taken);
   *message = abi::to_handle(taken);
-  *request = abi::to_handle(started);
   return error;
 }
 
@@ -195,54 +203,42 @@ int comm_dup(Handle comm, Handle* out) {
 
 int isend(const void* buf, std::int64_t count, Handle type, int dest, int tag, Handle comm,
           Handle* request) {
-  HostCallScope scope(kPlain);
-  const auto datatype = abi::from_handle<MPI_Datatype>(type);
-  MPI_Request started = abi::request_null();
-  int error;
-  if (count <= INT_MAX) {
-    error =
-        OD_HOST(Isend)(buf, static_cast<int>(count), datatype, dest, tag, comm_of(comm), &started);
-  } else if (OD_HOST_HAS(Isend_c)) {
-    error = OD_HOST(Isend_c)(buf, count, datatype, dest, tag, comm_of(comm), &started);
-  } else {
-    error = MPI_ERR_COUNT;
-  }
-  *request = abi::to_handle(started);
-  return error;
+  return start_counted(OD_HOST(Isend), OD_HOST(Isend_c), buf, count, type, request, dest, tag,
+                       comm_of(comm));
 }
 
 int irecv(void* buf, std::int64_t count, Handle type, int source, int tag, Handle comm,
           Handle* request) {
-  HostCallScope scope(kPlain);
-  const auto datatype = abi::from_handle<MPI_Datatype>(type);
-  MPI_Request started = abi::request_null();
-  int error;
-  if (count <= INT_MAX) {
-    error = OD_HOST(Irecv)(buf, static_cast<int>(count), datatype, source, tag, comm_of(comm),
-                           &started);
-  } else if (OD_HOST_HAS(Irecv_c)) {
-    error = OD_HOST(Irecv_c)(buf, count, datatype, source, tag, comm_of(comm), &started);
-  } else {
-    error = MPI_ERR_COUNT;
-  }
-  *request = abi::to_handle(started);
-  return error;
-}
-
-// Packing moves at most this much per call, because positions are ints in the older interface.
-constexpr std::int64_t kPackBytes = 1 << 30;
-
-// Elements per call when `count` elements hold `bytes`; 0 if one element alone is too big.
-std::int64_t elements_per_call(std::int64_t count, std::int64_t bytes) {
-  if (count == 0 || bytes <= kPackBytes) return count;
-  const std::int64_t size = bytes / count;
-  return size > INT_MAX ? 0 : std::max<std::int64_t>(1, kPackBytes / size);
+  return start_counted(OD_HOST(Irecv), OD_HOST(Irecv_c), buf, count, type, request, source, tag,
+                       comm_of(comm));
 }
 
 std::int64_t extent_of(MPI_Datatype type) {
   MPI_Aint lower = 0, extent = 0;
   OD_HOST(Type_get_extent)(type, &lower, &extent);
   return extent;
+}
+
+// By the older interface, whose positions are ints, this much is packed or unpacked per call.
+constexpr std::int64_t kPackBytes = 1 << 30;
+
+// Packs or unpacks `count` elements of `bytes` in parts. part(offset, elements, packed_offset,
+// packed_bytes) does one: `elements` from `offset` on, which take `packed_bytes` when packed.
+template <typename Part>
+int in_parts(MPI_Datatype type, std::int64_t count, std::int64_t bytes, Part part) {
+  if (count == 0) return MPI_SUCCESS;
+  const std::int64_t size = bytes / count;
+  if (size > INT_MAX) return MPI_ERR_COUNT;
+  const std::int64_t step =
+      bytes <= kPackBytes ? count : std::max<std::int64_t>(1, kPackBytes / size);
+  const std::int64_t extent = step < count ? extent_of(type) : 0;
+  for (std::int64_t done = 0; done < count; done += step) {
+    const std::int64_t now = std::min(step, count - done);
+    const int error =
+        part(done * extent, static_cast<int>(now), done * size, static_cast<int>(now * size));
+    if (error != MPI_SUCCESS) return error;
+  }
+  return MPI_SUCCESS;
 }
 
 int pack(const void* buf, std::int64_t count, Handle type, void* out, std::int64_t bytes) {
@@ -252,20 +248,12 @@ int pack(const void* buf, std::int64_t count, Handle type, void* out, std::int64
     MPI_Count position = 0;
     return OD_HOST(Pack_c)(buf, count, datatype, out, bytes, &position, abi::comm_self());
   }
-  const std::int64_t step = elements_per_call(count, bytes);
-  if (step == 0) return MPI_ERR_COUNT;
-  const std::int64_t size = count == 0 ? 0 : bytes / count;
-  const std::int64_t extent = step < count ? extent_of(datatype) : 0;
-  for (std::int64_t done = 0; done < count; done += step) {
-    const std::int64_t now = std::min(step, count - done);
-    int position = 0;
-    const int error =
-        OD_HOST(Pack)(static_cast<const char*>(buf) + done * extent, static_cast<int>(now),
-                      datatype, static_cast<char*>(out) + done * size, static_cast<int>(now * size),
-                      &position, abi::comm_self());
-    if (error != MPI_SUCCESS) return error;
-  }
-  return MPI_SUCCESS;
+  return in_parts(
+      datatype, count, bytes, [&](std::int64_t offset, int elements, std::int64_t to, int room) {
+        int position = 0;
+        return OD_HOST(Pack)(static_cast<const char*>(buf) + offset, elements, datatype,
+                             static_cast<char*>(out) + to, room, &position, abi::comm_self());
+      });
 }
 
 int unpack(const void* in, std::int64_t bytes, void* buf, std::int64_t count, Handle type) {
@@ -275,19 +263,13 @@ int unpack(const void* in, std::int64_t bytes, void* buf, std::int64_t count, Ha
     MPI_Count position = 0;
     return OD_HOST(Unpack_c)(in, bytes, &position, buf, count, datatype, abi::comm_self());
   }
-  const std::int64_t step = elements_per_call(count, bytes);
-  if (step == 0) return MPI_ERR_COUNT;
-  const std::int64_t size = count == 0 ? 0 : bytes / count;
-  const std::int64_t extent = step < count ? extent_of(datatype) : 0;
-  for (std::int64_t done = 0; done < count; done += step) {
-    const std::int64_t now = std::min(step, count - done);
-    int position = 0;
-    const int error = OD_HOST(Unpack)(
-        static_cast<const char*>(in) + done * size, static_cast<int>(now * size), &position,
-        static_cast<char*>(buf) + done * extent, static_cast<int>(now), datatype, abi::comm_self());
-    if (error != MPI_SUCCESS) return error;
-  }
-  return MPI_SUCCESS;
+  return in_parts(datatype, count, bytes,
+                  [&](std::int64_t offset, int elements, std::int64_t from, int size) {
+                    int position = 0;
+                    return OD_HOST(Unpack)(static_cast<const char*>(in) + from, size, &position,
+                                           static_cast<char*>(buf) + offset, elements, datatype,
+                                           abi::comm_self());
+                  });
 }
 
 int reduce_local(const void* in, void* inout, std::int64_t count, Handle type, Handle op) {

@@ -2,12 +2,7 @@
 #include "face/host_opinion.h"
 
 #include "face/collectives.h"
-
-#if defined(OD_FACE_OPENMPI)
-#undef OMPI_PREDEFINED_GLOBAL
-#define OMPI_PREDEFINED_GLOBAL(type, global) \
-  static_cast<type>(::od::face::host_data_symbol(#global))
-#endif
+#include "face/predefined_constants.h"
 
 namespace od::face {
 namespace {

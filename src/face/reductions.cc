@@ -6,14 +6,8 @@
 
 #include "coll/ops/predefined_types.h"
 #include "face/host_opinion.h"
+#include "face/predefined_constants.h"
 #include "face/state.h"
-
-#if defined(OD_FACE_OPENMPI)
-// The constants of this ABI are addresses of the host's data: found by name, never referenced.
-#undef OMPI_PREDEFINED_GLOBAL
-#define OMPI_PREDEFINED_GLOBAL(type, global) \
-  static_cast<type>(::od::face::host_data_symbol(#global))
-#endif
 
 namespace od::face {
 namespace {

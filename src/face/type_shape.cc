@@ -62,26 +62,25 @@ struct Bounds {
   std::int64_t extent = 0;
 };
 
-Bounds bounds_of(MPI_Datatype type) {
-  if (OD_HOST_HAS(Type_get_extent_x)) {
+// By the host's function for large types where it has that one.
+template <typename Large, typename Plain>
+Bounds ask_bounds(Large* large, Plain* plain, MPI_Datatype type) {
+  if (large != nullptr) {
     MPI_Count lower = 0, extent = 0;
-    OD_HOST(Type_get_extent_x)(type, &lower, &extent);
+    large(type, &lower, &extent);
     return {lower, extent};
   }
   MPI_Aint lower = 0, extent = 0;
-  OD_HOST(Type_get_extent)(type, &lower, &extent);
+  plain(type, &lower, &extent);
   return {lower, extent};
 }
 
+Bounds bounds_of(MPI_Datatype type) {
+  return ask_bounds(OD_HOST(Type_get_extent_x), OD_HOST(Type_get_extent), type);
+}
+
 Bounds true_bounds_of(MPI_Datatype type) {
-  if (OD_HOST_HAS(Type_get_true_extent_x)) {
-    MPI_Count lower = 0, extent = 0;
-    OD_HOST(Type_get_true_extent_x)(type, &lower, &extent);
-    return {lower, extent};
-  }
-  MPI_Aint lower = 0, extent = 0;
-  OD_HOST(Type_get_true_extent)(type, &lower, &extent);
-  return {lower, extent};
+  return ask_bounds(OD_HOST(Type_get_true_extent_x), OD_HOST(Type_get_true_extent), type);
 }
 
 std::int64_t size_of(MPI_Datatype type) {

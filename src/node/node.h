@@ -39,7 +39,7 @@ struct RegionRequest {
   std::uint64_t pool_bytes = 2u << 20;
   std::uint64_t frame_bytes = 256u << 10;
   std::uint32_t frame_count = 16;  // at most one per other rank is made
-  std::uint64_t slot_bytes = 1u << 20;
+  std::uint64_t slot_bytes = 4u << 20;
   std::uint32_t slot_count = 64;
   std::uint64_t node_slots_bytes = std::uint64_t{4} << 30;  // of all ranks together, if touched
   std::uint64_t buffers_bytes = 1u << 30;

@@ -42,21 +42,24 @@ constexpr std::uint64_t round_down(std::uint64_t value, std::uint64_t unit) {
   return value / unit * unit;
 }
 
-// As many slots of the wished size as the node may have; with many ranks they get smaller before
-// there are fewer of them.
+// Slots get smaller before there are fewer of them.
+void shrink_slots(RegionLayout& layout) {
+  if (layout.slot_bytes / 2 >= kLeastSlotBytes) {
+    layout.slot_bytes = round_down(layout.slot_bytes / 2, kPageBytes);
+  } else {
+    layout.slot_count /= 2;
+  }
+  if (layout.slot_count == 0) layout.slot_bytes = 0;
+}
+
+// As many slots of the wished size as the node may have.
 void plan_slots(const RegionRequest& request, std::uint32_t ranks, RegionLayout& layout) {
   layout.slot_count = request.slot_count;
   layout.slot_bytes = round_down(request.slot_bytes, kPageBytes);
   if (ranks < 2 || layout.slot_bytes < kLeastSlotBytes) layout.slot_count = 0;
-  const std::uint64_t budget = request.node_slots_bytes / ranks;
-  while (layout.slot_count * layout.slot_bytes > budget) {
-    if (layout.slot_bytes / 2 >= kLeastSlotBytes) {
-      layout.slot_bytes = round_down(layout.slot_bytes / 2, kPageBytes);
-    } else {
-      layout.slot_count /= 2;
-    }
-  }
   if (layout.slot_count == 0) layout.slot_bytes = 0;
+  const std::uint64_t budget = request.node_slots_bytes / ranks;
+  while (layout.slot_count * layout.slot_bytes > budget) shrink_slots(layout);
 }
 std::uint64_t slots_bytes(const RegionLayout& layout) {
   return layout.slot_count * layout.slot_bytes;
@@ -125,7 +128,7 @@ std::optional<RegionLayout> plan_region(const RegionRequest& request, std::uint3
              least_buffers >
          limit) {
     if (layout.slot_count > 0) {
-      layout.slot_count = 0;
+      shrink_slots(layout);
       continue;
     }
     if (layout.frame_count > 0) {

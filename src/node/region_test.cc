@@ -34,7 +34,8 @@ void expect_sound(const RegionLayout& layout, const RegionRequest& request, std:
 }
 
 TEST(Plan, EverythingThatWasAskedFor) {
-  const RegionRequest request;
+  RegionRequest request;
+  request.node_slots_bytes = 64 * request.slot_count * request.slot_bytes;
   for (const std::uint32_t ranks : {1u, 2u, 7u, 64u}) {
     const auto layout = plan_region(request, ranks, kNoLimit, kNoLimit);
     ASSERT_TRUE(layout);

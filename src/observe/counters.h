@@ -41,8 +41,11 @@
   X(collectives_served, kSum, messages, "collective calls of ranks served by Overdrive")           \
   X(collectives_host, kSum, messages, "collective calls of ranks left to the installed MPI library")\
   X(collectives_shared, kSum, messages, "of the served ones, made in shared memory inside nodes")   \
+  X(collectives_lines, kSum, messages, "of the shared ones, done with a line of each rank at once") \
   X(teams_made, kSum, messages, "communicators whose ranks on this node work in shared memory")    \
   X(teams_refused, kSum, messages, "communicators without, because collective slots had run out")  \
+  X(reductions_in_groups, kSum, messages,                                                          \
+    "long reductions made among ranks that share a cache, then across")                            \
   X(bytes_inline, kSum, bytes, "bytes sent inside fast boxes")                                     \
   X(bytes_cell, kSum, bytes, "bytes sent through cells, in one go")                                \
   X(bytes_frame, kSum, bytes, "bytes sent in exchange frames, in one go")                           \

@@ -157,8 +157,7 @@ void Transport::publish_consumed() {
 void Transport::corrupt(std::uint32_t peer, const char* what) const {
   log(Level::kError,
       "rank %d of this node sent an impossible %s: its memory is damaged or it runs another "
-      "version "
-      "of Overdrive; ending the job (OVERDRIVE_DISABLE=1 runs it without Overdrive)",
+      "version of Overdrive; ending the job (OVERDRIVE_DISABLE=1 runs it without Overdrive)",
       node_.member(static_cast<int>(peer)).world_rank, what);
   host_.abort(1);
 }

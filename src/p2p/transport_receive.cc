@@ -40,9 +40,8 @@ void Transport::check(std::uint32_t sent, std::uint64_t computed,
   ++counters_.verified;
   if (sent == memory::checksum_fold(computed)) return;
   log(Level::kError,
-      "verification failed: a message from rank %u with tag %d arrived changed; please report it, "
-      "and "
-      "run with OVERDRIVE_DISABLE=1 meanwhile",
+      "verification failed: a message from rank %u with tag %d arrived changed; please report "
+      "it, and run with OVERDRIVE_DISABLE=1 meanwhile",
       header.source, header.tag);
   host_.abort(1);
 }

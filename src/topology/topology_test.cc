@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "topology/cache_claim.h"
 #include "topology/cpu_set.h"
 #include "topology/cpu_share.h"
 #include "topology/fingerprint.h"
@@ -194,6 +195,37 @@ TEST(Fingerprint, OddMachinesHaveOneToo) {
   EXPECT_NE(fingerprint(root.path()).find("caches unknown"), std::string::npos);
   root.write("/proc/cpuinfo", "processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd0c\n");
   EXPECT_EQ(fingerprint(root.path()).find("ARM 0x41 0xd0c; "), 0u);
+}
+
+TEST(CacheClaim, NamesTheLastCacheThatAllProcessorsOfARankShare) {
+  FakeRoot root;
+  for (int cpu = 0; cpu < 4; ++cpu) add_cpu(root, cpu, cpu, 0, 0, cpu < 2 ? "0-1" : "2-3");
+  const CacheClaim first = read_cache_claim(cpus("1"), root.path());
+  EXPECT_EQ(first.group, 0);
+  EXPECT_EQ(first.private_bytes, 1u << 20);
+  EXPECT_EQ(first.shared_bytes, 32u << 20);
+  EXPECT_EQ(read_cache_claim(cpus("2-3"), root.path()).group, 2);
+  EXPECT_EQ(read_cache_claim(cpus("0-3"), root.path()).group, CacheClaim::kUnknown) << "not bound";
+  EXPECT_EQ(read_cache_claim(cpus(""), root.path()).group, CacheClaim::kUnknown);
+  EXPECT_EQ(read_cache_claim(cpus("9"), root.path()).group, CacheClaim::kUnknown);
+}
+
+TEST(CacheClaim, SyntheticMachinesSpreadRanksInTheirOrder) {
+  const auto groups = [](const char* description, int ranks) {
+    std::string text;
+    for (int i = 0; i < ranks; ++i) {
+      text += std::to_string(synthetic_group(description, i, ranks)) + " ";
+    }
+    return text;
+  };
+  EXPECT_EQ(groups("pack:2 core:2 pu:1", 4), "0 0 1 1 ");
+  EXPECT_EQ(groups("pack:2 core:2 pu:1", 3), "0 0 1 ");
+  EXPECT_EQ(groups("pack:2 core:1 pu:1", 5), "0 0 0 1 1 ");
+  EXPECT_EQ(groups("Package:1 [numa] L3Cache:2(size=32MB) core:2 pu:2", 8), "0 0 0 0 1 1 1 1 ");
+  EXPECT_EQ(groups("core:4 pu:1", 4), "0 0 0 0 ");
+  EXPECT_EQ(groups("pack:x", 1), "-1 ");
+  EXPECT_EQ(groups("pack:60000 core:60000", 1), "-1 ");
+  EXPECT_EQ(groups("", 1), "-1 ");
 }
 
 TEST(Machine, RealMachineHasSomething) {

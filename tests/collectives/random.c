@@ -413,6 +413,9 @@ static void pick_reduction(Operation* o, OdtRandom* random) {
 static void avoid_faults(Operation* o) {
   if (o->base->extent > 16 && without("wide")) o->own_types = 0;
   if (o->collective == k_allgatherv && without("allgatherv-types")) o->own_types = 0;
+  if (o->collective == k_allgatherv && o->form != kBlocking && without("iallgatherv-types")) {
+    o->own_types = 0;
+  }
   if (o->collective == k_alltoallw && o->group->size == 1 && without("alltoallw-alone")) {
     o->collective = k_alltoallv;
   }

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from hosts import Host
-from support import expect, jobs, programs
+from support import expect, jobs, sharing
 
 HERE = Path(__file__).parent
 
@@ -16,16 +16,13 @@ pytestmark = pytest.mark.quick
 
 def run(host: Host, ranks: int, program: str, arguments: list[str], overdrive: bool) -> jobs.Result:
     """Run a program that must find nothing wrong."""
-    # MPICH does not give its processor away.
-    idle = [] if host.family == "openmpi" or host.name == "impi" else ["idle.c"]
-    shims = [str(programs.plain_library(programs.SUPPORT / name)) for name in idle]
     result = jobs.run(
         host,
         ranks,
         [program, *arguments],
         overdrive=overdrive,
-        env={"OMPI_MCA_mpi_yield_when_idle": "1"} if host.family == "openmpi" else {},
-        preload=([], shims),
+        env=sharing.environment(host),
+        preload=([], sharing.libraries(host)),
     )
     if "SKIP " in result.stdout and result.returncode == 0:
         pytest.skip(result.stdout.split("SKIP ")[1].splitlines()[0])

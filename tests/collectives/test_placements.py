@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from hosts import Host
-from support import expect, jobs, programs
+from support import expect, jobs, sharing
 
 HERE = Path(__file__).parent
 
@@ -32,22 +32,17 @@ def test_placements(
     nodes = PLACEMENTS[placement]
     pairs = [f"{a}-{b}" for a, b in combinations(range(len(nodes)), 2) if nodes[a] != nodes[b]]
     env = {"OVERDRIVE_TEST_REMOTE": ",".join(pairs), "OVERDRIVE_COLLECTIVE_SHUFFLE": str(shuffle)}
-    if host.family == "openmpi":
-        env["OMPI_MCA_mpi_yield_when_idle"] = "1"
-    # MPICH does not give its processor away.
-    idle = [] if host.family == "openmpi" or host.name == "impi" else ["idle.c"]
-    shims = [str(programs.plain_library(programs.SUPPORT / name)) for name in idle]
     result = jobs.run(
         host,
         len(nodes),
         [compiled(HERE / "placements.c")],
         overdrive=True,
-        env=env,
-        preload=([], shims),
+        env={**env, **sharing.environment(host)},
+        preload=([], sharing.libraries(host)),
     )
     expect.passed(result)
-    calls = 40 * 3 * 4 * len(nodes)
+    calls = 40 * 3 * 6 * len(nodes)
     served = result.counter("collectives_served") + result.counter("collectives_host")
     assert served >= calls * 0.9, result.report()
-    if shuffle == 0 and host.name != "impi":  # there, they are the host's
+    if shuffle == 0:
         assert result.counter("collectives_shared") > 0, result.report()

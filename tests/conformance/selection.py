@@ -48,18 +48,11 @@ HEAVY_MPI4PY = {"test_util_dtlib": "converts thousands of datatypes, communicate
 """Modules of mpi4py's suite that those parts leave out, with the reason."""
 
 HOST_ONLY_MPI4PY = [
-    "test_cco_buf",
     "test_cco_buf_inter",
-    "test_cco_nb_buf",
-    "test_cco_nb_vec",
     "test_cco_ngh_buf",
     "test_cco_ngh_obj",
-    "test_cco_obj",
     "test_cco_obj_inter",
-    "test_cco_pr_buf",
     "test_cco_pr_ngh_buf",
-    "test_cco_pr_vec",
-    "test_cco_vec",
     "test_cco_vec_inter",
     "test_file",
     "test_io",

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from overdrive import lab_agent, lab_jobs
 from overdrive.errors import CommandError
-from support import processes, programs
+from support import processes, sharing
 from support.expect import LOCAL_SENDS
 
 from .conftest import interrupt
@@ -47,10 +47,9 @@ class Job:
     def environment(self) -> dict[str, str]:
         """Return what the host's launcher needs; MPICH gets what keeps it going on few cores."""
         own = {name: value for name, value in self.host.env.items() if value}
-        if self.host.name in ("mpich4", "mpich5", "mpiabi"):
-            sources = ["idle.c"] + (["disconnect.c"] if self.host.name == "mpich4" else [])
-            libraries = [programs.plain_library(programs.SUPPORT / name) for name in sources]
-            own["LD_PRELOAD"] = ":".join(str(path) for path in libraries)
+        libraries = sharing.libraries(self.host, between_nodes=True)
+        if libraries:
+            own["LD_PRELOAD"] = ":".join(libraries)
         if self.overdrive:
             own["OVERDRIVE_STATS"] = str(self.folder / "%r.json")
         return own

@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hosts import Host
-from support import expect, jobs, programs
-from support.nodes import CannotMakeNodes, Nodes
+from support import expect, jobs, sharing
+from support.nodes import Nodes
 
 HERE = Path(__file__).parent
-
-
-@pytest.fixture(scope="module")
-def nodes() -> Iterator[Nodes]:
-    """Return two nodes; skips, saying why, where they cannot be made."""
-    made = Nodes(2)
-    try:
-        made.__enter__()
-    except CannotMakeNodes as reason:
-        pytest.skip(f"no network namespaces here: {reason}")
-    yield made
-    made.__exit__(None, None, None)
 
 
 PROGRAMS = {
@@ -39,7 +27,7 @@ PROGRAMS = {
 def test_across_nodes(
     name: str,
     host: Host,
-    nodes: Nodes,
+    two_nodes: Nodes,
     compiled: Callable[[Path], str],
     overdrive: bool,
     seed: int,
@@ -49,18 +37,14 @@ def test_across_nodes(
         # Seen in many runs with four ranks on two processors, with and without Overdrive.
         pytest.skip(f"{host.name}: the host hangs in messages of inter-communicators between nodes")
     program = compiled(HERE / f"{name}.c")
-    # MPICH does not give its processor away, and 4.0 does not get through MPI_Finalize.
-    help_needed = [] if host.name in ("openmpi4", "openmpi5", "impi") else ["idle.c"]
-    help_needed += ["disconnect.c"] if host.name == "mpich4" else []
-    shims = [str(programs.plain_library(programs.SUPPORT / name)) for name in help_needed]
     result = jobs.run(
         host,
         4,
         [program, f"--seed={seed}", *PROGRAMS[name]],
         overdrive=overdrive,
-        launcher_prefix=nodes.enter(nodes.head),
-        launcher_options=nodes.launcher_options(host.family, 2),
-        preload=([], shims),
+        launcher_prefix=two_nodes.enter(two_nodes.head),
+        launcher_options=two_nodes.launcher_options(host.family, 2),
+        preload=([], sharing.libraries(host, between_nodes=True)),
         limit=60,
     )
     expect.passed(result)

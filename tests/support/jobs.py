@@ -136,10 +136,9 @@ def run(
     """Run a program on `ranks` ranks and return what happened.
 
     `settings` are Overdrive's (without the prefix, lower case); `stats` replaces the setting by
-    which
-    the counters are collected; `env` goes to the ranks only,
-    `launcher_env` also to the launcher. `preload` names libraries before and after Overdrive's.
-    `per_rank`, if given, starts rank i with the command per_rank[i] instead of argv.
+    which the counters are collected; `env` goes to the ranks only, `launcher_env` also to the
+    launcher. `preload` names libraries before and after Overdrive's. `per_rank`, if given, starts
+    rank i with the command per_rank[i] instead of argv.
     """
     job = uuid.uuid4().hex
     with tempfile.TemporaryDirectory(prefix="odtest-") as name:

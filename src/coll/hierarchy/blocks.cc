@@ -47,6 +47,14 @@ struct NodeOrder {
   std::vector<std::int64_t> node_begin;
 };
 
+// The blocks of this node: at the root a part of the whole vector, at another leader in scratch
+// memory, and where there is no other member, or who does not lead, the rank's own block.
+Place blocks_of_node(Levels& levels, const NodeOrder& order, Place whole, Place own) {
+  if (levels.is_root()) return whole + order.begin_of_node(levels.node());
+  if (!levels.leads() || levels.alone()) return own;
+  return levels.builder().scratch(order.of_node(levels.node()));
+}
+
 // Nodes in an order in which every node begins somewhere else: this one first and then downwards,
 // as blocks come in around a ring; or this one last and upwards, as they go out.
 int node_in_turn(const Levels& levels, int turn, bool inward) {
@@ -64,18 +72,13 @@ void gather_in_levels(Levels& levels) {
   const std::int64_t n = shape.count;
   const bool root = levels.is_root();
   const bool direct = nodes.contiguous();
-  const int leader = levels.leader(levels.node(), 0);
-  const bool leads = levels.leads(0);
+  const int leader = levels.leader();
+  const bool leads = levels.leads();
   Place own{};
   if (root && shape.in_place) own = output(shape.rank * n);
   Place whole{};  // at the root, in node order
   if (root) whole = direct ? output() : builder.scratch(order.total);
-  Place mine = own;  // the blocks of this node
-  if (root) {
-    mine = whole + order.begin_of_node(levels.node());
-  } else if (leads && !levels.alone()) {
-    mine = builder.scratch(order.of_node(levels.node()));
-  }
+  const Place mine = blocks_of_node(levels, order, whole, own);
   if (root || !levels.alone()) levels.gather_inside(leader, mine, own, n);
   if (!leads) return;
   if (nodes.even()) {
@@ -105,8 +108,8 @@ void scatter_in_levels(Levels& levels) {
   const std::int64_t n = shape.count;
   const bool root = levels.is_root();
   const bool direct = nodes.contiguous();
-  const int leader = levels.leader(levels.node(), 0);
-  const bool leads = levels.leads(0);
+  const int leader = levels.leader();
+  const bool leads = levels.leads();
   Place whole{};  // at the root, in node order
   if (root && !direct) {
     whole = builder.scratch(order.total);
@@ -114,12 +117,7 @@ void scatter_in_levels(Levels& levels) {
       builder.copy(whole + order.begin(rank), Place{rank * n, 0, Buffer::kInput}, n);
     }
   }
-  Place mine = output();  // the blocks of this node
-  if (root) {
-    mine = whole + order.begin_of_node(levels.node());
-  } else if (leads && !levels.alone()) {
-    mine = builder.scratch(order.of_node(levels.node()));
-  }
+  const Place mine = blocks_of_node(levels, order, whole, output());
   if (leads && nodes.even()) {
     levels.between(
         0, {.count = levels.members() * n, .input = whole, .output = mine, .in_place = root});
@@ -145,7 +143,7 @@ void allgather_in_levels(Levels& levels) {
   const Nodes& nodes = levels.nodes();
   const NodeOrder order(levels);
   const bool direct = nodes.contiguous() && !order.irregular;
-  const int leader = levels.leader(levels.node(), 0);
+  const int leader = levels.leader();
   const auto block = [&](int rank) {
     return order.irregular ? Place{0, rank, Buffer::kOutput} : output(rank * shape.count);
   };
@@ -154,7 +152,7 @@ void allgather_in_levels(Levels& levels) {
   const Place mine = all + order.begin_of_node(levels.node());
   if (!order.irregular) {
     levels.gather_inside(leader, mine, own, shape.count);
-  } else if (!levels.leads(0)) {
+  } else if (!levels.leads()) {
     builder.send(levels.rank_at(leader), own, order.size(shape.rank));
   } else {
     builder.copy(all + order.begin(shape.rank), own, order.size(shape.rank));
@@ -163,7 +161,7 @@ void allgather_in_levels(Levels& levels) {
       if (rank != shape.rank) builder.receive(rank, all + order.begin(rank), order.size(rank));
     }
   }
-  if (levels.leads(0)) {
+  if (levels.leads()) {
     levels.between(0, {.count = order.even() ? order.of_node(0) : 0,
                        .counts = order.even() ? nullptr : order.node_size.data(),
                        .output = all,
@@ -196,8 +194,8 @@ void alltoall_in_levels(Levels& levels) {
   const std::int64_t n = shape.count;
   const std::int64_t vector = n * nodes.ranks();
   const std::int64_t members = levels.members();
-  const int leader = levels.leader(levels.node(), 0);
-  const bool leads = levels.leads(0);
+  const int leader = levels.leader();
+  const bool leads = levels.leads();
   const std::int64_t held = leads ? members * vector : 0;
   const Place gathered = builder.scratch(held);
   const Place outgoing = builder.scratch(held);
@@ -252,8 +250,8 @@ void reduce_scatter_in_levels(Levels& levels) {
   const Nodes& nodes = levels.nodes();
   const NodeOrder order(levels);
   const bool direct = nodes.contiguous();
-  const int leader = levels.leader(levels.node(), 0);
-  const bool leads = levels.leads(0);
+  const int leader = levels.leader();
+  const bool leads = levels.leads();
   const Place own = input(shape);
   Place sum = own;  // of this node, in the order of ranks
   if (!levels.alone()) {

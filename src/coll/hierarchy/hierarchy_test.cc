@@ -6,30 +6,20 @@
 
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "coll/hierarchy/node_steps.h"
 #include "coll/testing/all_ranks.h"
+#include "coll/testing/random_cases.h"
 
 namespace od::coll {
 namespace {
 
 using enum Collective;
 using testing::Case;
-using testing::run_case;
-
-std::uint64_t first_seed() {
-  if (const char* text = std::getenv("OVERDRIVE_TEST_SEED")) return std::strtoull(text, nullptr, 0);
-  return std::random_device{}();
-}
-
-template <class T>
-T pick(std::mt19937_64& random, std::initializer_list<T> values) {
-  return values.begin()[random() % values.size()];
-}
+using testing::pick;
 
 // Blocks, round robin, blocks of uneven size, anything.
 std::vector<int> random_placement(int ranks, std::mt19937_64& random) {
@@ -72,17 +62,14 @@ class EveryHierarchy : public ::testing::TestWithParam<const Algorithm*> {};
 TEST_P(EveryHierarchy, AgreesWithTheDefinition) {
   const Algorithm& algorithm = *GetParam();
   constexpr int kCases = 150;
-  const std::uint64_t seed = first_seed();
+  const std::uint64_t seed = testing::first_seed();
   std::mt19937_64 random(seed);
   for (int i = 0, served = 0; served < kCases; ++i) {
     const Case test = random_case(algorithm, random);
     if (test.why_not() != nullptr) continue;
     ++served;
-    const std::string wrong = run_case(test);
-    if (wrong.empty()) continue;
-    const Case smallest = testing::shrink(test);
-    FAIL() << "OVERDRIVE_TEST_SEED=" << seed << ", case " << i << "\n  " << test.text() << "\n  "
-           << wrong << "\nsmallest case\n  " << smallest.text() << "\n  " << run_case(smallest);
+    const std::string report = testing::report_of_case(test, seed, i);
+    ASSERT_TRUE(report.empty()) << report;
   }
 }
 
@@ -96,10 +83,7 @@ std::vector<const Algorithm*> with_hierarchy() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Registry, EveryHierarchy, ::testing::ValuesIn(with_hierarchy()),
-                         [](const auto& parameter) {
-                           return std::string(coll::info(parameter.param->collective).name) + "_" +
-                                  parameter.param->name;
-                         });
+                         [](const auto& parameter) { return testing::name_of(*parameter.param); });
 
 Shape shape_of(int ranks, int rank, std::int64_t count) {
   Shape shape;

@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "coll/net/algorithms.h"
-#include "coll/net/trees.h"
 
 namespace od::coll {
 namespace {
@@ -92,70 +91,56 @@ void Levels::node_step(NodeWork work, int leader, Place target, Place source, st
   builder_.node(step, use.reads, use.writes);
 }
 
-void Levels::reduce_inside(int leader, Place target, Place source, std::int64_t count) {
+void Levels::inside(NodeWork work, Generate& generate, int leader, Place target, Place source,
+                    std::int64_t count, bool in_place) {
   if (count == 0) return;
   if (alone()) {
     builder_.copy(target, source, count);
   } else if (driver_ == NodeDriver::kShared) {
-    node_step(NodeWork::kReduce, leader, target, source, count);
+    node_step(work, leader, target, source, count);
   } else {
-    by_messages(reduce_knomial, leader, target, source, count,
-                leader == position_ && target == source);
+    by_messages(generate, leader, target, source, count, in_place);
   }
+}
+
+void Levels::reduce_inside(int leader, Place target, Place source, std::int64_t count) {
+  const bool in_place = leader == position_ && target == source;
+  inside(NodeWork::kReduce, reduce_knomial, leader, target, source, count, in_place);
 }
 
 void Levels::bcast_inside(int leader, Place target, Place source, std::int64_t count) {
-  if (count == 0 || alone()) return;
-  if (driver_ == NodeDriver::kShared) {
-    node_step(NodeWork::kBcast, leader, target, source, count);
-  } else {
-    by_messages(bcast_knomial, leader, leader == position_ ? source : target, source, count, false);
-  }
+  if (alone()) return;
+  if (leader == position_) target = source;
+  inside(NodeWork::kBcast, bcast_knomial, leader, target, source, count, false);
 }
 
 void Levels::gather_inside(int leader, Place target, Place source, std::int64_t count) {
-  if (count == 0) return;
-  const Place own = target + position_ * count;
-  if (alone()) {
-    builder_.copy(target, source, count);
-  } else if (driver_ == NodeDriver::kShared) {
-    node_step(NodeWork::kGather, leader, target, source, count);
-  } else {
-    by_messages(gather_linear, leader, target, source, count, leader == position_ && own == source);
-  }
+  const bool in_place = leader == position_ && target + position_ * count == source;
+  inside(NodeWork::kGather, gather_linear, leader, target, source, count, in_place);
 }
 
 void Levels::scatter_inside(int leader, Place target, Place source, std::int64_t count) {
-  if (count == 0) return;
-  const Place own = source + position_ * count;
-  if (alone()) {
-    builder_.copy(target, source, count);
-  } else if (driver_ == NodeDriver::kShared) {
-    node_step(NodeWork::kScatter, leader, target, source, count);
-  } else {
-    by_messages(scatter_linear, leader, target, source, count,
-                leader == position_ && own == target);
-  }
+  const bool in_place = leader == position_ && source + position_ * count == target;
+  inside(NodeWork::kScatter, scatter_linear, leader, target, source, count, in_place);
 }
 
 void Levels::scan_inside(Place target, Place source, std::int64_t count) {
-  if (count == 0) return;
-  if (alone()) {
-    builder_.copy(target, source, count);
-  } else if (driver_ == NodeDriver::kShared) {
-    node_step(NodeWork::kScan, 0, target, source, count);
-  } else {
-    by_messages(scan_recursive_doubling, 0, target, source, count, target == source);
-  }
+  const bool in_place = target == source;
+  inside(NodeWork::kScan, scan_recursive_doubling, 0, target, source, count, in_place);
 }
 
 void Levels::exscan_inside(Place target, Place source, std::int64_t count) {
-  if (count == 0 || alone()) return;
-  if (driver_ == NodeDriver::kShared) {
-    node_step(NodeWork::kExscan, 0, target, source, count);
-  } else {
-    by_messages(exscan_recursive_doubling, 0, target, source, count, target == source);
-  }
+  if (alone()) return;
+  const bool in_place = target == source;
+  inside(NodeWork::kExscan, exscan_recursive_doubling, 0, target, source, count, in_place);
+}
+
+Tree Levels::tree_below(int leader) const {
+  Tree tree = knomial_tree(members(), (position_ - leader + members()) % members(), kInsideRadix);
+  const Placement placement{members(), leader};
+  for (int& child : tree.children) child = rank_at(placement.rank(child));
+  if (tree.parent != Tree::kRoot) tree.parent = rank_at(placement.rank(tree.parent));
+  return tree;
 }
 
 void Levels::arrive(int leader) {
@@ -164,13 +149,11 @@ void Levels::arrive(int leader) {
     node_step(NodeWork::kReduce, leader, {}, {}, 0);
     return;
   }
-  const Tree tree =
-      knomial_tree(members(), (position_ - leader + members()) % members(), kInsideRadix);
-  const Placement placement{members(), leader};
-  for (const int child : tree.children) builder_.await(rank_at(placement.rank(child)));
+  const Tree tree = tree_below(leader);
+  for (const int child : tree.children) builder_.await(child);
   if (tree.parent == Tree::kRoot) return;
   builder_.fence();
-  builder_.signal(rank_at(placement.rank(tree.parent)));
+  builder_.signal(tree.parent);
 }
 
 void Levels::release(int leader) {
@@ -179,15 +162,13 @@ void Levels::release(int leader) {
     node_step(NodeWork::kBcast, leader, {}, {}, 0);
     return;
   }
-  const Tree tree =
-      knomial_tree(members(), (position_ - leader + members()) % members(), kInsideRadix);
-  const Placement placement{members(), leader};
+  const Tree tree = tree_below(leader);
   if (tree.parent != Tree::kRoot) {
-    builder_.await(rank_at(placement.rank(tree.parent)));
+    builder_.await(tree.parent);
     builder_.fence();
   }
   for (auto child = tree.children.rbegin(); child != tree.children.rend(); ++child) {
-    builder_.signal(rank_at(placement.rank(*child)));
+    builder_.signal(*child);
   }
 }
 

@@ -11,6 +11,7 @@
 #include "coll/hierarchy/hierarchy.h"
 #include "coll/hierarchy/node_steps.h"
 #include "coll/net/parts.h"
+#include "coll/net/trees.h"
 
 namespace od::coll {
 
@@ -35,6 +36,9 @@ class Levels {
   int rails() const { return rails_; }
   int leader(int node, int rail) const;
   bool leads(int rail) const { return leader(node_, rail) == position_; }
+  // The leader that templates with one leader per node have here.
+  int leader() const { return leader(node_, 0); }
+  bool leads() const { return leads(0); }
   // For templates whose leader is the last member.
   void lead_by_last() { last_leads_ = true; }
 
@@ -77,10 +81,15 @@ class Levels {
   // Then each may be cut again between the leaders.
   static constexpr std::int64_t kMostPipelined = 128;
 
+  // The work as a step of the node, or by a generator of the registry between the members; alone a
+  // copy.
+  void inside(NodeWork work, Generate& generate, int leader, Place target, Place source,
+              std::int64_t count, bool in_place);
   void node_step(NodeWork work, int leader, Place target, Place source, std::int64_t count);
-  // Runs a generator of the registry between the members.
   void by_messages(Generate& generate, int leader, Place target, Place source, std::int64_t count,
                    bool in_place);
+  // This rank's place in the tree below a leader, in ranks of the communicator.
+  Tree tree_below(int leader) const;
 
   Builder& builder_;
   const Algorithm& algorithm_;

@@ -41,13 +41,13 @@ void each_slice(const Levels& levels, const Cut& cut, std::int64_t segment, Run 
 
 void barrier_in_levels(Levels& levels) {
   Builder& builder = levels.builder();
-  levels.arrive(levels.leader(levels.node(), 0));
+  levels.arrive(levels.leader());
   builder.fence();
-  if (levels.leads(0)) {
+  if (levels.leads()) {
     levels.between(0, {});
     builder.fence();
   }
-  levels.release(levels.leader(levels.node(), 0));
+  levels.release(levels.leader());
 }
 
 void bcast_in_levels(Levels& levels) {
@@ -66,8 +66,8 @@ void bcast_in_levels(Levels& levels) {
       each_slice(levels, cut, i, [&](int rail, std::int64_t at, std::int64_t size) {
         if (rail == 0) between(rail, at, size);
       });
-      levels.bcast_inside(levels.leader(levels.node(), 0), output(cut.begin(i)),
-                          output(cut.begin(i)), cut.size(i));
+      const Place whole = output(cut.begin(i));
+      levels.bcast_inside(levels.leader(), whole, whole, cut.size(i));
       each_slice(levels, cut, i, [&](int rail, std::int64_t at, std::int64_t size) {
         if (rail != 0) between(rail, at, size);
       });

@@ -13,6 +13,10 @@ void Combiner::combine(std::byte* dest, const std::byte* const* source, std::siz
            ops::Store::ordinary);
     return;
   }
+  if (joiner != nullptr) {
+    joiner(context, dest, source, sources, count);
+    return;
+  }
   const std::size_t bytes = count * extent_bytes;
   // Elsewhere while an operand that is still needed lies in dest.
   std::byte* sum = dest;

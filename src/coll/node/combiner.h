@@ -13,10 +13,16 @@ struct Combiner {
   // inout = left op inout, element by element: the order of MPI_Reduce_local(left, inout).
   using Function = void (*)(void* context, const void* left, void* inout, std::size_t count);
 
-  ops::Kernel kernel = nullptr;  // null: `function` is used
+  // dest = source[0] op source[1] ...; dest may be one of the sources.
+  using Joiner = void (*)(void* context, std::byte* dest, const std::byte* const* source,
+                          std::size_t sources, std::size_t count);
+
+  ops::Kernel kernel = nullptr;  // null: `joiner` is used, or if that is null, `function`
+  Joiner joiner = nullptr;
   Function function = nullptr;
   void* context = nullptr;
   std::uint64_t extent_bytes = 1;  // from one element to the next
+  bool commutative = false;        // or: operands have to be joined in the order of positions
 
   // dest = s0 op s1 op ... over `sources` (at least one) arrays of `count` elements, with the order
   // of operands kept. Kernels join from left to right, functions from right to left: always in the

@@ -10,8 +10,10 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "coll/node/combiner.h"
+#include "coll/node/groups.h"
 #include "coll/node/slot_layout.h"
 
 namespace od::coll::shm {
@@ -56,7 +58,23 @@ struct Blocks {
   }
 };
 
-// A range of positions.
+inline const std::byte* bytes_of(const void* address) {
+  return static_cast<const std::byte*>(address);
+}
+inline std::byte* bytes_of(void* address) { return static_cast<std::byte*>(address); }
+// Sources are not written, but one type serves both directions.
+inline std::byte* source_of(const void* address) {
+  return const_cast<std::byte*>(bytes_of(address));
+}
+
+inline Blocks one_block(std::byte* base, std::uint64_t bytes) {
+  Blocks blocks;
+  blocks.base = base;
+  blocks.each = blocks.total = bytes;
+  return blocks;
+}
+
+// A range of those who take part.
 struct Span {
   int first = 0;
   int last = 0;  // the one after the last
@@ -84,12 +102,15 @@ struct Shown {
 };
 
 struct Exchange {
-  // --- What it is: the same for all members.
+  // --- What it is: the same for all who take part.
   Pattern pattern = Pattern::everyone;
   Content content = Content::signal;
   Use use = Use::wait;
   int root = 0;
   std::uint64_t piece_bytes = 1;  // of a block, per round; elements are never cut
+  // Who takes part, by position in ascending order; null: the whole team. What follows counts those
+  // who take part: root, readers, sources, and blocks are numbered by place in this list.
+  const std::vector<int>* circle = nullptr;
 
   // --- This member's part.
   Blocks out;  // `same`: base and total
@@ -106,16 +127,23 @@ struct Exchange {
   const std::byte* own_from = nullptr;
   std::byte* own_to = nullptr;
   std::uint64_t own_bytes = 0;
-  // The block is a result that lies in the own slot already (shows_result), or the result is to be
-  // put there (in.base is then set by the team), to be shown so many exchanges later.
+  // The block is a result that lies in the own slot already, at this offset.
   bool shows_result = false;
+  std::uint64_t shown_at = 0;
+  // The result is to be put there (in.base is then set by the team), to be shown so many exchanges
+  // later; where is told to *result_at.
   bool keeps_result = false;
   std::uint32_t shown_later = 0;
-  std::uint64_t* result_at = nullptr;  // offset in the slot
+  std::uint64_t* result_at = nullptr;
+
+  // The sources are results of groups, and this member combines its slice of them.
+  GroupSlices across;
 
   // --- State.
   Operation* operation = nullptr;
   std::uint64_t number = 0;
+  int size = 0;  // how many take part
+  int me = 0;
   Span readers, sources;  // without this member itself
   Way way = Way::nothing;
   bool active = false, prepared = false, way_chosen = false, posted = false, own_done = false,
@@ -134,6 +162,9 @@ struct Exchange {
   Awaited awaits_room, awaits_content;
   Shown* shown = nullptr;  // one per member
 
+  // The position of one who takes part.
+  int member(int i) const { return circle == nullptr ? i : (*circle)[static_cast<std::size_t>(i)]; }
+  bool combines_groups() const { return across.groups != nullptr; }
   // Whether this member finds its own contribution in its cells: where it lay may be overwritten.
   bool own_in_cells() const {
     return overwrites && use == Use::combine && content == Content::each;

@@ -17,6 +17,7 @@ constexpr std::uint32_t pieces(std::uint64_t bytes, std::uint64_t piece_bytes) {
 // What this member expects of a source.
 std::uint64_t expected_bytes(const Exchange& x, int source) {
   if (x.use == Use::wait) return 0;
+  if (x.combines_groups()) return x.across.bytes(source);
   if (x.use == Use::combine || x.pattern == Pattern::from_root) return x.in.total;
   return x.in.size(source);
 }
@@ -39,9 +40,10 @@ void Team::prepare_reader(Exchange& x) {
   for (int i = x.sources.first; i < x.sources.last; ++i) {
     x.shown[i].seen = false;
     x.shown[i].taken = 0;
-    if (i != me_) rounds = std::max(rounds, pieces(expected_bytes(x, i), x.piece_bytes));
+    if (i != x.me) rounds = std::max(rounds, pieces(expected_bytes(x, i), x.piece_bytes));
   }
   if (x.use == Use::combine && x.in.total != 0) rounds = pieces(x.in.total, x.piece_bytes);
+  if (x.combines_groups()) rounds = x.in.total != 0 ? 1 : 0;
   if (x.use == Use::wait) rounds = 1;
   if (x.sources.first == x.sources.last) rounds = 0;
   x.rounds_in = rounds;
@@ -52,19 +54,20 @@ void Team::prepare_reader(Exchange& x) {
 bool Team::look(Exchange& x, int source) {
   Shown& s = x.shown[source];
   if (s.seen) return true;
-  const Post& post = lane(source, x).post;
-  const std::uint64_t expected = ticket(source, x);
+  const int position = x.member(source);
+  const Post& post = lane(position, x).post;
+  const std::uint64_t expected = ticket(position, x);
   // Pairs with the release in post(). Not overtaken: the source overwrites its post only when this
   // member has completed the exchange.
   if (post.ticket.load(std::memory_order_acquire) != expected) {
     if (x.awaits_content.word == nullptr) x.awaits_content = {&post.ticket, expected};
     return false;
   }
-  note_completed(peer(source), post.completed);
+  note_completed(peer(position), post.completed);
   s.seen = true;
   if (!resolve(x, source, post)) {
     broken_ = true;
-    if (corrupt_ != nullptr) corrupt_(context_, source);
+    if (corrupt_ != nullptr) corrupt_(context_, position);
     return false;
   }
   return true;
@@ -79,8 +82,8 @@ void Team::note_length(const Exchange& x, std::uint64_t expected, std::uint64_t 
 // False when what the source says cannot be.
 bool Team::resolve(Exchange& x, int source, const Post& post) {
   Shown& s = x.shown[source];
-  const Peer& from = peer(source);
-  const auto me = static_cast<std::uint64_t>(me_);
+  const Peer& from = peer(x.member(source));
+  const auto me = static_cast<std::uint64_t>(x.me);
   s.way = post.way;
   s.bytes = expected_bytes(x, source);
   s.rounds = pieces(s.bytes, x.piece_bytes);
@@ -113,7 +116,7 @@ bool Team::resolve(Exchange& x, int source, const Post& post) {
     if (place.offset > layout_.slot_bytes || after_table > layout_.slot_bytes - place.offset) {
       return false;
     }
-    entry = reinterpret_cast<const TableEntry*>(from.slot + place.offset)[me_];
+    entry = reinterpret_cast<const TableEntry*>(from.slot + place.offset)[x.me];
     shown = entry.bytes;
   }
   if (x.use == Use::combine && shown < s.bytes) return false;
@@ -125,7 +128,7 @@ bool Team::resolve(Exchange& x, int source, const Post& post) {
     if (post.table) {
       offset = entry.offset;
     } else if (x.content == Content::each) {
-      offset += x.out.offsets != nullptr ? x.out.offset(me_) : me * place.block_bytes;
+      offset += x.out.offsets != nullptr ? x.out.offset(x.me) : me * place.block_bytes;
     }
     if (from.reach == nullptr || offset > from.reach_bytes || s.bytes > from.reach_bytes - offset) {
       return false;
@@ -156,10 +159,11 @@ bool Team::available(Exchange& x, int source, std::uint32_t round) {
   if (!look(x, source)) return false;
   Shown& s = x.shown[source];
   if (s.way != Way::cells || round < s.filled || round >= s.rounds) return true;
-  const std::atomic<std::uint64_t>& made = lane(source, x).made;
+  const int position = x.member(source);
+  const std::atomic<std::uint64_t>& made = lane(position, x).made;
   // Pairs with the release in fill().
   const std::uint64_t word = made.load(std::memory_order_acquire);
-  const std::uint64_t none = step_word(ticket(source, x), 0);
+  const std::uint64_t none = step_word(ticket(position, x), 0);
   if (word > none) s.filled = static_cast<std::uint32_t>(word - none);
   if (round < s.filled) return true;
   if (x.awaits_content.word == nullptr) x.awaits_content = {&made, none + round + 1};
@@ -173,9 +177,9 @@ bool Team::copy_round(Exchange& x) {
   const int count = x.sources.last - x.sources.first;
   for (int k = 0; k < count; ++k) {
     // Readers begin at different sources, those of the same distance in turn.
-    int source = me_ + 1 + k;
+    int source = x.me + 1 + k;
     source = x.sources.first + (source - x.sources.first) % count;
-    if (source == me_) continue;
+    if (source == x.me) continue;
     Shown& s = x.shown[source];
     if (s.taken > x.round) {
       more = more || s.taken != kAllTaken;
@@ -220,16 +224,16 @@ bool Team::combine_round(Exchange& x) {
   std::size_t operands = 0;
   for (int i = x.sources.first; i < x.sources.last; ++i) {
     const std::byte* operand;
-    if (i == me_) {
+    if (i == x.me) {
       if (!x.own_operand) continue;
       if (x.content == Content::same) {
         operand = x.out.base + position;
       } else if (x.own_in_cells() && x.way == Way::cells) {
         operand = peer(me_).slot + kControlBytes + x.ring_at + x.table_bytes +
                   (x.round % x.cells) * x.cell_bytes +
-                  static_cast<std::uint64_t>(me_) * x.block_bytes;
+                  static_cast<std::uint64_t>(x.me) * x.block_bytes;
       } else {
-        operand = x.out.at(me_) + position;
+        operand = x.out.at(x.me) + position;
       }
     } else {
       if (!available(x, i, x.round)) return false;
@@ -244,7 +248,32 @@ bool Team::combine_round(Exchange& x) {
   }
   const std::uint64_t bytes = std::min(x.piece_bytes, x.in.total - position);
   x.combiner->combine(x.in.base + position, operands_.data(), operands,
-                      bytes / x.combiner->extent_bytes, scratch_.data());
+                      bytes / x.combiner->extent_bytes, aligned_scratch_);
+  return true;
+}
+
+// Combines this member's slice of the results of all groups once they are there.
+bool Team::combine_groups(Exchange& x) {
+  const GroupSlices& parts = x.across;
+  const std::uint64_t from = parts.final_each() * static_cast<std::uint64_t>(me_);
+  const std::uint64_t to = from + x.in.total;
+  for (int i = 0; i < size_; ++i) {
+    if (i != me_ && parts.holds(i, from, to) && !available(x, i, 0)) return false;
+  }
+  const std::uint64_t most = piece_bytes(Content::same, size_, parts.extent);
+  for (std::uint64_t at = from; at < to;) {
+    std::uint64_t next = std::min(to, at + most);
+    for (int group = 0; group < parts.groups->count(); ++group) {
+      const int i = parts.holder(group, at);
+      const std::byte* const start = i == me_ ? peer(me_).slot + x.shown_at : x.shown[i].start;
+      operands_[static_cast<std::size_t>(group)] = start + (at - parts.start(i));
+      next = std::min(next, parts.start(i) + parts.bytes(i));
+    }
+    x.combiner->combine(x.in.base + (at - from), operands_.data(),
+                        static_cast<std::size_t>(parts.groups->count()), (next - at) / parts.extent,
+                        aligned_scratch_);
+    at = next;
+  }
   return true;
 }
 
@@ -255,7 +284,10 @@ bool Team::read_round(Exchange& x) {
     return false;
   }
   x.awaits_content = {};
-  if (!(x.use == Use::combine ? combine_round(x) : copy_round(x)) || broken_) return false;
+  const bool read = x.use != Use::combine ? copy_round(x)
+                    : x.combines_groups() ? combine_groups(x)
+                                          : combine_round(x);
+  if (!read || broken_) return false;
   x.awaits_content = {};
   ++x.round;
   if (x.round == x.rounds_in) {

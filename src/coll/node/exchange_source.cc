@@ -8,7 +8,6 @@
 #include <cstring>
 
 #include "coll/node/team.h"
-#include "memory/copy.h"
 #include "memory/reach.h"
 
 namespace od::coll::shm {
@@ -29,7 +28,7 @@ std::uint64_t Team::shown_bytes(const Exchange& x) const {
   if (x.content == Content::same) return x.out.total;
   std::uint64_t bytes = 0;
   for (int i = x.readers.first; i < x.readers.last; ++i) {
-    if (i != me_) bytes += x.out.size(i);
+    if (i != x.me) bytes += x.out.size(i);
   }
   return bytes;
 }
@@ -37,14 +36,14 @@ std::uint64_t Team::shown_bytes(const Exchange& x) const {
 bool Team::reachable_blocks(const Exchange& x) const {
   if (!all_reachable_) {
     for (int i = x.readers.first; i < x.readers.last; ++i) {
-      if (i != me_ && !peer(i).reaches_us) return false;
+      if (i != x.me && !peer(x.member(i)).reaches_us) return false;
     }
   }
   if (x.out.sizes == nullptr || x.content == Content::same) {
     return memory::reach_offset(x.out.base, x.out.total) != memory::kUnreachable;
   }
   for (int i = x.readers.first; i < x.readers.last; ++i) {
-    if (i == me_ || x.out.size(i) == 0) continue;
+    if (i == x.me || x.out.size(i) == 0) continue;
     if (memory::reach_offset(x.out.at(i), x.out.size(i)) == memory::kUnreachable) return false;
     // Without a table readers find their blocks relative to the base.
     if (!x.own_places &&
@@ -79,11 +78,16 @@ Way Team::choose_way(const Exchange& x) {
   const std::uint64_t bytes = shown_bytes(x);
   if (bytes == 0) return Way::nothing;
   const bool own_cell = x.own_in_cells();
-  if (x.content == Content::same) {
+  // Operations of the program may want their elements aligned to more than a payload is.
+  const bool wide = x.use == Use::combine && x.combiner->kernel == nullptr &&
+                    x.combiner->extent_bytes % (2 * alignof(std::max_align_t)) == 0;
+  if (wide) {
+    // Cells begin at lines.
+  } else if (x.content == Content::same) {
     if (bytes <= kInlineBytes) return Way::payload;
   } else if (x.out.sizes == nullptr && !own_cell) {
     const std::uint64_t line =
-        size_ == 2 ? x.out.each : x.out.each * static_cast<std::uint64_t>(size_);
+        x.size == 2 ? x.out.each : x.out.each * static_cast<std::uint64_t>(x.size);
     if (line <= kInlineBytes) return Way::payload;
   }
   if (x.overwrites || tuning_.way == WayChoice::cells) return Way::cells;
@@ -106,6 +110,11 @@ bool Team::prepare_source(Exchange& x) {
   }
   // The lane's words still show its last exchange to those who have not completed it.
   if (x.number >= kLanes && !acknowledged(x.number - kLanes + 1)) return false;
+  if (x.posted) {  // by show_line()
+    x.way = way_of_lines(shown_bytes(x));
+    x.cells = x.rounds_out = x.filled = x.way == Way::cells ? 1 : 0;
+    return true;
+  }
   if (!x.way_chosen) {
     x.way = choose_way(x);
     x.way_chosen = true;
@@ -130,7 +139,7 @@ std::uint64_t Team::table_bytes() const {
 
 void Team::plan_cells(Exchange& x) {
   if (x.shows_result) {
-    x.ring_at = *x.result_at - kControlBytes;
+    x.ring_at = x.shown_at - kControlBytes;
     x.cell_bytes = x.out.total;
     x.cells = x.rounds_out = x.filled = 1;
     return;
@@ -139,18 +148,19 @@ void Team::plan_cells(Exchange& x) {
   std::uint64_t parts = 1;
   if (x.content == Content::each) {
     const bool own_cell = x.own_in_cells();
-    longest = own_cell ? x.out.size(me_) : 0;
+    longest = own_cell ? x.out.size(x.me) : 0;
     for (int i = x.readers.first; i < x.readers.last; ++i) {
-      if (i != me_) longest = std::max(longest, x.out.size(i));
+      if (i != x.me) longest = std::max(longest, x.out.size(i));
     }
     // A single reader needs no place among others.
-    if (size_ > 2 || own_cell) parts = static_cast<std::uint64_t>(size_);
+    if (x.size > 2 || own_cell) parts = static_cast<std::uint64_t>(x.size);
   }
   x.rounds_out = pieces(longest, x.piece_bytes);
   const std::uint64_t part = round_up(std::min(longest, x.piece_bytes), od::node::kLineBytes);
   x.block_bytes = parts == 1 ? 0 : part;
   x.cell_bytes = part * parts;
-  const std::uint64_t most = std::max<std::uint64_t>(1, ring_.bytes() / 4 / x.cell_bytes);
+  // Half of the ring: while the readers are behind with one exchange the next one finds room.
+  const std::uint64_t most = std::max<std::uint64_t>(1, ring_.bytes() / 2 / x.cell_bytes);
   x.cells = static_cast<std::uint32_t>(std::min<std::uint64_t>(x.rounds_out, most));
   if (x.own_places) x.table_bytes = table_bytes();
   x.ring_bytes = x.table_bytes + x.cells * x.cell_bytes;
@@ -170,14 +180,14 @@ void Team::post(Exchange& x) {
       break;
     case Way::payload:
       ++counters_.shown_payload;
-      if (x.content == Content::same || size_ == 2) {
+      if (x.content == Content::same || x.size == 2) {
         const std::uint64_t bytes = x.content == Content::same ? x.out.total : x.out.each;
-        const std::byte* from = x.content == Content::same ? x.out.base : x.out.at(1 - me_);
+        const std::byte* from = x.content == Content::same ? x.out.base : x.out.at(1 - x.me);
         std::memcpy(post.payload, from, bytes);
         post.payload_bytes = static_cast<std::uint8_t>(x.content == Content::same ? bytes : 0);
       } else {
         for (int i = x.readers.first; i < x.readers.last; ++i) {
-          if (i == me_ || x.out.size(i) == 0) continue;
+          if (i == x.me || x.out.size(i) == 0) continue;
           std::memcpy(post.payload + x.out.offset(i), x.out.at(i), x.out.size(i));
         }
         post.payload_bytes = static_cast<std::uint8_t>(x.out.each);
@@ -200,7 +210,7 @@ void Team::post(Exchange& x) {
     post.place.offset = kControlBytes + x.ring_at;
     auto* table = reinterpret_cast<TableEntry*>(peer(me_).slot + post.place.offset);
     for (int i = x.readers.first; i < x.readers.last; ++i) {
-      if (i == me_) continue;
+      if (i == x.me) continue;
       const std::uint64_t bytes = x.out.size(i);
       table[i] = {x.way == Way::direct && bytes != 0 ? memory::reach_offset(x.out.at(i), bytes) : 0,
                   bytes};
@@ -240,11 +250,7 @@ void Team::fill_piece(Exchange& x) {
   const auto copy = [&](std::byte* to, const std::byte* from, std::uint64_t block_bytes) {
     if (position >= block_bytes) return;
     const std::uint64_t bytes = std::min(x.piece_bytes, block_bytes - position);
-    if (tuning_.nontemporal && bytes >= tuning_.nontemporal_min_bytes) {
-      memory::copy_nontemporal(to, from + position, bytes);
-    } else {
-      std::memcpy(to, from + position, bytes);
-    }
+    std::memcpy(to, from + position, bytes);
     counters_.cell_bytes += bytes;
   };
   if (x.content == Content::same) {
@@ -253,7 +259,7 @@ void Team::fill_piece(Exchange& x) {
   }
   const bool own_cell = x.own_in_cells();
   for (int i = x.readers.first; i < x.readers.last; ++i) {
-    if (i == me_ && !own_cell) continue;
+    if (i == x.me && !own_cell) continue;
     copy(cell + static_cast<std::uint64_t>(i) * x.block_bytes, x.out.at(i), x.out.size(i));
   }
 }
@@ -261,8 +267,9 @@ void Team::fill_piece(Exchange& x) {
 // Whether all readers that get anything have told of so many rounds.
 bool Team::readers_at(Exchange& x, std::uint64_t steps, int& cursor, Awaited& awaited) {
   for (; cursor < x.readers.last; ++cursor) {
-    if (cursor == me_ || (x.content == Content::each && x.out.size(cursor) == 0)) continue;
-    const Awaited needed{&lane(cursor, x).read, step_word(ticket(cursor, x), steps)};
+    if (cursor == x.me || (x.content == Content::each && x.out.size(cursor) == 0)) continue;
+    const int reader = x.member(cursor);
+    const Awaited needed{&lane(reader, x).read, step_word(ticket(reader, x), steps)};
     if (!needed.here()) {
       awaited = needed;
       return false;

@@ -2,11 +2,11 @@
 // tuning beside the other, for choosing thresholds.
 //
 //   overdrive-node-bench RANKS SECONDS COLLECTIVE[,...] BYTES[,...] [VARIANT[,...]]
-// Variants, joined by + where several apply: auto, cells, direct, whole, slices, generic, nt (cells
-// past the cache), far. Prints for
-// each collective, size, shape (usual: buffers stay unchanged; app: written before and read after
-// each call, without the time of that) and variant the median time of a call in microseconds, and
-// the time of a cache line before.
+// Variants, joined by + where several apply: auto, cells, direct, whole, slices, generic,
+// segment64K (slices of that size), groups (each half of the ranks as if it shared a cache). Prints
+// for each distance that the cores had meanwhile, collective, size, shape (usual: buffers stay
+// unchanged; app: written before and read after each call, without the time of that) and variant
+// the median time of a call in microseconds.
 #include <sched.h>
 #include <sys/mman.h>
 
@@ -16,6 +16,7 @@
 #include <cstring>
 #include <map>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "coll/node/test_team.h"
@@ -24,6 +25,9 @@
 
 namespace od::coll::shm {
 namespace {
+
+// From what a cache line takes on the cores count as far: as for the setting far_threshold.
+constexpr std::uint64_t kFarNs = 100;
 
 std::vector<std::string> split(const char* text) {
   std::vector<std::string> words(1);
@@ -44,14 +48,15 @@ std::uint64_t bytes_of(const std::string& text) {
 }
 
 // Variants joined by + are all applied.
-Tuning tuning_of(const std::string& variant, bool far, bool crowded) {
+Tuning tuning_of(const std::string& variant, bool crowded) {
   const auto has = [&](const char* word) { return variant.find(word) != std::string::npos; };
   Tuning tuning;
-  tuning.far = far || has("far");
   tuning.crowded = crowded;
-  if (has("segment")) tuning.segment_slice_bytes = 64 << 10;
-  tuning.nontemporal = has("nt");
-  if (has("cells") || has("nt")) tuning.way = WayChoice::cells;
+  const std::size_t segment = variant.find("segment");
+  if (segment != std::string::npos) {
+    tuning.segment_slice_bytes = bytes_of(variant.substr(segment + std::strlen("segment")));
+  }
+  if (has("cells")) tuning.way = WayChoice::cells;
   if (has("direct")) tuning.way = WayChoice::direct;
   if (has("whole")) set_whole(tuning, std::uint64_t{1} << 40);
   if (has("slices")) set_whole(tuning, 0);
@@ -88,14 +93,14 @@ class Bench {
   std::uint64_t in_bytes(const std::string& what, std::uint64_t bytes) const {
     const auto p = static_cast<std::uint64_t>(exchange_.size);
     if (what == "barrier") return 0;
-    if (what == "bcast") return exchange_.rank == 0 ? bytes : 0;
+    if (what == "bcast") return root() ? bytes : 0;
     return what == "alltoall" || what == "reduce_scatter" ? bytes * p : bytes;
   }
   std::uint64_t out_bytes(const std::string& what, std::uint64_t bytes) const {
     const auto p = static_cast<std::uint64_t>(exchange_.size);
     if (what == "barrier") return 0;
-    if (what == "bcast") return exchange_.rank == 0 ? 0 : bytes;
-    if (what == "reduce") return exchange_.rank == 0 ? bytes : 0;
+    if (what == "bcast") return root() ? 0 : bytes;
+    if (what == "reduce") return root() ? bytes : 0;
     return what == "alltoall" || what == "allgather" ? bytes * p : bytes;
   }
 
@@ -105,8 +110,8 @@ class Bench {
     const Blocks in{b.send, bytes, bytes * p, nullptr, nullptr};
     const Blocks out{b.recv, bytes, bytes * p, nullptr, nullptr};
     if (what == "barrier") team.barrier(op);
-    if (what == "bcast") team.bcast(op, 0, exchange_.rank == 0 ? b.send : b.recv, bytes);
-    if (what == "reduce") team.reduce(op, 0, b.send, b.recv, bytes / 8, sum_);
+    if (what == "bcast") team.bcast(op, root_, root() ? b.send : b.recv, bytes);
+    if (what == "reduce") team.reduce(op, root_, b.send, b.recv, bytes / 8, sum_);
     if (what == "allreduce") team.allreduce(op, b.send, b.recv, bytes / 8, sum_);
     if (what == "allgather") team.allgather(op, b.send, bytes, out);
     if (what == "alltoall") team.alltoall(op, in, out);
@@ -117,23 +122,28 @@ class Bench {
 
   // Microseconds per call, of the slowest rank.
   double sample(Team& team, const std::string& what, std::uint64_t bytes, Buffers b, bool app) {
-    const std::uint64_t in = in_bytes(what, bytes), out = out_bytes(what, bytes);
+    const auto write = [&] { write_all(b.send, in_bytes(what, bytes), ++seed_); };
+    const auto read = [&] { sink_ = sink_ + read_all(b.recv, out_bytes(what, bytes)); };
+    // Another root in each call, so that no rank can run ahead.
+    const auto next_root = [&](int call) { root_ = call % exchange_.size; };
     const int rounds = bytes >= 1 << 20 ? 10 : bytes >= 64 << 10 ? 20 : 200;
     exchange_.barrier();
     std::uint64_t own = 0;
     call(team, what, bytes, b);
     const std::uint64_t start = od::node::now_ns();
     for (int i = 0; i < rounds; ++i) {
-      if (app) write_all(b.send, in, ++seed_);
+      next_root(i);
+      if (app) write();
       call(team, what, bytes, b);
-      if (app) sink_ = sink_ + read_all(b.recv, out);
+      if (app) read();
     }
     own = od::node::now_ns() - start;
     if (app) {
       const std::uint64_t again = od::node::now_ns();
       for (int i = 0; i < rounds; ++i) {
-        write_all(b.send, in, ++seed_);
-        sink_ = sink_ + read_all(b.recv, out);
+        next_root(i);
+        write();
+        read();
       }
       const std::uint64_t work = od::node::now_ns() - again;
       own = own > work ? own - work : 0;
@@ -147,9 +157,44 @@ class Bench {
   TestNode& node_;
   const od::node::Exchange& exchange_;
   Combiner sum_;
+  int root_ = 0;
+  bool root() const { return exchange_.rank == root_; }
   std::uint64_t seed_ = 0;
   volatile std::uint64_t sink_ = 0;
 };
+
+// Samples by distance, what was measured, and variant.
+using Results = std::map<std::tuple<bool, std::string, std::size_t>, std::vector<double>>;
+
+void print(Results& results, bool far, const std::string& what,
+           const std::vector<std::string>& variants) {
+  std::string text;
+  std::size_t fewest = ~std::size_t{0};
+  for (std::size_t v = 0; v < variants.size(); ++v) {
+    std::vector<double>& samples = results[{far, what, v}];
+    if (samples.empty()) return;
+    fewest = std::min(fewest, samples.size());
+    std::sort(samples.begin(), samples.end());
+    char cell[80];
+    std::snprintf(cell, sizeof cell, "  %s %8.2f", variants[v].c_str(),
+                  samples[samples.size() / 2]);
+    text += cell;
+  }
+  std::printf("%-4s %-24s%s  (%zu samples)\n", far ? "far" : "near", what.c_str(), text.c_str(),
+              fewest);
+}
+
+// What a cache line takes between the first two ranks; known to all.
+std::uint64_t line_ns(TestNode& node, const od::node::Exchange& exchange) {
+  std::uint64_t line = 0;
+  exchange.barrier();  // the probe waits for a few ms only
+  if (exchange.rank < 2) {
+    line = static_cast<std::uint64_t>(p2p::probe_line_ns(node.node(), 1 - exchange.rank));
+  }
+  std::vector<std::uint64_t> lines(static_cast<std::size_t>(exchange.size));
+  exchange.allgather(&line, lines.data(), sizeof line);
+  return lines[0];
+}
 
 int run_rank(const od::node::Exchange& exchange, double seconds,
              const std::vector<std::string>& collectives, const std::vector<std::string>& sizes,
@@ -175,29 +220,33 @@ int run_rank(const od::node::Exchange& exchange, double seconds,
   };
   const Buffers buffers{allocate(), allocate()};
   Bench bench(node, exchange);
-  std::uint64_t line = 0;
-  exchange.barrier();  // the probe waits for a few ms only
-  if (exchange.rank < 2) {
-    line = static_cast<std::uint64_t>(p2p::probe_line_ns(node.node(), 1 - exchange.rank));
-  }
-  std::vector<std::uint64_t> lines(static_cast<std::size_t>(exchange.size));
-  exchange.allgather(&line, lines.data(), sizeof line);
-  const bool far = lines[0] >= 100;
   std::vector<std::unique_ptr<Team>> teams;
   for (const std::string& variant : variants) {
-    node.set_tuning(tuning_of(variant, far, exchange.size > 2));
+    node.set_tuning(tuning_of(variant, exchange.size > 2));
+    std::vector<int> groups;
+    for (int i = 0; i < exchange.size && variant.find("groups") != std::string::npos; ++i) {
+      groups.push_back(2 * i / exchange.size);
+    }
+    node.set_groups(std::move(groups));
     teams.push_back(node.make_team());
   }
-  std::map<std::string, std::vector<double>> results;
+  Results results;
   const std::uint64_t end = od::node::now_ns() + static_cast<std::uint64_t>(seconds * 1e9);
+  std::uint64_t line = line_ns(node, exchange);
   for (std::uint64_t stop = 0; stop == 0;) {
     for (const std::string& what : collectives) {
       for (const std::string& size : sizes) {
         for (const bool app : {false, true}) {
           for (std::size_t v = 0; v < variants.size(); ++v) {
+            teams[v]->set_far(line >= kFarNs);
             const double us = bench.sample(*teams[v], what, bytes_of(size), buffers, app);
-            results[what + " " + size + (app ? " app" : " usual") + "\t" + variants[v]].push_back(
-                us);
+            const std::uint64_t after = line_ns(node, exchange);
+            // A sample during which the distance changed says nothing.
+            if ((line >= kFarNs) == (after >= kFarNs)) {
+              results[{line >= kFarNs, what + " " + size + (app ? " app" : " usual"), v}].push_back(
+                  us);
+            }
+            line = after;
           }
         }
       }
@@ -208,17 +257,12 @@ int run_rank(const od::node::Exchange& exchange, double seconds,
     stop = all[0];
   }
   if (exchange.rank != 0) return 0;
-  if (exchange.size == 2) std::printf("a cache line takes %d ns\n", static_cast<int>(lines[0]));
-  for (const std::string& what : collectives) {
-    for (const std::string& size : sizes) {
-      for (const bool app : {false, true}) {
-        std::printf("%-14s %5s %-5s", what.c_str(), size.c_str(), app ? "app" : "usual");
-        for (const std::string& variant : variants) {
-          auto& samples = results[what + " " + size + (app ? " app" : " usual") + "\t" + variant];
-          std::sort(samples.begin(), samples.end());
-          std::printf("  %s %8.2f", variant.c_str(), samples[samples.size() / 2]);
+  for (const bool far : {false, true}) {
+    for (const std::string& what : collectives) {
+      for (const std::string& size : sizes) {
+        for (const char* shape : {" usual", " app"}) {
+          print(results, far, what + " " + size + shape, variants);
         }
-        std::printf("\n");
       }
     }
   }

@@ -7,6 +7,7 @@
 // what it waits for and never something that looks like an earlier state.
 //
 //   control page   completed, wants_acks, and kLanes lanes; exchange n uses lane n % kLanes
+//   lines          a cell of kLinesBytes for each lane (line.h)
 //   ring           payload and tables of exchanges under way (slot_ring.h)
 //
 // Exchange n of a member has the ticket base + n + 1; `base` is where the member's slot stood when
@@ -27,8 +28,11 @@ namespace od::coll::shm {
 inline constexpr std::uint32_t kLanes = 8;
 // What fits the line of a post.
 inline constexpr std::size_t kInlineBytes = 48;
+// What a member can show at once, past the ring: larger blocks gain little by it.
+inline constexpr std::size_t kLinesBytes = 1024;
 // What precedes the ring of a slot.
-inline constexpr std::size_t kControlBytes = od::node::kPageBytes;
+inline constexpr std::size_t kLinesOffset = od::node::kPageBytes;
+inline constexpr std::size_t kControlBytes = kLinesOffset + kLanes * kLinesBytes;
 
 // Where the bytes are that a member shows to others.
 enum class Way : std::uint8_t {
@@ -104,7 +108,8 @@ static_assert(std::is_standard_layout_v<SlotControl>);
 static_assert(sizeof(Lane) == 384);
 static_assert(offsetof(SlotControl, wants_acks) == 128);
 static_assert(offsetof(SlotControl, lanes) == 256);
-static_assert(sizeof(SlotControl) <= kControlBytes);
+static_assert(sizeof(SlotControl) <= kLinesOffset);
+static_assert(kControlBytes % od::node::kPageBytes == 0);
 
 inline std::byte* slot_start(std::byte* region, const od::node::RegionLayout& layout,
                              std::uint32_t slot) {

@@ -38,6 +38,19 @@ Span sources_of(const Exchange& x, int position, int size) {
   return {};
 }
 
+std::vector<CacheClaim> claims_of(const TeamSetup& setup) {
+  std::vector<CacheClaim> claims;
+  for (const TeamMember& member : setup.members) claims.push_back(member.cache);
+  return claims;
+}
+
+// A slice that is shorter than a piece saves no cache, but costs exchanges.
+std::uint64_t slice_by_caches(const Tuning& tuning, const Groups& groups) {
+  if (tuning.crowded) return tuning.segment_slice_bytes;
+  return groups.slice_bytes(std::min(tuning.piece_bytes, tuning.segment_slice_bytes),
+                            tuning.segment_slice_bytes);
+}
+
 }  // namespace
 
 Team::Team(TeamSetup setup)
@@ -53,7 +66,9 @@ Team::Team(TeamSetup setup)
                     od::node::kFalseSharingBytes),
       ring_(layout_.slot_bytes - kControlBytes - kResults * result_bytes_),
       shown_(kLanes * setup.members.size()),
-      operands_(setup.members.size()) {
+      operands_(setup.members.size()),
+      groups_(claims_of(setup)),
+      in_groups_(setup.in_groups) {
   all_reachable_ = true;
   for (int i = 0; i < size_; ++i) {
     const TeamMember& member = setup.members[static_cast<std::size_t>(i)];
@@ -69,6 +84,7 @@ Team::Team(TeamSetup setup)
   }
   largest_element_bytes_ =
       std::min(result_bytes_, ring_.bytes() / (4 * static_cast<std::uint64_t>(size_)));
+  segment_slice_bytes_ = slice_by_caches(tuning_, groups_);
 }
 
 Team::~Team() = default;
@@ -150,9 +166,12 @@ bool Team::begin_next() {
     if (!prepare(op, op.begun_, x)) return false;
     x.operation = &op;
     x.number = next_number_;
-    x.readers = readers_of(x, me_, size_);
-    x.sources = sources_of(x, me_, size_);
+    x.size = x.circle == nullptr ? size_ : static_cast<int>(x.circle->size());
+    x.me = x.circle == nullptr ? me_ : groups_.place(me_);
+    x.readers = readers_of(x, x.me, x.size);
+    x.sources = sources_of(x, x.me, x.size);
     x.reader_cursor = x.end_cursor = x.readers.first;
+    x.posted = std::exchange(shown_ahead_, false);
     x.prepared = true;
   }
   if (!prepare_source(x)) {
@@ -184,7 +203,7 @@ bool Team::acknowledged(std::uint64_t exchange) {
     if (i == me_) continue;
     Peer& p = peer(i);
     if (p.known_completed < exchange) {
-      // Pairs with the release in retire().
+      // Pairs with the release in publish_completed().
       p.known_completed = p.control->completed.load(std::memory_order_acquire) - p.base;
       if (p.known_completed < exchange) {
         awaits_acknowledgement_ = {&p.control->completed, p.base + exchange};
@@ -217,10 +236,14 @@ void Team::retire(Exchange& x) {
   do {
     ++completed_;
   } while (completed_ < next_number_ && !exchanges_[completed_ % kLanes].active);
-  // Release: this member reads nothing of these exchanges any more.
-  SlotControl& mine = *peer(me_).control;
-  mine.completed.store(peer(me_).base + completed_, std::memory_order_release);
+  publish_completed();
   news_completed_ = any_news_ = true;
+}
+
+void Team::publish_completed() {
+  // Release: this member reads nothing of these exchanges any more; pairs with the acquire in
+  // acknowledged().
+  peer(me_).control->completed.store(peer(me_).base + completed_, std::memory_order_release);
 }
 
 // Wakes those who may sleep on what has been published since the last call.
@@ -231,11 +254,7 @@ void Team::retire(Exchange& x) {
 // publish at the same time, the fence lets at least one see what all have published.
 void Team::tell_sleepers() {
   any_news_ = false;
-  if (wake_mode_.expedited) {
-    std::atomic_signal_fence(std::memory_order_seq_cst);  // as in node::wake_if_armed
-  } else {
-    std::atomic_thread_fence(std::memory_order_seq_cst);
-  }
+  order_for_sleepers();
   for (Exchange& x : exchanges_) {
     if (x.news_post || x.news_made || x.news_round || x.news_end) tell_sleepers_of(x);
   }
@@ -249,46 +268,68 @@ void Team::tell_sleepers() {
     Peer& p = peer(i);
     if (!p.wake) continue;
     p.wake = false;
-    if (i != me_ && p.armed->load(std::memory_order_relaxed) != 0) {
-      ++counters_.wakes;
-      od::node::wake_slow(*p.armed);
-    }
+    if (i != me_) wake_if_asleep(p);
   }
+}
+
+// Between publishing something and looking who sleeps.
+void Team::order_for_sleepers() const {
+  if (wake_mode_.expedited) {
+    std::atomic_signal_fence(std::memory_order_seq_cst);  // as in node::wake_if_armed
+  } else {
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+  }
+}
+
+void Team::wake_if_asleep(const Peer& p) {
+  if (p.armed->load(std::memory_order_relaxed) == 0) return;
+  ++counters_.wakes;
+  od::node::wake_slow(*p.armed);
 }
 
 void Team::tell_sleepers_of(Exchange& x) {
   const bool at_once = wake_mode_.expedited;
-  if (x.news_post) {
+  if (x.news_post && x.combines_groups()) {
+    // Each needs a few of the results only: whoever needs this one may need no other.
+    const std::uint64_t each = x.across.final_each();
+    for (int i = 0; i < size_; ++i) {
+      const std::uint64_t from = each * static_cast<std::uint64_t>(i);
+      if (x.across.holds(me_, from, from + each)) wake(i);
+    }
+  } else if (x.news_post) {
     // Readers of which all sources have posted.
-    const int posted = at_once ? size_ : first_missing_post(x);
+    const int posted = at_once ? x.size : first_missing_post(x);
     for (int i = x.readers.first; i < x.readers.last; ++i) {
-      const int last_source = x.pattern == Pattern::before ? i : size_;
-      if (x.pattern == Pattern::from_root || posted >= last_source) wake(i);
+      const int last_source = x.pattern == Pattern::before ? i : x.size;
+      if (x.pattern == Pattern::from_root || posted >= last_source) wake(x.member(i));
     }
   } else if (x.news_made) {
-    for (int i = x.readers.first; i < x.readers.last; ++i) wake(i);
+    for (int i = x.readers.first; i < x.readers.last; ++i) wake(x.member(i));
   }
   if (x.news_round || x.news_end) {
     int late = -1;
     const int late_ones = x.news_round || at_once ? 0 : late_readers(x, late);
     if (late_ones == 0) {
-      for (int i = x.sources.first; i < x.sources.last; ++i) wake(i);
+      for (int i = x.sources.first; i < x.sources.last; ++i) wake(x.member(i));
     } else if (late_ones == 1) {
       // It does not wait for itself.
-      wake(late);
+      wake(x.member(late));
     }
   }
   x.news_post = x.news_made = x.news_round = x.news_end = false;
 }
 
-// The lowest position that should post but has not.
+// The lowest of those who take part that should post but has not.
 int Team::first_missing_post(const Exchange& x) const {
-  if (x.pattern == Pattern::from_root) return size_;
-  for (int i = 0; i < size_; ++i) {
-    if (i == me_ || (x.pattern == Pattern::to_root && i == x.root)) continue;
-    if (lane(i, x).post.ticket.load(std::memory_order_relaxed) < ticket(i, x)) return i;
+  if (x.pattern == Pattern::from_root) return x.size;
+  for (int i = 0; i < x.size; ++i) {
+    if (i == x.me || (x.pattern == Pattern::to_root && i == x.root)) continue;
+    const int position = x.member(i);
+    if (lane(position, x).post.ticket.load(std::memory_order_relaxed) < ticket(position, x)) {
+      return i;
+    }
   }
-  return size_;
+  return x.size;
 }
 
 // How many members may still tell that they have read everything, and one of them. Those that find
@@ -299,8 +340,8 @@ int Team::late_readers(const Exchange& x, int& late) const {
   if (x.pattern == Pattern::before || x.irregular) return 0;
   if (x.own_places || x.out.sizes != nullptr || x.in.sizes != nullptr) return 0;
   int count = 0;
-  for (int i = 0; i < size_; ++i) {
-    if (i == me_) continue;
+  for (int i = 0; i < x.size; ++i) {
+    if (i == x.me) continue;
     const bool reads = x.pattern == Pattern::everyone ||
                        (x.pattern == Pattern::from_root ? i != x.root : i == x.root);
     if (!reads) continue;
@@ -308,7 +349,9 @@ int Team::late_readers(const Exchange& x, int& late) const {
     if (x.pattern == Pattern::everyone && x.content == Content::each && x.out.size(i) == 0) {
       continue;
     }
-    if (lane(i, x).read.load(std::memory_order_relaxed) < step_word(ticket(i, x), kAllSteps)) {
+    const int position = x.member(i);
+    if (lane(position, x).read.load(std::memory_order_relaxed) <
+        step_word(ticket(position, x), kAllSteps)) {
       late = i;
       ++count;
     }

@@ -20,6 +20,9 @@
 #include <vector>
 
 #include "coll/node/exchange.h"
+#include "coll/node/groups.h"
+#include "coll/node/line.h"
+#include "coll/node/reduction_pipeline.h"
 #include "coll/node/slot_layout.h"
 #include "coll/node/slot_ring.h"
 #include "coll/node/slots.h"
@@ -35,6 +38,7 @@ struct TeamMember {
   std::byte* reach = nullptr;   // its reach file in this process, or null
   std::uint64_t reach_bytes = 0;
   bool reaches_us = false;  // it has mapped this process's reach file
+  CacheClaim cache;         // as the member told
 };
 
 struct TeamSetup {
@@ -43,6 +47,7 @@ struct TeamSetup {
   const od::node::RegionLayout* layout = nullptr;
   od::node::WakeMode wake_mode;
   Tuning tuning;
+  std::uint64_t* in_groups = nullptr;  // counts like TeamCounters::in_groups, for all teams
   // A member's slot contains nonsense: ends the job, or returns, after which nothing moves any
   // more.
   void (*corrupt)(void* context, int member) = nullptr;
@@ -53,11 +58,13 @@ struct TeamSetup {
 struct TeamCounters {
   std::uint64_t operations = 0;
   std::uint64_t exchanges = 0;
+  std::uint64_t lines = 0;          // operations of a line, served without an exchange's state
   std::uint64_t shown_payload = 0;  // in the line of the post
   std::uint64_t shown_cells = 0;
   std::uint64_t shown_direct = 0;
   std::uint64_t cell_bytes = 0;    // copied into cells
   std::uint64_t direct_bytes = 0;  // read in the buffers of others
+  std::uint64_t in_groups = 0;     // reductions that groups made first, each for itself
   std::uint64_t full_waits = 0;    // an exchange had to wait for room in lanes or ring
   std::uint64_t wakes = 0;
 };
@@ -74,8 +81,9 @@ class Operation {
   friend class Team;
   enum class Plan : std::uint8_t {
     single,            // one exchange
-    reduce_slices,     // combine a slice each, then the root collects them
-    allreduce_slices,  // combine a slice each, then everyone collects them
+    reduce_slices,     // combine a slice each, then the root collects them (in groups: combine
+                       // one of the group's contributions, then one of the groups' results)
+    allreduce_slices,  // the same, but everyone collects them
   };
   Plan plan_ = Plan::single;
   std::uint32_t exchanges_ = 0;
@@ -92,9 +100,10 @@ class Operation {
   std::uint64_t bytes_ = 0;
   std::uint64_t segment_bytes_ = 0;
   int root_ = 0;
-  // Where slices of the own slot lie that wait for the root, by segment.
+  ReductionPipeline pipeline_;
+  // Where results of the own slot lie that others are going to read, by segment.
   static constexpr std::uint32_t kSegmentsUnderWay = 4;
-  std::array<std::uint64_t, kSegmentsUnderWay> result_at_{};
+  std::array<std::array<std::uint64_t, kSegmentsUnderWay>, 2> result_at_{};  // and by phase
 };
 
 class Team {
@@ -135,6 +144,13 @@ class Team {
   // `send` has the same offsets and sizes at all members.
   void reduce_scatter(Operation& op, const Blocks& send, void* recv, const Combiner& combiner);
 
+  // All at once, while nothing else is under way; false: to be started as an Operation, which then
+  // has to be the team's next one. Looks so often for what the others show.
+  bool serve_line(const Line& line, int patience);
+
+  bool reduces_whole(std::uint64_t bytes) const;
+  bool allreduces_whole(std::uint64_t bytes) const;
+
   // For statistics: when this member was called for an operation that it has just started, and how
   // far apart all members were, once the operation is done. False: not known of all of them.
   void note_arrival(const Operation& op, std::uint64_t ns);
@@ -156,6 +172,9 @@ class Team {
   void set_far(bool far);
   const Tuning& tuning() const { return tuning_; }
   const TeamCounters& counters() const { return counters_; }
+  const Groups& groups() const { return groups_; }
+  // How much each member combines per segment of a long reduction, unless slots are smaller.
+  std::uint64_t segment_slice_bytes() const { return segment_slice_bytes_; }
 
  private:
   struct Peer {
@@ -172,28 +191,54 @@ class Team {
 
   Peer& peer(int i) { return peers_[static_cast<std::size_t>(i)]; }
   const Peer& peer(int i) const { return peers_[static_cast<std::size_t>(i)]; }
-  std::uint64_t ticket(int i, const Exchange& x) const { return peer(i).base + x.number + 1; }
-  Lane& lane(int i, const Exchange& x) const { return peer(i).control->lanes[x.number % kLanes]; }
+  std::uint64_t ticket(int i, std::uint64_t number) const { return peer(i).base + number + 1; }
+  std::uint64_t ticket(int i, const Exchange& x) const { return ticket(i, x.number); }
+  Lane& lane(int i, std::uint64_t number) const { return peer(i).control->lanes[number % kLanes]; }
+  Lane& lane(int i, const Exchange& x) const { return lane(i, x.number); }
 
-  // operations.cc
+  // operations.cc, long_reductions.cc
   void start(Operation& op, Operation::Plan plan, std::uint32_t exchanges);
+  Exchange& combine_whole(Operation& op, const void* send, std::uint64_t bytes);
   void start_slices(Operation& op, Operation::Plan plan, const void* send, void* recv,
                     std::uint64_t bytes, std::uint64_t slice_limit_bytes);
+  std::uint64_t slice_in_groups(const Combiner& combiner, std::uint64_t bytes,
+                                std::uint64_t most) const;
   bool prepare(Operation& op, std::uint32_t index, Exchange& x);
+  Blocks final_slices(const Operation& op, std::uint32_t segment) const;
+  void place_final_slice(Operation& op, ReductionPipeline::Stage stage, const Blocks& slices,
+                         Exchange& x);
+  static void keep_result(Operation& op, ReductionPipeline::Stage stage, Exchange& x);
+  static void show_result(const Operation& op, ReductionPipeline::Stage stage, Exchange& x);
   void prepare_slices(Operation& op, std::uint32_t segment, Exchange& x);
+  void prepare_across(Operation& op, std::uint32_t segment, Exchange& x);
   void prepare_collect(Operation& op, std::uint32_t segment, Exchange& x);
-  std::uint64_t piece_bytes(Content content, std::uint64_t unit_bytes) const;
+  // `members` take part.
+  std::uint64_t piece_bytes(Content content, int members, std::uint64_t unit_bytes) const;
 
   // team.cc
   bool begin_next();
   bool acknowledged(std::uint64_t exchange);
   void note_completed(Peer& from, std::uint32_t completed_low);
   void retire(Exchange& x);
+  void publish_completed();
   void tell_sleepers();
   void tell_sleepers_of(Exchange& x);
   int first_missing_post(const Exchange& x) const;
   int late_readers(const Exchange& x, int& late) const;
   void wake(int i) { peer(i).wake = true; }
+  void order_for_sleepers() const;
+  void wake_if_asleep(const Peer& p);
+
+  // line.cc
+  static Way way_of_lines(std::uint64_t bytes);
+  static std::uint64_t lines_offset(std::uint64_t number);
+  void show_line(const Line& line);
+  void take_next_lines(std::uint64_t bytes);
+  bool lines_here(const Line& line, int patience);
+  bool as_expected(const Line& line, const Post& post) const;
+  void take_lines(const Line& line);
+  void complete_line();
+  void tell_others(bool ends);
 
   // exchange_source.cc: what this member shows.
   bool prepare_source(Exchange& x);
@@ -217,6 +262,7 @@ class Team {
   bool read_round(Exchange& x);
   bool copy_round(Exchange& x);
   bool combine_round(Exchange& x);
+  bool combine_groups(Exchange& x);
   bool step(Exchange& x);
 
   int size_;
@@ -241,6 +287,10 @@ class Team {
   std::vector<Shown> shown_;  // kLanes times one per member
   std::vector<const std::byte*> operands_;
   std::vector<std::byte> scratch_;
+  std::byte* aligned_scratch_ = nullptr;  // to a line, as cells are
+  Groups groups_;
+  std::uint64_t segment_slice_bytes_ = 0;
+  std::uint64_t* in_groups_;
   p2p::SendHistory history_;
 
   Operation* first_open_ = nullptr;  // with exchanges that have not begun
@@ -250,6 +300,7 @@ class Team {
   std::uint64_t completed_ = 0;     // all below are over here
   std::uint64_t acknowledged_ = 0;  // all below are over everywhere
   Awaited awaits_acknowledgement_;
+  bool shown_ahead_ = false;  // the next exchange's post is there already
   bool news_completed_ = false;
   bool any_news_ = false;
   bool broken_ = false;

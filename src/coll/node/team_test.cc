@@ -32,15 +32,6 @@ void expect_success(const std::vector<int>& codes) {
   }
 }
 
-#define REQUIRE(condition)                                             \
-  do {                                                                 \
-    if (!(condition)) {                                                \
-      std::fprintf(stderr, "%s:%d: rank %d: %s\n", __FILE__, __LINE__, \
-                   od::node::ForkedJob::current_rank, #condition);     \
-      std::_Exit(1);                                                   \
-    }                                                                  \
-  } while (false)
-
 std::uint64_t mix(std::uint64_t a, std::uint64_t b, std::uint64_t c = 0) {
   std::uint64_t x = a * 0x9e3779b97f4a7c15u ^ (b + 0x7f4a7c15u) * 0xbf58476d1ce4e5b9u ^ c;
   x ^= x >> 29;
@@ -123,9 +114,13 @@ class TestMemory {
 // A collective of the plan with its buffers on this rank.
 class Case {
  public:
-  Case(std::mt19937& random, int ranks, int me, std::uint64_t number, std::uint64_t most_bytes)
+  Case(std::mt19937& random, int ranks, int me, std::uint64_t number, std::uint64_t most_bytes,
+       bool long_reductions)
       : ranks_(ranks), me_(me), number_(number) {
     kind_ = static_cast<Kind>(random() % static_cast<unsigned>(Kind::count_of_kinds));
+    if (long_reductions && random() % 2 == 0) {
+      kind_ = random() % 2 == 0 ? Kind::reduce : Kind::allreduce;
+    }
     root_ = static_cast<int>(random() % static_cast<unsigned>(ranks));
     in_place_ = random() % 3 == 0;
     maps_ = random() % 2 == 0;
@@ -159,6 +154,7 @@ class Case {
     } else {
       combiner.kernel = ops::find_kernel(ops::Op::sum, ops::Kind::int32);
       combiner.extent_bytes = sizeof(std::int32_t);
+      combiner.commutative = true;
     }
     const std::uint64_t bytes = count_ * unit();
     const auto p = static_cast<std::uint64_t>(ranks_);
@@ -452,6 +448,7 @@ struct RandomOptions {
   int rounds = 60;
   std::uint64_t most_bytes = 400000;
   Memory memory = Memory::mixed;
+  bool long_reductions = false;  // more than half of all
   TestTeamOptions team;
 };
 
@@ -492,7 +489,8 @@ void random_collectives(RandomOptions options) {
           std::deque<Case> cases;
           const auto together = 1 + plan() % 6;
           for (std::uint64_t i = 0; i < together; ++i) {
-            cases.emplace_back(plan, options.ranks, me, ++number, options.most_bytes);
+            cases.emplace_back(plan, options.ranks, me, ++number, options.most_bytes,
+                               options.long_reductions);
             if (own() % 4 == 0) usleep(static_cast<unsigned>(own() % 300));
             cases.back().start(*team, memory);
             if (own() % 2 == 0) team->advance();
@@ -511,6 +509,9 @@ void random_collectives(RandomOptions options) {
         node.wait(*team, [&] { return team->idle(); });
         REQUIRE(node.lost_wakes() == 0);
         REQUIRE(team->counters().operations == number);
+        if (options.long_reductions) {
+          REQUIRE((team->counters().in_groups != 0) == team->groups().worth_it());
+        }
         exchange.barrier();
         return 0;
       },
@@ -552,9 +553,9 @@ TEST(Team, SmallSlots) {
     random_collectives(options);
   }
 }
-TEST(Team, FarNontemporalAndGeneric) {
+TEST(Team, FarAndGeneric) {
   RandomOptions options = of(3, 9);
-  options.team.tuning.far = options.team.tuning.nontemporal = true;
+  options.team.tuning.far = true;
   options.team.tuning.driver = Driver::generic;
   random_collectives(options);
 }
@@ -567,16 +568,60 @@ TEST(Team, ManySegments) {
   random_collectives(options);
 }
 
+// Caches shared by equal and unequal numbers of members, by neighbours and by every other one.
+TEST(Team, ReductionsInGroups) {
+  const std::vector<std::vector<int>> shapes = {
+      {0, 0, 1, 1}, {0, 1, 0, 1}, {0, 0, 0, 7},          {5, 3, 3, 3, 3},    {0, 1, 1, 0},
+      {1, 1, 1},    {0, 1, 2},    {0, 0, 1, 2, 2, 2, 2}, {0, 0, 1, 1, 2, 2},
+  };
+  unsigned seed = 20;
+  for (const std::vector<int>& groups : shapes) {
+    for (const WayChoice way : {WayChoice::automatic, WayChoice::direct}) {
+      RandomOptions options = of(static_cast<int>(groups.size()), seed++);
+      options.rounds = 15;
+      options.most_bytes = 150000;
+      options.long_reductions = true;
+      options.team.groups = groups;
+      options.team.tuning.segment_slice_bytes = way == WayChoice::direct ? 2 << 10 : 256 << 10;
+      options.team.tuning.groups_min_slice_bytes = 64;
+      options.team.tuning.way = way;
+      set_whole(options.team.tuning, 0);
+      random_collectives(options);
+    }
+  }
+}
+TEST(Team, ReductionsInGroupsWithSmallSlots) {
+  RandomOptions options = of(5, 50);
+  options.rounds = 20;
+  options.long_reductions = true;
+  options.team.groups = {0, 0, 1, 1, 1};
+  options.team.slot_bytes = 64 << 10;
+  options.team.tuning.piece_bytes = 1024;
+  options.team.tuning.groups_min_slice_bytes = 64;
+  options.team.force_fences = true;
+  set_whole(options.team.tuning, 0);
+  random_collectives(options);
+}
+
 // Floating-point sums have the same bits everywhere, whoever arrives first.
 TEST(Team, SumsHaveTheSameBitsEverywhere) {
-  for (const std::uint64_t count : {3u, 700u, 90000u}) {
-    expect_success(run_forked_job(4, [&](int me, const Exchange& exchange) {
+  struct Shape {
+    std::uint64_t count;
+    std::vector<int> groups;
+  };
+  const std::vector<Shape> shapes = {
+      {3, {}}, {700, {}}, {90000, {}}, {90000, {0, 1, 0, 1}}, {90000, {0, 1, 1, 1}}};
+  for (const auto& [count, groups] : shapes) {
+    expect_success(run_forked_job(4, [&, count = count](int me, const Exchange& exchange) {
       REQUIRE(memory::BumpArena::begin(64u << 20));
-      TestNode node(exchange, {});
+      TestTeamOptions options;
+      options.groups = groups;
+      TestNode node(exchange, options);
       auto team = node.make_team();
       Combiner combiner;
       combiner.kernel = ops::find_kernel(ops::Op::sum, ops::Kind::float64);
       combiner.extent_bytes = sizeof(double);
+      combiner.commutative = true;
       std::vector<double> in(count), out(count), first(count);
       for (std::uint64_t i = 0; i < count; ++i) {
         in[i] = 1.0 / static_cast<double>(mix(static_cast<std::uint64_t>(me), i) % 1000 + 1);

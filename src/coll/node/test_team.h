@@ -14,6 +14,16 @@
 #include "node/forked_job.h"
 #include "node/node.h"
 
+// Ends this process of a forked job if the condition does not hold.
+#define REQUIRE(condition)                                             \
+  do {                                                                 \
+    if (!(condition)) {                                                \
+      std::fprintf(stderr, "%s:%d: rank %d: %s\n", __FILE__, __LINE__, \
+                   od::node::ForkedJob::current_rank, #condition);     \
+      std::_Exit(1);                                                   \
+    }                                                                  \
+  } while (false)
+
 namespace od::coll::shm {
 
 // Up to which size members combine whole contributions instead of slices.
@@ -28,6 +38,7 @@ struct TestTeamOptions {
   std::uint64_t slot_bytes = 1 << 20;
   std::uint32_t slot_count = 4;
   bool force_fences = false;  // as with more ranks than cores
+  std::vector<int> groups;    // the cache of each member; empty: not known
 };
 
 // One process of a job: its node, its slots, and teams of all ranks.
@@ -71,8 +82,11 @@ class TestNode {
       const od::node::Member& member = node_->member(i);
       const SlotLease& lease = leases[static_cast<std::size_t>(i)];
       if (lease.slot == SlotLease::kNone) return nullptr;
+      CacheClaim cache = topology::own_cache_claim(0, 1);
+      cache.group = CacheClaim::kUnknown;
+      if (!options_.groups.empty()) cache.group = options_.groups[static_cast<std::size_t>(i)];
       setup.members.push_back(
-          {member.base, lease, member.reach, member.reach_bytes, member.reaches_us});
+          {member.base, lease, member.reach, member.reach_bytes, member.reaches_us, cache});
     }
     return std::make_unique<Team>(std::move(setup));
   }
@@ -119,6 +133,7 @@ class TestNode {
   std::uint64_t sleeps() const { return sleeps_; }
   std::uint64_t lost_wakes() const { return lost_wakes_; }
   void set_tuning(const Tuning& tuning) { options_.tuning = tuning; }
+  void set_groups(std::vector<int> groups) { options_.groups = std::move(groups); }
   void set_plan(const od::node::WaitPlan& plan) { plan_ = plan; }
 
  private:

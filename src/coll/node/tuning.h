@@ -9,8 +9,10 @@ namespace od::coll::shm {
 
 // How reductions of long vectors are cut (alike).
 enum class Driver : std::uint8_t {
-  generic,    // each member combines one slice of the whole vector
-  segmented,  // the same segment by segment: slices are collected while caches still hold them
+  generic,  // each member combines one slice of the whole vector
+  // The same segment by segment, so that slices are collected while caches still hold them, and
+  // first within groups that share a cache, then across groups.
+  segmented,
 };
 
 // Which way blocks are shown; for measurements and tests.
@@ -31,10 +33,9 @@ struct Tuning {
     std::uint64_t results;
   };
   Row near_row{4 << 10, 16 << 10, 4 << 10, 256 << 10, 512 << 10, 8 << 10, 8 << 10};
-  Row far_row{2 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 32 << 10, 1 << 20};
+  Row far_row{2 << 10, 16 << 10, 64 << 10, 4 << 20, 1 << 20, 32 << 10, 256 << 10};
   // More ranks than cores: reading a buffer directly costs the owner one more wait.
   Row crowded_row{64 << 10, 128 << 10, 64 << 10, 256 << 10, 512 << 10, 64 << 10, 64 << 10};
-  std::uint64_t nontemporal_min_bytes = 1 << 10;
   WayChoice way = WayChoice::automatic;
   std::uint64_t piece_bytes = 16 << 10;  // alike: what is copied or combined at a time
   // Alike: up to this size a reduction is made by every member that wants the result, from all
@@ -46,10 +47,12 @@ struct Tuning {
   std::uint64_t crowded_allreduce_whole_max_bytes = 256 << 10;
   std::uint64_t crowded_reduce_whole_max_bytes = 512 << 10;
   Driver driver = Driver::segmented;
-  std::uint64_t segment_slice_bytes = 256 << 10;  // alike: of each member
-  bool crowded = false;                           // more ranks than cores
-  bool far = false;                               // a cache line takes long between these cores
-  bool nontemporal = false;                       // stores into cells past the cache
+  std::uint64_t segment_slice_bytes = 1 << 20;  // alike: of each member at most (groups.h)
+  // Alike: shorter slices are not worth an exchange within groups before the one across.
+  std::uint64_t groups_min_slice_bytes = 4 << 10;
+  bool crowded = false;         // more ranks than cores
+  bool crowded_groups = false;  // alike: groups combine first nevertheless
+  bool far = false;             // a cache line takes long between these cores
 };
 
 }  // namespace od::coll::shm

@@ -91,6 +91,9 @@ class Selection {
     std::string fingerprint;    // of this machine; a file for another one is not used
   };
 
+  // The variables of this process that may be rules.
+  static Environment environment();
+
   Selection() = default;
   // Problems are added to `issues`; what has one is left out.
   static Selection load(const Environment& environment, const Options& options,

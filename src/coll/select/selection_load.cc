@@ -6,6 +6,8 @@
 //                                            [<algorithm>:]<value>[,...]; without an algorithm: all
 //
 // REDUCE_SCATTER stands for REDUCE_SCATTER_BLOCK as well, unless that has a variable of its own.
+#include <unistd.h>
+
 #include <algorithm>
 #include <charconv>
 
@@ -158,6 +160,19 @@ void Selection::read_variable(const std::string& variable, const std::string& va
     return;
   }
   own = std::move(changed);
+}
+
+Selection::Environment Selection::environment() {
+  Environment result;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const std::size_t equals = text.find('=');
+    if (equals == std::string_view::npos || text.find("_ADJUST_") == std::string_view::npos) {
+      continue;
+    }
+    result.emplace_back(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return result;
 }
 
 Selection Selection::load(const Environment& environment, const Options& options,
