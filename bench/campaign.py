@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import csv
 import subprocess
-import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
-from jobs import BUILD, P2P, ROOT, Host, run_mpi
+from jobs import BUILD, P2P, ROOT, Failures, Host, is_current, run_mpi
 
 SOURCES = P2P
+SHARED_SOURCES = [SOURCES / name for name in ("harness.c", "probe.c", "turns.c")]
+"""What the programs of other folders take from those of point-to-point."""
 KERNELS = ROOT / "bench" / "kernels"
 PROGRAMS = BUILD / "bench"
 LATENCY_SIZES = "0,1,8,64,256,1K,2K,4K,8K,16K,32K,64K,128K,256K,512K,1M,2M,4M"
@@ -28,6 +30,10 @@ WARNINGS = ["-Wall", "-Wextra"]
 
 PLAIN = "plain"
 OVERDRIVE = "overdrive"
+
+MAIN_HOSTS = ["openmpi4", "openmpi5", "mpich4", "mpich5"]
+INTEL = "impi"
+FIVE = [*MAIN_HOSTS, INTEL]
 
 
 @dataclass(frozen=True)
@@ -131,6 +137,11 @@ def compile_program(command: list[str], host: Host, cwd: Path) -> str:
     return "" if result.returncode == 0 else f"{' '.join(command)}\n{result.stdout}{result.stderr}"
 
 
+def c_flags(host: Host) -> list[str]:
+    """Return the options with which C is compiled for a host."""
+    return [*OPTIMISATION, *WARNINGS, "-std=gnu11", *(f"-D{name}" for name in host.defines)]
+
+
 def build_programs(host: Host) -> Programs:
     """Compile the benchmarks for a host unless what is there is newer than the sources."""
     folder = PROGRAMS / host.name
@@ -138,11 +149,11 @@ def build_programs(host: Host) -> Programs:
     binary, probe, kernels = folder / "od_p2p", folder / "libod_probe.so", folder / "od_kernels"
     sources = sorted(SOURCES.glob("*.c"))
     everything = [*SOURCES.iterdir(), *KERNELS.iterdir()]
-    newest = max(path.stat().st_mtime for path in everything if path.is_file())
+    files = [path for path in everything if path.is_file()]
     programs = Programs(binary, probe, kernels)
-    if all(path.exists() and path.stat().st_mtime > newest for path in (binary, probe, kernels)):
+    if all(is_current(path, files) for path in (binary, probe, kernels)):
         return programs
-    flags = [*OPTIMISATION, *WARNINGS, "-std=gnu11", *(f"-D{name}" for name in host.defines)]
+    flags = c_flags(host)
     problem = compile_program(
         [*host.mpicc, *flags, "-shared", "-fPIC", str(SOURCES / "probe.c"), "-o", str(probe)],
         host,
@@ -157,8 +168,7 @@ def build_programs(host: Host) -> Programs:
         names = [str(path) for path in sources]
         problem = compile_program([*host.mpicc, *flags, *names, "-o", str(binary)], host, folder)
     if not problem:
-        shared = [SOURCES / name for name in ("harness.c", "probe.c", "turns.c")]
-        names = [str(path) for path in (*sorted(KERNELS.glob("*.c")), *shared)]
+        names = [str(path) for path in (*sorted(KERNELS.glob("*.c")), *SHARED_SOURCES)]
         problem = compile_program(
             [*host.mpicc, *flags, *names, "-lm", "-o", str(kernels)], host, folder
         )
@@ -221,7 +231,7 @@ class Campaign:
     topics: list[Topic]
     lib: Path | None
     niceness: int = 0
-    failures: list[str] = field(default_factory=list)
+    failures: Failures = field(default_factory=Failures)
 
     def _variants(self, host: Host, topic: Topic) -> list[tuple[str, Path | None, dict[str, str]]]:
         variants: list[tuple[str, Path | None, dict[str, str]]] = [(PLAIN, None, {})]
@@ -255,12 +265,8 @@ class Campaign:
                         host, topic.ranks, command, topic.seconds, lib, settings, self.niceness
                     )
                     if not result.ok:
-                        what = "time limit" if result.timed_out else f"status {result.status}"
-                        tail = " | ".join(result.stderr.strip().splitlines()[-4:])
-                        self.failures.append(
-                            f"round {number}, {topic.name}, {host.name}, {variant}: {what}: {tail}"
-                        )
-                        print(f"bench: {self.failures[-1]}", file=sys.stderr, flush=True)
+                        where = f"round {number}, {topic.name}, {host.name}, {variant}"
+                        self.failures.add(f"{where}: {result.problem('time limit')}")
                     yield parse(result.stdout, host.name, variant, number)
 
 
@@ -285,3 +291,34 @@ def load(path: Path) -> list[Sample]:
             Sample(**{name: types[name](text) for name, text in row.items()})
             for row in csv.DictReader(file)
         ]
+
+
+def next_round(samples: Iterable[Sample]) -> int:
+    """Return the number of the round after those of the samples."""
+    return 1 + max((sample.round for sample in samples), default=-1)
+
+
+def samples_file(part: str, folder: Path) -> Path:
+    """Return the file of the raw samples of a part of a page."""
+    return folder / f"{part}.csv"
+
+
+def load_part(part: str, folder: Path) -> list[Sample]:
+    """Return the raw samples of a part, none if it has not been measured."""
+    path = samples_file(part, folder)
+    return load(path) if path.exists() else []
+
+
+def repeat_for(seconds: float, name: str, step: Callable[[float], None]) -> None:
+    """Repeat a step, at least once, until less than half of one more would fit into the time.
+
+    The step is given the seconds that are left.
+    """
+    end = time.monotonic() + seconds
+    while True:
+        started = time.monotonic()
+        step(end - started)
+        now = time.monotonic()
+        print(f"bench: {name}: {max(end - now, 0):.0f} s left", flush=True)
+        if end - now < (now - started) / 2:
+            return

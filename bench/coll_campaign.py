@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -19,23 +18,27 @@ from pathlib import Path
 import lab_runs
 from analysis import regime_of
 from campaign import (
-    OPTIMISATION,
+    FIVE,
+    INTEL,
     OVERDRIVE,
     PLAIN,
     PROGRAMS,
+    SHARED_SOURCES,
     SOURCES,
-    WARNINGS,
     YIELD_SETTINGS,
     Sample,
+    c_flags,
     compile_program,
-    load,
+    load_part,
+    next_round,
+    repeat_for,
+    samples_file,
     save,
 )
-from jobs import BUILD, ROOT, Host, build_regime_probe, exchange_ns
+from jobs import BUILD, ROOT, Failures, Host, build_regime_probe, exchange_ns, is_current
 from turns import Variant, run_together, start_here
 
 COLL = ROOT / "bench" / "coll"
-SAMPLES = PROGRAMS / "coll"
 JUDGED = ["bcast", "reduce", "allreduce", "allgather", "alltoall", "reduce_scatter", "barrier"]
 OTHERS = ["reduce_scatter_block", "gather", "scatter", "scan"]
 LAB_JUDGED = ["bcast", "allgather", "reduce", "allreduce"]
@@ -43,7 +46,6 @@ REDUCTIONS = ["reduce", "allreduce"]
 SIZES = "8,64,512,1K,2K,4K,8K,16K,32K,64K,128K,256K,512K,1M,2M,4M"
 FEW_SIZES = "8,1K,8K,64K,256K,1M"
 DRIVER_SIZES = "64K,128K,256K,512K,1M,2M,4M,8M,16M,32M,64M"
-INTEL = "impi"
 DRIVERS = ["generic", "segmented"]
 LAB_NODES, LAB_RANKS = 4, 8
 GROUP_SECONDS = 30
@@ -78,7 +80,7 @@ class Part:
     sizes: str
     shapes: str = "usual,app"
     sample_ms: float = 3
-    hosts: tuple[str, ...] = ("openmpi4", "openmpi5", "mpich4", "mpich5", "impi")
+    hosts: tuple[str, ...] = tuple(FIVE)
     rate: str = ""
     """Where the ranks are in a lab: the rate of its links."""
     drivers: bool = False
@@ -152,14 +154,11 @@ def build(host: Host) -> tuple[Path, str]:
     folder = PROGRAMS / host.name
     folder.mkdir(parents=True, exist_ok=True)
     binary = folder / "od_coll"
-    shared = [SOURCES / name for name in ("harness.c", "probe.c", "turns.c")]
-    sources = [*sorted(COLL.glob("*.c")), *shared]
-    everything = [*sources, *COLL.glob("*.h"), *SOURCES.glob("*.h")]
-    newest = max(path.stat().st_mtime for path in everything)
-    if binary.exists() and binary.stat().st_mtime > newest:
+    sources = [*sorted(COLL.glob("*.c")), *SHARED_SOURCES]
+    if is_current(binary, [*sources, *COLL.glob("*.h"), *SOURCES.glob("*.h")]):
         return binary, ""
-    flags = [*OPTIMISATION, *WARNINGS, "-std=gnu11", *(f"-D{name}" for name in host.defines)]
-    command = [*host.mpicc, *flags, *(str(path) for path in sources), "-lm", "-o", str(binary)]
+    names = [str(path) for path in sources]
+    command = [*host.mpicc, *c_flags(host), *names, "-lm", "-o", str(binary)]
     return binary, compile_program(command, host, folder)
 
 
@@ -169,8 +168,7 @@ def build_selection(folder: Path = PROGRAMS) -> Path | None:
     source, binary = COLL / "od_select.cc", folder / "od_select"
     if not archive.exists():
         return None
-    newest = max(source.stat().st_mtime, archive.stat().st_mtime)
-    if not binary.exists() or binary.stat().st_mtime < newest:
+    if not is_current(binary, (source, archive)):
         folder.mkdir(parents=True, exist_ok=True)
         command = ["c++", "-std=c++20", "-O2", f"-I{ROOT / 'src'}", str(source), str(archive)]
         done = subprocess.run(
@@ -201,17 +199,6 @@ def selection_samples(number: int) -> list[Sample]:
     return found
 
 
-def samples_file(part: str, folder: Path = SAMPLES) -> Path:
-    """Return the file of a part's raw samples."""
-    return folder / f"{part}.csv"
-
-
-def load_part(part: str, folder: Path = SAMPLES) -> list[Sample]:
-    """Return the raw samples of a part, none if it has not been measured."""
-    path = samples_file(part, folder)
-    return load(path) if path.exists() else []
-
-
 def with_net(samples: list[Sample]) -> list[Sample]:
     """Add, where the application's shape was measured, what is left without its work.
 
@@ -239,12 +226,12 @@ class CollCampaign:
     hosts: dict[str, Host]
     programs: dict[str, Path]
     lib: Path | None
+    folder: Path
     niceness: int = 0
-    folder: Path = SAMPLES
     only_hosts: list[str] = field(default_factory=list)
     driver_variable: str = ""
     """What chooses the driver of reductions; empty where there is no choice."""
-    failures: list[str] = field(default_factory=list)
+    failures: Failures = field(default_factory=Failures)
 
     def measure(self, part: Part, seconds: float) -> None:
         """Add samples to a part until the time is over; at least one group is run."""
@@ -253,25 +240,14 @@ class CollCampaign:
             print(f"bench: {part.name}: this build has no choice of drivers", file=sys.stderr)
             return
         if not groups:
-            self._fail(f"{part.name}: no host")
+            self.failures.add(f"{part.name}: no host")
             return
-        end = time.monotonic() + seconds
         each = min(GROUP_SECONDS, max(seconds / len(groups) - PAUSE_SECONDS, LEAST_SECONDS))
         with self._place(part) as lab:
-            while True:
-                started = time.monotonic()
-                self._step(part, groups, each, lab)
-                now = time.monotonic()
-                print(f"bench: {part.name}: {max(end - now, 0):.0f} s left", flush=True)
-                if end - now < (now - started) / 2:
-                    return
+            repeat_for(seconds, part.name, lambda _left: self._step(part, groups, each, lab))
 
     def _is_wanted(self, group: Group) -> bool:
         return not self.only_hosts or group.host in self.only_hosts
-
-    def _fail(self, problem: str) -> None:
-        self.failures.append(problem)
-        print(f"bench: {problem}", file=sys.stderr, flush=True)
 
     @contextmanager
     def _place(self, part: Part) -> Iterator[lab_runs.LabRuns | None]:
@@ -317,7 +293,7 @@ class CollCampaign:
             )
 
         group = min(groups, key=rounds)
-        first = 1 + max((sample.round for sample in samples), default=-1)
+        first = next_round(samples)
         arguments = [*group.arguments]
         if lab is not None:
             # Every node has a TMPDIR of its own; this folder is the same in all of them.
@@ -337,4 +313,4 @@ class CollCampaign:
             found += selection_samples(first)
         save(found, samples_file(part.name, self.folder), append=True)
         for problem in problems:
-            self._fail(f"{part.name}, {group.name}: {problem}")
+            self.failures.add(f"{part.name}, {group.name}: {problem}")

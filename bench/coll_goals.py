@@ -6,12 +6,13 @@ at most 3 %, and no more than the uncertainty of its ratio.
 
 from __future__ import annotations
 
+from statistics import median_high
+
 from analysis import MIN_SAMPLES, REGIMES, Point, Results
-from campaign import OVERDRIVE, PLAIN, parse_sizes
+from campaign import FIVE, INTEL, OVERDRIVE, PLAIN, parse_sizes
 from coll_campaign import (
     DRIVER_SIZES,
     FEW_SIZES,
-    INTEL,
     JUDGED,
     LAB_JUDGED,
     LAB_RANKS,
@@ -20,14 +21,14 @@ from coll_campaign import (
     SIZES,
 )
 from goals import (
-    FIVE,
     HOST_TITLES,
     KIB,
     Finding,
     Ratio,
     best_variant,
+    in_any_regime,
     judge_ratios,
-    ratio_of,
+    known_ratios,
 )
 
 SHAPES = {"usual": "unchanged buffers", NET: "application's shape"}
@@ -57,17 +58,33 @@ def points(
     ]
 
 
-def known_ratios(
+def _by_collective(
     results: Results,
-    wanted: list[Point],
-    regime: str,
-    host: str,
+    hosts: list[str],
+    topic: str,
+    wanted: dict[str, list[Point]],
+    mean_goal: float,
+    each_goal: float | None = None,
     base_host: str | None = None,
-    base: str = PLAIN,
-) -> list[Ratio]:
-    """Return how many times as fast Overdrive is, at the points where that is known."""
-    found = [ratio_of(results, p, regime, host, base_host or host, base) for p in wanted]
-    return [ratio for ratio in found if ratio is not None]
+    best_setting: bool = False,
+) -> list[Finding]:
+    """Judge the points of each collective over each host.
+
+    The base is the host alone, with `best_setting` in its best setting, or `base_host` alone.
+    """
+    found = []
+    for collective, those in wanted.items():
+        for host in hosts if those else []:
+            for regime in REGIMES:
+                best = best_variant(results, regime, host, those) if best_setting else None
+                base = best or PLAIN
+                ratios = known_ratios(results, those, regime, host, base_host, base)
+                who = f"{HOST_TITLES[host]}, {collective}"
+                who += f" ({base})" if base != PLAIN else ""
+                found.append(
+                    judge_ratios(topic, who, regime, ratios, len(those), mean_goal, each_goal)
+                )
+    return found
 
 
 def _pair(results: Results, hosts: list[str]) -> list[Finding]:
@@ -78,15 +95,8 @@ def _pair(results: Results, hosts: list[str]) -> list[Finding]:
             ("below 4 KiB", 0, LARGE_FROM, SMALL_GOAL),
         ):
             topic = f"One node, 2 ranks, {title}, {name}"
-            for collective in JUDGED:
-                wanted = points(collective, shape, 2, SIZES, low, high)
-                for host in hosts if wanted else []:
-                    for regime in REGIMES:
-                        ratios = known_ratios(results, wanted, regime, host)
-                        who = f"{HOST_TITLES[host]}, {collective}"
-                        found.append(
-                            judge_ratios(topic, who, regime, ratios, len(wanted), goal, EACH_GOAL)
-                        )
+            wanted = {c: points(c, shape, 2, SIZES, low, high) for c in JUDGED}
+            found += _by_collective(results, hosts, topic, wanted, goal, EACH_GOAL)
     return [*found, *_peaks(results, hosts), *_against_intel(results, hosts)]
 
 
@@ -115,15 +125,8 @@ def _against_intel(results: Results, hosts: list[str]) -> list[Finding]:
         return found
     for shape, name in SHAPES.items():
         topic = f"One node, 2 ranks, no slower than Intel MPI alone, {name}"
-        for collective in JUDGED:
-            wanted = points(collective, shape, 2, SIZES)
-            for host in hosts if wanted else []:
-                for regime in REGIMES:
-                    ratios = known_ratios(results, wanted, regime, host, INTEL)
-                    who = f"{HOST_TITLES[host]}, {collective}"
-                    found.append(
-                        judge_ratios(topic, who, regime, ratios, len(wanted), EACH_GOAL, None)
-                    )
+        wanted = {c: points(c, shape, 2, SIZES) for c in JUDGED}
+        found += _by_collective(results, hosts, topic, wanted, EACH_GOAL, base_host=INTEL)
     return found
 
 
@@ -131,17 +134,8 @@ def _eight(results: Results, hosts: list[str]) -> list[Finding]:
     found = []
     for shape, name in SHAPES.items():
         topic = f"One node, 8 ranks on 2 cores, {name}"
-        for collective in JUDGED:
-            wanted = points(collective, shape, 8, FEW_SIZES)
-            for host in hosts if wanted else []:
-                for regime in REGIMES:
-                    base = best_variant(results, regime, host, wanted) or PLAIN
-                    ratios = known_ratios(results, wanted, regime, host, base=base)
-                    who = f"{HOST_TITLES[host]}, {collective}"
-                    who += f" ({base})" if base != PLAIN else ""
-                    found.append(
-                        judge_ratios(topic, who, regime, ratios, len(wanted), EIGHT_GOAL, None)
-                    )
+        wanted = {c: points(c, shape, 8, FEW_SIZES) for c in JUDGED}
+        found += _by_collective(results, hosts, topic, wanted, EIGHT_GOAL, best_setting=True)
     return found
 
 
@@ -149,29 +143,14 @@ def _lab(results: Results, title: str, hosts: list[str]) -> list[Finding]:
     found = []
     for shape, name in SHAPES.items():
         topic = f"Lab, 4 nodes of 2 ranks, {title}, {name}"
-        for collective in LAB_JUDGED:
-            wanted = points(collective, shape, LAB_RANKS, FEW_SIZES)
-            for host in hosts:
-                for regime in REGIMES:
-                    ratios = known_ratios(results, wanted, regime, host)
-                    who = f"{HOST_TITLES[host]}, {collective}"
-                    found.append(
-                        judge_ratios(
-                            topic, who, regime, ratios, len(wanted), LAB_GOAL, LAB_EACH_GOAL
-                        )
-                    )
+        wanted = {c: points(c, shape, LAB_RANKS, FEW_SIZES) for c in LAB_JUDGED}
+        found += _by_collective(results, hosts, topic, wanted, LAB_GOAL, LAB_EACH_GOAL)
     return found
 
 
 def driver_ratios(results: Results, wanted: list[Point], regime: str, host: str) -> list[Ratio]:
     """Return how many times as fast the segmented driver is as the generic one."""
-    found = []
-    for point in wanted:
-        value = results.speedup(regime, point, host, "segmented", host, "generic")
-        if value is not None:
-            spread = results.uncertainty(regime, point, host, "segmented", host, "generic")
-            found.append(Ratio(value, min(spread, 0.03), point))
-    return found
+    return known_ratios(results, wanted, regime, host, base="generic", variant="segmented")
 
 
 def _drivers(results: Results, hosts: list[str]) -> list[Finding]:
@@ -217,22 +196,15 @@ def selection_ns(results: Results, mode: str = "look-up") -> dict[str, float]:
     """Return what choosing an algorithm takes, by collective, in whatever regime."""
     found: dict[str, list[float]] = {}
     for point in results.points(test="select", mode=mode):
-        for regime in REGIMES:
-            cell = results.cell(regime, "-", OVERDRIVE, point)
-            found.setdefault(point.shape, []).extend(cell.values if cell else [])
-    return {name: sorted(values)[len(values) // 2] for name, values in found.items() if values}
+        found.setdefault(point.shape, []).extend(in_any_regime(results, "-", OVERDRIVE, point))
+    return {name: median_high(values) for name, values in found.items() if values}
 
 
 def growth_kib(results: Results, host: str, variant: str) -> float | None:
     """Return the growth of a rank's memory over 10,000 communicators, in whatever regime."""
     point = Point("communicators", "growth", "-", "-", 0, 2)
-    values = [
-        value
-        for regime in REGIMES
-        if (cell := results.cell(regime, host, variant, point)) is not None
-        for value in cell.values
-    ]
-    return sorted(values)[len(values) // 2] if values else None
+    values = in_any_regime(results, host, variant, point)
+    return median_high(values) if values else None
 
 
 def _cost(results: Results, hosts: list[str]) -> list[Finding]:

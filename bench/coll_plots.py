@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from analysis import REGIMES, Results
-from campaign import OVERDRIVE, PLAIN
+from campaign import FIVE, OVERDRIVE, PLAIN, load_part
 from coll_campaign import (
     DRIVER_SIZES,
     FEW_SIZES,
@@ -20,12 +20,11 @@ from coll_campaign import (
     PARTS,
     REDUCTIONS,
     SIZES,
-    load_part,
     with_net,
 )
 from coll_goals import BARRIER, LABS, SHAPES, driver_ratios, points
-from drawing import COLOURS, finish, line, plt, style
-from goals import FIVE, HOST_TITLES, best_variant
+from drawing import COLOURS, finish, line, plt, ratio_axis, run, style
+from goals import HOST_TITLES, best_variant
 
 MEASURED = [name for name in JUDGED if name != BARRIER]
 
@@ -35,15 +34,14 @@ def _ratios(
 ) -> None:
     """Draw speeds relative to the hosts: a row per regime and shape, a column per collective."""
     ranks, sizes = what
-    rows = [(regime, shape) for regime in REGIMES for shape in SHAPES]
     drawn = [
         (regime, shape)
-        for regime, shape in rows
+        for regime in REGIMES
+        for shape in SHAPES
         if any(
-            results.cell(regime, host, variant, p) is not None
+            results.cell(regime, host, OVERDRIVE, p) is not None
             for p in points(collectives[0], shape, ranks, sizes)
             for host in FIVE
-            for variant in (OVERDRIVE,)
         )
     ]
     if not drawn:
@@ -68,15 +66,13 @@ def _ratios(
                 }
                 look = {"color": COLOURS[host], "label": HOST_TITLES[host]}
                 line(axes, bytes_, values, marker="o", markersize=3, **look)
-            axes.axhline(1, color="black", linewidth=0.8)
-            axes.set_yscale("log", base=2)
-            axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+            ratio_axis(axes)
             label = f"{SHAPES[shape]}, {regime}" if column == 0 else ""
             style(axes, bytes_, collective, label)
     finish(figure, folder, name, caption)
 
 
-def drivers(results: Results, folder: Path) -> None:
+def _drivers(results: Results, folder: Path) -> None:
     """Draw the segmented driver relative to the generic one."""
     figure, grid = plt.subplots(1, len(REDUCTIONS), figsize=(11, 4.5), sharey=True)
     found = False
@@ -97,13 +93,8 @@ def drivers(results: Results, folder: Path) -> None:
     plt.close(figure)
 
 
-def main() -> int:
+def draw(source: Path, folder: Path) -> None:
     """Draw everything that has been measured."""
-    if len(sys.argv) != 3:
-        print(__doc__, file=sys.stderr)
-        return 2
-    source, folder = Path(sys.argv[1]), Path(sys.argv[2])
-    folder.mkdir(parents=True, exist_ok=True)
     results = {part.name: Results(with_net(load_part(part.name, source))) for part in PARTS}
     pictures = [
         ("pair", "coll_pair.png", "2 ranks on 2 cores", MEASURED, (2, SIZES)),
@@ -116,9 +107,8 @@ def main() -> int:
     for part, file, where, collectives, what in pictures:
         caption = f"Collectives of {where}: speed relative to the host alone"
         _ratios(results[part], folder, file, caption, collectives, what)
-    drivers(results["drivers"], folder)
-    return 0
+    _drivers(results["drivers"], folder)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(__doc__, draw))

@@ -16,7 +16,7 @@ from analysis import (
     geometric_mean,
     size_name,
 )
-from campaign import OVERDRIVE, PLAIN, parse_sizes
+from campaign import FIVE, OVERDRIVE, PLAIN, parse_sizes
 from coll_campaign import (
     APP,
     DRIVER_SIZES,
@@ -40,12 +40,28 @@ from coll_goals import (
     first_use_us,
     growth_kib,
     judge,
-    known_ratios,
     points,
     selection_ns,
 )
-from goals import FIVE, HOST_TITLES, Finding, best_variant
-from page import DASH, facts, goals_section, head, number, pictures, table, write
+from goals import (
+    HOST_TITLES,
+    Finding,
+    best_variant,
+    known_ratios,
+    variant_title,
+    variants_to_show,
+)
+from page import (
+    DASH,
+    Circumstances,
+    goals_section,
+    number,
+    opening,
+    pictures,
+    table,
+    titled_table,
+    write,
+)
 
 
 def _mean(results: Results, regime: str, host: str, wanted: list[Point], base: str = PLAIN) -> str:
@@ -85,9 +101,8 @@ def _summary(results: dict[str, Results], hosts: list[str]) -> list[str]:
                         cells.append(_mean(results[part], regime, host, wanted, base))
                     if set(cells) != {DASH}:
                         rows.append([collective, SHAPE_NAMES[shape], *cells])
-            if rows:
-                lines += [f"**{title}, {regime}**", ""]
-                lines += table(["", "shape", *(HOST_TITLES[host] for host in hosts)], rows)
+            header = ["", "shape", *(HOST_TITLES[host] for host in hosts)]
+            lines += titled_table(f"{title}, {regime}", header, rows)
     return lines
 
 
@@ -183,19 +198,16 @@ def _medians(
             for regime in REGIMES:
                 rows = []
                 for host in hosts:
-                    names = {v for point in wanted for v in results.variants(host, point)}
-                    for variant in sorted(names, key=lambda v: (v == OVERDRIVE, v != PLAIN, v)):
+                    for variant in variants_to_show(results, host, wanted):
                         cells = [results.median(regime, host, variant, p) for p in wanted]
                         if any(cell is not None for cell in cells):
-                            more = "" if variant == PLAIN else f" + {variant}"
-                            name = HOST_TITLES[host] + more.replace("+ o", "+ O")
-                            rows.append([name, *(number(cell) for cell in cells)])
-                if rows:
-                    lines += [f"**{collective}, {SHAPE_NAMES[shape]}, {regime}**", ""]
-                    names = [
-                        "" if collective == BARRIER else size_name(p.size_bytes) for p in wanted
-                    ]
-                    lines += table(["", *names], rows)
+                            title = variant_title(host, variant)
+                            rows.append([title, *(number(cell) for cell in cells)])
+                sizes_shown = [
+                    "" if collective == BARRIER else size_name(p.size_bytes) for p in wanted
+                ]
+                what = f"{collective}, {SHAPE_NAMES[shape]}, {regime}"
+                lines += titled_table(what, ["", *sizes_shown], rows)
     return lines if len(lines) > 2 else []
 
 
@@ -251,9 +263,8 @@ def _cost(results: Results, hosts: list[str]) -> list[str]:
             for regime in REGIMES:
                 found = first_use_us(results, regime, host, variant)
                 if found:
-                    more = "" if variant == PLAIN else " + Overdrive"
                     text = ", ".join(f"{name} {value:.1f}" for name, value in found.items())
-                    rows.append([HOST_TITLES[host] + more, regime, text])
+                    rows.append([variant_title(host, variant), regime, text])
     growths = [
         [
             HOST_TITLES[host],
@@ -278,27 +289,18 @@ def _cost(results: Results, hosts: list[str]) -> list[str]:
     ]
 
 
-def write_page(
-    path: Path,
-    results: dict[str, Results],
-    versions: dict[str, str],
-    missing: dict[str, str],
-    command: str,
-    extra_facts: list[str],
-    plots: list[tuple[str, str]],
-) -> list[Finding]:
+def write_page(path: Path, results: dict[str, Results], around: Circumstances) -> list[Finding]:
     """Write the page and return the findings that are in it; results by part."""
-    hosts = [host for host in FIVE if host in versions]
+    hosts = [host for host in FIVE if host in around.versions]
     findings = judge(results, hosts)
     pair = _medians(results["pair"], "2 ranks", hosts, JUDGED, 2, SIZES)
     others = _medians(results["others"], "2 ranks, the others", hosts, OTHERS, 2, FEW_SIZES)
     eight = _medians(results["eight"], "8 ranks on 2 cores", hosts, JUDGED, 8, FEW_SIZES)
     lines = [
-        *head("Collectives: what is faster, and by how much", "coll.py", command),
-        *facts(versions, missing, extra_facts),
+        *opening("Collectives: what is faster, and by how much", "coll.py", around),
         *_summary(results, hosts),
         *goals_section(findings, "the host alone"),
-        *pictures(plots),
+        *pictures(around),
         *_slower(results, hosts),
         *_method(results),
         *_drivers(results["drivers"], hosts),

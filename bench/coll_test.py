@@ -31,6 +31,7 @@ from coll_campaign import (  # noqa: E402
 from coll_goals import judge, points  # noqa: E402
 from coll_report import write_page  # noqa: E402
 from jobs import BUILD, Host, run_mpi, select_hosts  # noqa: E402
+from page import Circumstances  # noqa: E402
 
 HOST = "openmpi4"
 LINE = "bcast,usual,blocking,all,8192,2,1.5,us,45.0,46.0,0.0000,0.0"
@@ -131,13 +132,13 @@ def test_cost_of_first_use_and_growth() -> None:
 
 def test_page_of_what_there_is(tmp_path: Path) -> None:
     page = tmp_path / "coll.md"
-    write_page(page, results(pair=all_sizes(2.5)), {HOST: "4"}, {}, "command", [], [])
+    write_page(page, results(pair=all_sizes(2.5)), Circumstances({HOST: "4"}, {}, "command"))
     text = page.read_text()
     assert "| bcast | usual | 2.50 (2.50) |" in text
     assert "| Open MPI 4.1 + Overdrive | 1 |" in text
     assert "faster" in text and "Where the host alone is faster" not in text
     slow = results(pair=all_sizes(2.5, slow=65536))
-    write_page(page, slow, {HOST: "4"}, {}, "command", [], [])
+    write_page(page, slow, Circumstances({HOST: "4"}, {}, "command"))
     assert "| bcast | usual | Open MPI 4.1 | 64K 0.90 |" in page.read_text()
 
 

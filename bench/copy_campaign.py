@@ -7,19 +7,27 @@ far comes next, so that many short runs with `--add` add up to a balanced whole.
 
 from __future__ import annotations
 
-import sys
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from campaign import OVERDRIVE, PLAIN, PROGRAMS, Sample, load, save
-from jobs import Host, build_regime_probe, exchange_ns
+from campaign import (
+    FIVE,
+    MAIN_HOSTS,
+    OVERDRIVE,
+    PLAIN,
+    Sample,
+    load_part,
+    next_round,
+    repeat_for,
+    samples_file,
+    save,
+)
+from jobs import Failures, Host, build_regime_probe, exchange_ns
 from real_programs import run as run_program
 from real_programs import why_unavailable
 from turns import Variant, run_together
 
-SAMPLES = PROGRAMS / "copy"
 PATHS = ["cells", "pull", "cooperative", "push", "kernel"]
 """What the setting `copy_path` can force."""
 ENVELOPE_SIZES = "64,128,256,512,1K,2K,4K,8K,16K,32K,64K,128K,256K,512K,1M,2M,4M,8M"
@@ -28,8 +36,6 @@ SKEW_SIZES = "8K,16K,32K,64K,128K,256K,512K,1M"
 COLLECTIVE_SIZES = {2: "8,1K,16K,128K,1M", 4: "8,16K,1M"}
 """By number of ranks. With more ranks than cores some hosts take milliseconds for a call."""
 MAIN_HOST = "openmpi4"
-SKEW_HOSTS = ["openmpi4", "openmpi5", "mpich4", "mpich5"]
-FIVE_HOSTS = [*SKEW_HOSTS, "impi"]
 PAUSE_SECONDS = 6
 """What a group of jobs takes beside its measuring time, roughly."""
 GROUP_SECONDS = 30
@@ -84,7 +90,7 @@ PARTS = [
         (
             Group(
                 "hosts",
-                tuple(FIVE_HOSTS),
+                tuple(FIVE),
                 ("--tests", "latency", "--shapes", "usual,app", "--modes", "blocking,nonblocking")
                 + ("--sizes", HOST_SIZES, "--sample-ms", "2"),
             ),
@@ -93,7 +99,7 @@ PARTS = [
     Part(
         "skew",
         0.15,
-        (Group("skew", tuple(SKEW_HOSTS), ("--tests", "skew", "--sizes", SKEW_SIZES)),),
+        (Group("skew", tuple(MAIN_HOSTS), ("--tests", "skew", "--sizes", SKEW_SIZES)),),
     ),
     Part(
         "kernels",
@@ -116,7 +122,7 @@ PARTS = [
         tuple(
             Group(
                 f"{ranks} ranks",
-                tuple(FIVE_HOSTS),
+                tuple(FIVE),
                 ("--tests", "collectives", "--sizes", sizes),
                 ranks=ranks,
             )
@@ -126,17 +132,6 @@ PARTS = [
 ]
 
 
-def samples_file(part: str, folder: Path = SAMPLES) -> Path:
-    """Return the file of a part's raw samples."""
-    return folder / f"{part}.csv"
-
-
-def load_part(part: str, folder: Path = SAMPLES) -> list[Sample]:
-    """Return the raw samples of a part, none if it has not been measured."""
-    path = samples_file(part, folder)
-    return load(path) if path.exists() else []
-
-
 @dataclass
 class CopyCampaign:
     """Measures parts; `programs` maps (host, program) to executables."""
@@ -144,28 +139,20 @@ class CopyCampaign:
     hosts: dict[str, Host]
     programs: dict[tuple[str, str], Path]
     lib: Path
+    folder: Path
     niceness: int = 0
-    folder: Path = SAMPLES
     only_group: str = ""
-    failures: list[str] = field(default_factory=list)
+    failures: Failures = field(default_factory=Failures)
 
     def measure(self, part: Part, seconds: float) -> None:
         """Add samples to a part until the time is over; at least one group is run."""
         step = self._programs_step if part.programs else self._group_step
-        end = time.monotonic() + seconds
-        while True:
-            started = time.monotonic()
-            step(part, end - started)
-            now = time.monotonic()
-            print(f"bench: {part.name}: {max(end - now, 0):.0f} s left", flush=True)
-            if end - now < (now - started) / 2:
-                return
+        repeat_for(seconds, part.name, lambda left: step(part, left))
 
     def _add(self, part: Part, samples: list[Sample], problems: Sequence[str]) -> None:
         save(samples, samples_file(part.name, self.folder), append=True)
         for problem in problems:
-            self.failures.append(f"{part.name}: {problem}")
-            print(f"bench: {self.failures[-1]}", file=sys.stderr, flush=True)
+            self.failures.add(f"{part.name}: {problem}")
 
     def _variants(self, group: Group) -> list[Variant]:
         found = []
@@ -189,7 +176,7 @@ class CopyCampaign:
 
         wanted = [g for g in part.groups if self.only_group in ("", g.name)] or list(part.groups)
         group = min(wanted, key=rounds)
-        first = 1 + max((sample.round for sample in samples), default=-1)
+        first = next_round(samples)
         measuring = min(GROUP_SECONDS, max(seconds - PAUSE_SECONDS, 1.0))
         variants = self._variants(group)
         if not variants:
@@ -209,7 +196,7 @@ class CopyCampaign:
             self._add(part, [], [f"{p}: {why_unavailable(p, MAIN_HOST)}" for p in part.programs])
             return
         program = min(usable, key=lambda p: len({s.round for s in samples if s.test == p}))
-        number = 1 + max((sample.round for sample in samples), default=-1)
+        number = next_round(samples)
         variants = [PLAIN, OVERDRIVE, *PATHS]
         # Each round begins elsewhere, so that no variant always follows the same one.
         start = number % len(variants)

@@ -9,25 +9,21 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from analysis import MIN_SAMPLES, REGIMES, Point, Results
-from campaign import OVERDRIVE, Sample, parse_sizes
+from campaign import FIVE, INTEL, MAIN_HOSTS, OVERDRIVE, Sample, parse_sizes
 from copy_campaign import (
     COLLECTIVE_SIZES,
     ENVELOPE_SIZES,
-    FIVE_HOSTS,
     MAIN_HOST,
     PATHS,
-    SKEW_HOSTS,
     SKEW_SIZES,
 )
 from goals import (
     COLLECTIVES,
-    HOST_TITLES,
-    INTEL,
     KIB,
-    MAIN_HOSTS,
     MIB,
     Finding,
     judge_ratios,
+    known_ratios,
     latency_points,
     ratio_finding,
     ratio_of,
@@ -112,20 +108,15 @@ def _envelope(results: Results) -> list[Finding]:
             )
     topic = "Long messages (1 - 8 MiB) against a plain memcpy between the two processes"
     for shape in SHAPES:
-        sizes = [size for size in parse_sizes(ENVELOPE_SIZES) if size >= MEMCPY_FROM]
+        points = [
+            envelope_point(shape, size)
+            for size in parse_sizes(ENVELOPE_SIZES)
+            if size >= MEMCPY_FROM
+        ]
         for regime in REGIMES:
-            ratios = [
-                ratio
-                for size in sizes
-                if (
-                    ratio := ratio_of(
-                        results, envelope_point(shape, size), regime, MAIN_HOST, MAIN_HOST, MEMCPY
-                    )
-                )
-                is not None
-            ]
+            ratios = known_ratios(results, points, regime, MAIN_HOST, base=MEMCPY)
             title = SHAPE_TITLES[shape]
-            found.append(judge_ratios(topic, title, regime, ratios, len(sizes), None, MEMCPY_GOAL))
+            found.append(judge_ratios(topic, title, regime, ratios, len(points), None, MEMCPY_GOAL))
     return found
 
 
@@ -142,11 +133,11 @@ def _hosts(results: Results, hosts: list[str]) -> list[Finding]:
             topic = "Application's shape, 8 KiB - 2 MiB, against the host"
             found.append(ratio_finding(results, topic, app, regime, host, goal, None))
     if INTEL in hosts:
-        for host in (h for h in FIVE_HOSTS if h in hosts):
+        for host in (h for h in FIVE if h in hosts):
             for regime in REGIMES:
                 topic = "Usual shape, 8 KiB - 2 MiB, against Intel MPI"
                 found.append(ratio_finding(results, topic, usual, regime, host, 1.3, None, INTEL))
-        for host in (h for h in FIVE_HOSTS if h in hosts):
+        for host in (h for h in FIVE if h in hosts):
             for regime in REGIMES:
                 topic = "Application's shape, 8 KiB - 2 MiB, against Intel MPI"
                 found.append(ratio_finding(results, topic, app, regime, host, None, 1.0, INTEL))
@@ -160,43 +151,19 @@ def skew_point(case: str, mode: str, size_bytes: int) -> Point:
 
 def _skew(results: Results, hosts: list[str]) -> list[Finding]:
     sizes = parse_sizes(SKEW_SIZES)
-
-    def finding(
-        topic: str, cases: list[str], mode: str, host: str, regime: str, goal: float
-    ) -> Finding:
-        points = [skew_point(case, mode, size) for case in cases for size in sizes]
-        ratios = [
-            ratio
-            for point in points
-            if (ratio := ratio_of(results, point, regime, host, host)) is not None
-        ]
-        title = HOST_TITLES[host]
-        return judge_ratios(topic, title, regime, ratios, len(points), None, goal)
-
+    receiver = [f"receiver late {delay}" for delay in LATE]
+    sender = [f"sender late {delay}" for delay in DELAYS]
     found = []
-    for topic, cases, mode, goal in (
-        (
-            "Receiver late by 100 us or 1 ms, 8 KiB - 1 MiB: the sender's call",
-            [f"receiver late {delay}" for delay in LATE],
-            "call",
-            CALL_GOAL,
-        ),
-        (
-            "Receiver late by 100 us or 1 ms, 8 KiB - 1 MiB: until the receiver has it",
-            [f"receiver late {delay}" for delay in LATE],
-            "total",
-            1.0,
-        ),
-        (
-            "Sender late by 10 us - 10 ms, 8 KiB - 1 MiB: until the receiver has it",
-            [f"sender late {delay}" for delay in DELAYS],
-            "total",
-            1.0,
-        ),
+    for late, cases, what, mode, goal in (
+        ("Receiver late by 100 us or 1 ms", receiver, "the sender's call", "call", CALL_GOAL),
+        ("Receiver late by 100 us or 1 ms", receiver, "until the receiver has it", "total", 1.0),
+        ("Sender late by 10 us - 10 ms", sender, "until the receiver has it", "total", 1.0),
     ):
-        for host in (h for h in SKEW_HOSTS if h in hosts):
+        topic = f"{late}, 8 KiB - 1 MiB: {what}"
+        points = [skew_point(case, mode, size) for case in cases for size in sizes]
+        for host in (h for h in MAIN_HOSTS if h in hosts):
             for regime in REGIMES:
-                found.append(finding(topic, cases, mode, host, regime, goal))
+                found.append(ratio_finding(results, topic, points, regime, host, None, goal))
     return found
 
 
@@ -213,17 +180,11 @@ def _collectives(results: Results, hosts: list[str]) -> list[Finding]:
     for ranks in COLLECTIVE_SIZES:
         topic = f"Collectives of the host are as fast as without Overdrive, {ranks} ranks"
         points = [point for name in COLLECTIVES for point in collective_points(name, ranks)]
-        for host in (h for h in FIVE_HOSTS if h in hosts):
+        for host in (h for h in FIVE if h in hosts):
             for regime in REGIMES:
-                ratios = [
-                    ratio
-                    for point in points
-                    if (ratio := ratio_of(results, point, regime, host, host)) is not None
-                ]
-                title = HOST_TITLES[host]
                 each = UNTOUCHED_GOAL if ranks == 2 else None
                 mean = UNTOUCHED_GOAL if ranks > 2 else None
-                found.append(judge_ratios(topic, title, regime, ratios, len(points), mean, each))
+                found.append(ratio_finding(results, topic, points, regime, host, mean, each))
     return found
 
 

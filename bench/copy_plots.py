@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 from analysis import REGIMES, Results, size_name
-from campaign import OVERDRIVE, PLAIN, parse_sizes
-from copy_campaign import ENVELOPE_SIZES, MAIN_HOST, PATHS, SKEW_HOSTS, load_part
+from campaign import MAIN_HOSTS, OVERDRIVE, PLAIN, load_part, parse_sizes
+from copy_campaign import ENVELOPE_SIZES, MAIN_HOST, PATHS
 from copy_goals import (
     DELAYS,
     ENVELOPE_GOAL,
@@ -24,8 +24,8 @@ from copy_goals import (
     with_memcpy_beside,
 )
 from copy_report import CHOICE, best_path, kernel_points, kernel_title
-from drawing import COLOURS, finish, line, plt, style
-from goals import HOST_TITLES
+from drawing import COLOURS, finish, line, plt, run, style
+from goals import variant_title
 from matplotlib.axes import Axes
 
 LOOKS = {
@@ -111,7 +111,7 @@ def skew(results: Results, folder: Path) -> None:
     for row, regime in enumerate(REGIMES):
         for column, size in enumerate(SKEW_SHOWN):
             axes = grid[row][column]
-            for host in SKEW_HOSTS:
+            for host in MAIN_HOSTS:
                 for variant, dashes in ((PLAIN, "--"), (OVERDRIVE, "-")):
                     known = [
                         (index, median)
@@ -123,7 +123,6 @@ def skew(results: Results, folder: Path) -> None:
                         )
                         is not None
                     ]
-                    suffix = " + Overdrive" if variant == OVERDRIVE else ""
                     axes.plot(
                         [index for index, _ in known],
                         [median for _, median in known],
@@ -131,7 +130,7 @@ def skew(results: Results, folder: Path) -> None:
                         linestyle=dashes,
                         marker="o",
                         markersize=3,
-                        label=HOST_TITLES[host] + suffix,
+                        label=variant_title(host, variant),
                     )
             axes.set_yscale("log")
             axes.set_xticks(range(len(cases)), ["0", *DELAYS], fontsize=8)
@@ -169,13 +168,8 @@ def kernels(results: Results, folder: Path) -> None:
     finish(figure, folder, "copy_kernels.png", "Kernels: the choice and each single path")
 
 
-def main() -> int:
+def draw(source: Path, folder: Path) -> None:
     """Draw everything that has been measured."""
-    if len(sys.argv) != 3:
-        print(__doc__, file=sys.stderr)
-        return 2
-    source, folder = Path(sys.argv[1]), Path(sys.argv[2])
-    folder.mkdir(parents=True, exist_ok=True)
     for part, pictures in (
         ("envelope", (envelope, ratios)),
         ("skew", (skew,)),
@@ -186,8 +180,7 @@ def main() -> int:
             results = Results(with_memcpy_beside(samples))
             for picture in pictures:
                 picture(results, folder)
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(__doc__, draw))

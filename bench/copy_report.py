@@ -18,17 +18,15 @@ from analysis import (
     geometric_mean,
     size_name,
 )
-from campaign import OVERDRIVE, PLAIN, parse_sizes
+from campaign import FIVE, MAIN_HOSTS, OVERDRIVE, PLAIN, parse_sizes
 from copy_campaign import (
     COLLECTIVE_SIZES,
     ENVELOPE_SIZES,
-    FIVE_HOSTS,
     HOST_SIZES,
     MAIN_HOST,
     MAX_PROGRAM_WAITED,
     PARTS,
     PATHS,
-    SKEW_HOSTS,
     SKEW_SIZES,
 )
 from copy_goals import (
@@ -43,8 +41,18 @@ from copy_goals import (
     judge,
     skew_point,
 )
-from goals import COLLECTIVES, HOST_TITLES, Finding
-from page import DASH, facts, goals_section, head, number, pictures, table, write
+from goals import COLLECTIVES, HOST_TITLES, Finding, known_ratios
+from page import (
+    DASH,
+    Circumstances,
+    goals_section,
+    number,
+    opening,
+    pictures,
+    table,
+    titled_table,
+    write,
+)
 
 CHOICE = "Overdrive"
 KERNEL_TITLES = {"ft": "FT", "is": "IS", "cg": "CG", "mg": "MG"}
@@ -59,6 +67,13 @@ def _interval(cell: Cell | None) -> str:
     if cell is None or len(cell.values) < MIN_SAMPLES:
         return DASH
     return f"{number(cell.median)} ± {number(cell.median * cell.uncertainty)}"
+
+
+def _gain_cell(results: Results, regime: str, host: str, point: Point) -> str:
+    """Return how many times as fast Overdrive is, and the time of the host alone."""
+    ratio = results.speedup(regime, point, host, OVERDRIVE, host)
+    plain = results.median(regime, host, PLAIN, point)
+    return DASH if ratio is None else f"{ratio:.2f} ({number(plain)})"
 
 
 def _envelope_rows(results: Results, regime: str, shape: str) -> list[list[str]]:
@@ -96,8 +111,8 @@ def _envelope(results: Results) -> list[str]:
         for regime in REGIMES:
             rows = _envelope_rows(results, regime, shape)
             if rows:
-                lines += [f"**{SHAPE_TITLES[shape].capitalize()}, {regime}**", ""]
-                lines += table(header, rows)
+                title = f"{SHAPE_TITLES[shape].capitalize()}, {regime}"
+                lines += titled_table(title, header, rows)
                 lines += _crossovers(results, regime, shape)
     return lines
 
@@ -137,18 +152,14 @@ def _hosts(results: Results, hosts: list[str]) -> list[str]:
     for shape in SHAPES:
         for regime in REGIMES:
             rows = []
-            for host in (h for h in FIVE_HOSTS if h in hosts):
-                cells = []
-                for size in sizes:
-                    point = envelope_point(shape, size)
-                    ratio = results.speedup(regime, point, host, OVERDRIVE, host)
-                    plain = results.median(regime, host, PLAIN, point)
-                    cells.append(DASH if ratio is None else f"{ratio:.2f} ({number(plain)})")
+            for host in (h for h in FIVE if h in hosts):
+                cells = [
+                    _gain_cell(results, regime, host, envelope_point(shape, size)) for size in sizes
+                ]
                 if set(cells) != {DASH}:
                     rows.append([HOST_TITLES[host], *cells])
-            if rows:
-                lines += [f"**{SHAPE_TITLES[shape].capitalize()}, {regime}**", ""]
-                lines += table(["over", *map(size_name, sizes)], rows)
+            title = f"{SHAPE_TITLES[shape].capitalize()}, {regime}"
+            lines += titled_table(title, ["over", *map(size_name, sizes)], rows)
     return lines
 
 
@@ -172,7 +183,7 @@ def _skew(results: Results, hosts: list[str]) -> list[str]:
                 # How long a late sender's call takes says nothing that its total does not say.
                 if mode == "call" and case.startswith("sender"):
                     continue
-                for host in (h for h in SKEW_HOSTS if h in hosts):
+                for host in (h for h in MAIN_HOSTS if h in hosts):
                     cells = []
                     for size in sizes:
                         point = skew_point(case, mode, size)
@@ -182,9 +193,8 @@ def _skew(results: Results, hosts: list[str]) -> list[str]:
                         cells.append(f"{number(plain)} → {number(mine)}" if known else DASH)
                     if set(cells) != {DASH}:
                         rows.append([case, HOST_TITLES[host], *cells])
-            if rows:
-                lines += [f"**{mode.capitalize()}, {regime}**", ""]
-                lines += table(["", "over", *map(size_name, sizes)], rows)
+            header = ["", "over", *map(size_name, sizes)]
+            lines += titled_table(f"{mode.capitalize()}, {regime}", header, rows)
     return lines
 
 
@@ -267,23 +277,17 @@ def _kernels(results: Results) -> list[str]:
                 part = DASH if share is None else f"{share:.0%}"
                 rows.append([kernel_title(point), part, *cells])
         if rows:
-            lines += [f"**{regime}**", ""]
-            lines += table(["", "messages", *_variant_header()], rows)
+            lines += titled_table(regime, ["", "messages", *_variant_header()], rows)
             lines += _summary(results, regime, kernel_points(results), "kernels")
     return lines
 
 
 def _summary(results: Results, regime: str, points: list[Point], what: str) -> list[str]:
     """Say in a sentence what the choice gains."""
+    judged = [point for point in points if point.mode != "collective"]
     gains = {}
     for base in (PLAIN, *PATHS):
-        ratios = [
-            ratio
-            for point in points
-            if point.mode != "collective"
-            and (ratio := results.speedup(regime, point, MAIN_HOST, OVERDRIVE, MAIN_HOST, base))
-            is not None
-        ]
+        ratios = [r.value for r in known_ratios(results, judged, regime, MAIN_HOST, base=base)]
         if ratios:
             gains[base] = (geometric_mean(ratios), max(ratios), min(ratios))
     if PLAIN not in gains or len(gains) < 2:
@@ -323,8 +327,7 @@ def _programs(results: Results) -> list[str]:
                         title = f"{PROGRAM_TITLES[program]}: {name}, {cell.unit}"
                         rows.append([title, *cells])
         if rows:
-            lines += [f"**{regime}**", ""]
-            lines += table(["", *_variant_header()], rows)
+            lines += titled_table(regime, ["", *_variant_header()], rows)
             points = [
                 point
                 for program, names in PROGRAM_FIGURES.items()
@@ -347,19 +350,13 @@ def _collectives(results: Results, hosts: list[str]) -> list[str]:
             rows = []
             for name in COLLECTIVES:
                 points = collective_points(name, ranks)
-                for host in (h for h in FIVE_HOSTS if h in hosts):
-                    cells = []
-                    for point in points:
-                        ratio = results.speedup(regime, point, host, OVERDRIVE, host)
-                        plain = results.median(regime, host, PLAIN, point)
-                        cells.append(DASH if ratio is None else f"{ratio:.2f} ({number(plain)})")
+                for host in (h for h in FIVE if h in hosts):
+                    cells = [_gain_cell(results, regime, host, point) for point in points]
                     if set(cells) != {DASH}:
                         rows.append([name, HOST_TITLES[host], *cells])
-            if rows:
-                sizes = [size_name(point.size_bytes) for point in collective_points("bcast", ranks)]
-                more = ", more than cores" if ranks > 2 else ""
-                lines += [f"**{ranks} ranks{more}, {regime}**", ""]
-                lines += table(["", "over", *sizes], rows)
+            sizes = [size_name(point.size_bytes) for point in collective_points("bcast", ranks)]
+            more = ", more than cores" if ranks > 2 else ""
+            lines += titled_table(f"{ranks} ranks{more}, {regime}", ["", "over", *sizes], rows)
     return lines
 
 
@@ -391,23 +388,16 @@ def _method(results: dict[str, Results]) -> list[str]:
     ]
 
 
-def write_page(
-    path: Path,
-    results: dict[str, Results],
-    versions: dict[str, str],
-    missing: dict[str, str],
-    command: str,
-    extra_facts: list[str],
-    plots: list[tuple[str, str]],
-) -> list[Finding]:
+def write_page(path: Path, results: dict[str, Results], around: Circumstances) -> list[Finding]:
     """Write the page and return the findings that are in it; results by part."""
-    hosts = [host for host in FIVE_HOSTS if host in versions]
+    hosts = [host for host in FIVE if host in around.versions]
     findings = judge(results, hosts)
     lines = [
-        *head("Copies: which way is best, and does the engine choose it", "copy_paths.py", command),
-        *facts(versions, missing, extra_facts),
+        *opening(
+            "Copies: which way is best, and does the engine choose it", "copy_paths.py", around
+        ),
         *goals_section(findings, "what the goal names"),
-        *pictures(plots),
+        *pictures(around),
         *_method(results),
         *_envelope(results["envelope"]),
         *_hosts(results["hosts"], hosts),

@@ -32,6 +32,7 @@ from copy_goals import (  # noqa: E402
 )
 from copy_report import write_page  # noqa: E402
 from jobs import BUILD, P2P, run_job, run_mpi, select_hosts  # noqa: E402
+from page import Circumstances  # noqa: E402
 
 NEAR_NS = 45.0
 LINE = "latency,usual,blocking,heap,8192,2,1.5,us,45.0,46.0,0.0000,0.0"
@@ -211,7 +212,7 @@ def test_goal_of_the_sender_s_call(call: float, met: bool) -> None:
 def test_page_of_what_there_is(tmp_path: Path) -> None:
     page = tmp_path / "copy.md"
     results = empty(envelope=Results(paths(1.1, cells=2.0, pull=1.0)))
-    write_page(page, results, {MAIN_HOST: "4"}, {}, "command", [], [])
+    write_page(page, results, Circumstances({MAIN_HOST: "4"}, {}, "command"))
     text = page.read_text()
     assert "| 8K | 1.87 | 3.4 | 1.7 |" in text
     assert "**0.91 ± 0.00**" in text

@@ -1,10 +1,12 @@
-"""What the scripts that draw pictures share: axes over message sizes, lines with gaps, saving.
+"""What the scripts that draw pictures share: the command line, axes, lines with gaps, saving.
 
 Needs matplotlib.
 """
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import matplotlib
@@ -24,6 +26,24 @@ COLOURS = {
     "mpiabi": "#9467bd",
 }
 DOTS_PER_INCH = 110
+
+
+def run(usage: str, draw: Callable[[Path, Path], None]) -> int:
+    """Draw what the command line says: from samples into a folder; return the exit status."""
+    if len(sys.argv) != 3:
+        print(usage, file=sys.stderr)
+        return 2
+    folder = Path(sys.argv[2])
+    folder.mkdir(parents=True, exist_ok=True)
+    draw(Path(sys.argv[1]), folder)
+    return 0
+
+
+def ratio_axis(axes: Axes) -> None:
+    """Make twice and half as fast equally far from the line of equal speed."""
+    axes.axhline(1, color="black", linewidth=0.8)
+    axes.set_yscale("log", base=2)
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
 
 
 def style(axes: Axes, sizes: list[int], title: str, label: str) -> None:

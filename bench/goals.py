@@ -8,16 +8,22 @@ judged reached only if all its points were measured.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import median
 
 from analysis import MIN_SAMPLES, REGIMES, Point, Results, geometric_mean, size_name
-from campaign import LATENCY_SIZES, OVERDRIVE, PLAIN, RANKS_SIZES, STREAM_SIZES, parse_sizes
+from campaign import (
+    FIVE,
+    INTEL,
+    LATENCY_SIZES,
+    MAIN_HOSTS,
+    OVERDRIVE,
+    PLAIN,
+    RANKS_SIZES,
+    STREAM_SIZES,
+    parse_sizes,
+)
 
-MAIN_HOSTS = ["openmpi4", "openmpi5", "mpich4", "mpich5"]
-INTEL = "impi"
-FIVE = [*MAIN_HOSTS, INTEL]
 HOST_TITLES = {
     "openmpi4": "Open MPI 4.1",
     "openmpi5": "Open MPI 5.0",
@@ -70,19 +76,48 @@ class Ratio:
     point: Point
 
 
+def variant_title(host: str, variant: str) -> str:
+    """Return what pages call a variant of a host."""
+    more = {PLAIN: "", OVERDRIVE: " + Overdrive"}.get(variant, f" + {variant}")
+    return HOST_TITLES[host] + more
+
+
 def _reached(value: float, goal: float) -> bool:
     return round(value, 2) >= goal
 
 
 def ratio_of(
-    results: Results, point: Point, regime: str, host: str, base_host: str, base: str = PLAIN
+    results: Results,
+    point: Point,
+    regime: str,
+    host: str,
+    base_host: str,
+    base: str = PLAIN,
+    variant: str = OVERDRIVE,
 ) -> Ratio | None:
-    """Return how many times as fast Overdrive is as another variant; None if that is unknown."""
-    value = results.speedup(regime, point, host, OVERDRIVE, base_host, base)
+    """Return how many times as fast a variant is as another one; None if that is unknown."""
+    value = results.speedup(regime, point, host, variant, base_host, base)
     if value is None:
         return None
-    uncertainty = results.uncertainty(regime, point, host, OVERDRIVE, base_host, base)
+    uncertainty = results.uncertainty(regime, point, host, variant, base_host, base)
     return Ratio(value, min(uncertainty, MAX_TOLERANCE), point)
+
+
+def known_ratios(
+    results: Results,
+    points: list[Point],
+    regime: str,
+    host: str,
+    base_host: str | None = None,
+    base: str = PLAIN,
+    variant: str = OVERDRIVE,
+) -> list[Ratio]:
+    """Return how many times as fast a variant is as the base, at the points where that is known.
+
+    The base is a variant of the same host unless another one is named.
+    """
+    found = [ratio_of(results, p, regime, host, base_host or host, base, variant) for p in points]
+    return [ratio for ratio in found if ratio is not None]
 
 
 def _describe(point: Point) -> str:
@@ -141,9 +176,8 @@ def ratio_finding(
     title = HOST_TITLES[host]
     if base_host is not None and base_host != host:
         title += f" vs {HOST_TITLES[base_host]}"
-    ratios = [ratio_of(results, point, regime, host, base_host or host) for point in points]
-    known = [ratio for ratio in ratios if ratio is not None]
-    return judge_ratios(topic, title, regime, known, len(points), mean_goal, each_goal)
+    ratios = known_ratios(results, points, regime, host, base_host)
+    return judge_ratios(topic, title, regime, ratios, len(points), mean_goal, each_goal)
 
 
 def latency_points(shapes: list[str], low: int, high: int) -> list[Point]:
@@ -256,6 +290,12 @@ def best_variant(results: Results, regime: str, host: str, points: list[Point]) 
     return min(means, key=lambda name: means[name]) if means else None
 
 
+def variants_to_show(results: Results, host: str, points: list[Point]) -> list[str]:
+    """Return the variants measured at some of the points: the host alone first, Overdrive last."""
+    names = {variant for point in points for variant in results.variants(host, point)}
+    return sorted(names, key=lambda name: (name == OVERDRIVE, name != PLAIN, name))
+
+
 def _oversubscribed(results: Results, hosts: list[str]) -> list[Finding]:
     found = []
     for ranks in (4, 8):
@@ -270,79 +310,48 @@ def _oversubscribed(results: Results, hosts: list[str]) -> list[Finding]:
             topic = f"{ranks} ranks on 2 cores, {name}"
             for host in (h for h in FIVE if h in hosts):
                 for regime in REGIMES:
-                    best = best_variant(results, regime, host, points) or PLAIN
-                    ratios = [ratio_of(results, p, regime, host, host, best) for p in points]
-                    title = HOST_TITLES[host] + (f" ({best})" if best != PLAIN else "")
-                    known = [ratio for ratio in ratios if ratio is not None]
-                    found.append(judge_ratios(topic, title, regime, known, len(points), 2.0, None))
+                    base = best_variant(results, regime, host, points) or PLAIN
+                    ratios = known_ratios(results, points, regime, host, base=base)
+                    title = HOST_TITLES[host] + (f" ({base})" if base != PLAIN else "")
+                    found.append(judge_ratios(topic, title, regime, ratios, len(points), 2.0, None))
     return found
 
 
-def _any_regime(
-    results: Results, host: str, variant: str, point: Point, pick: Callable[[list[float]], float]
-) -> float | None:
-    """Return a figure that has nothing to do with the regime, from all clean samples."""
-    values = [
-        value
-        for regime in REGIMES
-        if (cell := results.cell(regime, host, variant, point)) is not None
-        for value in cell.values
-    ]
-    return pick(values) if values else None
+def in_any_regime(results: Results, host: str, variant: str, point: Point) -> list[float]:
+    """Return all clean values of a figure that has nothing to do with the regime."""
+    cells = [results.cell(regime, host, variant, point) for regime in REGIMES]
+    return [value for cell in cells if cell is not None for value in cell.values]
 
 
 def _costs(results: Results, hosts: list[str]) -> list[Finding]:
+    figures = [
+        (f"Cost of {call}", Point("cost", call, "-", "-", 0, 2), MAX_CALL_NS, "ns", 1.0)
+        for call in CALLS
+    ]
+    init = Point("init", "-", "-", "-", 0, 2)
+    figures.append(("MPI_Init, 2 ranks", init, MAX_INIT_MS, "ms", 1.0))
+    for name in ("Pss", "Rss"):
+        topic, memory = f"Memory per rank ({name}), 2 ranks", Point("memory", name, "-", "-", 0, 2)
+        figures.append((topic, memory, MAX_MEMORY_MIB, "MiB", 1 / KIB))
     found = []
     for host in hosts:
-        title = HOST_TITLES[host]
-        for call in CALLS:
-            point = Point("cost", call, "-", "-", 0, 2)
-            plain = _any_regime(results, host, PLAIN, point, median)
-            mine = _any_regime(results, host, OVERDRIVE, point, median)
-            found.append(
-                _difference(
-                    f"Cost of {call}",
-                    f"≤ {MAX_CALL_NS:g} ns more",
-                    title,
-                    plain,
-                    mine,
-                    MAX_CALL_NS,
-                    "ns",
-                )
+        for topic, point, limit, unit, scale in figures:
+            plain, mine = (
+                _scaled_median(in_any_regime(results, host, variant, point), scale)
+                for variant in (PLAIN, OVERDRIVE)
             )
-        init = Point("init", "-", "-", "-", 0, 2)
-        plain = _any_regime(results, host, PLAIN, init, median)
-        mine = _any_regime(results, host, OVERDRIVE, init, median)
-        goal = f"≤ {MAX_INIT_MS:g} ms more"
-        found.append(_difference("MPI_Init, 2 ranks", goal, title, plain, mine, MAX_INIT_MS, "ms"))
-        for name in ("Pss", "Rss"):
-            memory = Point("memory", name, "-", "-", 0, 2)
-            plain = _any_regime(results, host, PLAIN, memory, median)
-            mine = _any_regime(results, host, OVERDRIVE, memory, median)
-            scale = 1 / KIB
-            found.append(
-                _difference(
-                    f"Memory per rank ({name}), 2 ranks",
-                    f"≤ {MAX_MEMORY_MIB:g} MiB more",
-                    title,
-                    plain * scale if plain is not None else None,
-                    mine * scale if mine is not None else None,
-                    MAX_MEMORY_MIB,
-                    "MiB",
-                )
-            )
+            found.append(_difference(topic, HOST_TITLES[host], plain, mine, limit, unit))
     return found
 
 
+def _scaled_median(values: list[float], scale: float) -> float | None:
+    return median(values) * scale if values else None
+
+
 def _difference(
-    topic: str,
-    goal: str,
-    title: str,
-    plain: float | None,
-    mine: float | None,
-    limit: float,
-    unit: str,
+    topic: str, title: str, plain: float | None, mine: float | None, limit: float, unit: str
 ) -> Finding:
+    goal = f"≤ {limit:g} {unit} more"
     if plain is None or mine is None:
         known = f" (host alone: {plain:.1f} {unit})" if plain is not None else ""
         return Finding(topic, goal, title, "any", f"not measured{known}", "-", None)

@@ -13,18 +13,21 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / "build"
 P2P = ROOT / "bench" / "p2p"
-# Appended, so that another description of the hosts can be put before it with PYTHONPATH.
-sys.path.append(str(ROOT / "tools" / "hosts"))
+# Appended, so that another description of the hosts can be put before them with PYTHONPATH.
+sys.path += [str(ROOT / "tools" / "hosts"), str(ROOT / "cli")]
 
 import hosts as host_table  # noqa: E402
+from overdrive import together  # noqa: E402
 
 Host = host_table.Host
+all_at_once = together.all_at_once
 HOST_NAMES: list[str] = host_table.NAMES
 TERMINATION_SECONDS = 5
 ABANDON_SECONDS = 0.3
@@ -40,6 +43,15 @@ def library(preset: str = "release") -> Path:
 def overdrive_variables(lib: Path) -> dict[str, str]:
     """Return what has to be in the ranks' environment to run with Overdrive."""
     return {"LD_PRELOAD": str(lib)}
+
+
+class Failures(list[str]):
+    """What went wrong: said at once, and kept for the page."""
+
+    def add(self, text: str) -> None:
+        """Say and keep it."""
+        self.append(text)
+        print(f"bench: {text}", file=sys.stderr, flush=True)
 
 
 @dataclass
@@ -60,6 +72,12 @@ class JobResult:
     def ok(self) -> bool:
         """Tell whether the job ended by itself and well."""
         return self.status == 0 and not self.timed_out
+
+    def problem(self, time_out: str) -> str:
+        """Say in a line how the job ended; `time_out` is what to call its end by force."""
+        what = time_out if self.timed_out else f"status {self.status}"
+        tail = " | ".join(self.stderr.strip().splitlines()[-4:])
+        return f"{what}: {tail}"
 
 
 def _descendants(pid: int) -> list[int]:
@@ -231,12 +249,17 @@ def run_mpi(
     )
 
 
+def is_current(binary: Path, sources: Iterable[Path]) -> bool:
+    """Tell whether a program is there and newer than all it is made from."""
+    newest = max(source.stat().st_mtime for source in sources)
+    return binary.exists() and binary.stat().st_mtime > newest
+
+
 def build_regime_probe() -> Path | None:
     """Compile the program that tells the distance regime of two cores; None if that fails."""
     source, probe = P2P / "tools" / "regime.c", P2P / "probe.c"
     binary = BUILD / "bench" / "regime"
-    newest = max(path.stat().st_mtime for path in (source, probe))
-    if not binary.exists() or binary.stat().st_mtime < newest:
+    if not is_current(binary, (source, probe)):
         binary.parent.mkdir(parents=True, exist_ok=True)
         command = ["cc", "-O2", str(source), str(probe), "-o", str(binary)]
         try:

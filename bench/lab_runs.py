@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from jobs import BUILD, ROOT, Host, JobResult, run_job
+from jobs import BUILD, ROOT, Host, JobResult, is_current, run_job
 from turns import Variant
 
 COMMAND = [sys.executable, str(ROOT / "overdrive"), "lab"]
@@ -30,7 +30,7 @@ def _preloads(host: Host) -> list[str]:
     for name in HELP.get(host.name, []):
         source = ROOT / "tests" / "support" / name
         target = folder / f"lib{source.stem}.so"
-        if not target.exists() or target.stat().st_mtime < source.stat().st_mtime:
+        if not is_current(target, [source]):
             command = ["cc", "-O2", "-shared", "-fPIC", str(source), "-o", str(target), "-ldl"]
             subprocess.run(command, check=True)
         found.append(str(target))

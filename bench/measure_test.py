@@ -12,6 +12,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from analysis import Point, Results, geometric_mean, regime_of, size_name  # noqa: E402
 from campaign import (  # noqa: E402
+    FIVE,
     LATENCY_SIZES,
     OVERDRIVE,
     PLAIN,
@@ -21,7 +22,7 @@ from campaign import (  # noqa: E402
     parse_sizes,
     save,
 )
-from goals import FIVE, judge  # noqa: E402
+from goals import judge  # noqa: E402
 from real_programs import Result, differences  # noqa: E402
 
 NEAR_NS, FAR_NS = 45.0, 200.0

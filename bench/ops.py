@@ -13,16 +13,15 @@ from __future__ import annotations
 
 import argparse
 import csv
-import math
 import shlex
 import subprocess
 import sys
 from pathlib import Path
+from statistics import median_high
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "tools" / "hosts"))
-
-import hosts  # noqa: E402
+from analysis import geometric_mean
+from jobs import HOST_NAMES, ROOT, Host, select_hosts
+from page import table
 
 DATA = ROOT / "docs" / "measurements" / "data" / "ops.csv"
 PAGE = ROOT / "docs" / "measurements" / "ops.md"
@@ -31,7 +30,7 @@ SIZES = {4096: "4 KiB", 65536: "64 KiB", 4194304: "4 MiB"}
 Row = dict[str, str]
 
 
-def build(host: hosts.Host) -> Path:
+def build(host: Host) -> Path:
     """Compile the measuring program for a host with the kernels of the release build."""
     archive = ROOT / "build" / "release" / "archive" / "liboverdrive_core.a"
     if not archive.exists():
@@ -53,7 +52,7 @@ def build(host: hosts.Host) -> Path:
     return program
 
 
-def run(host: hosts.Host, prefix: list[str], arguments: list[str]) -> list[Row]:
+def run(host: Host, prefix: list[str], arguments: list[str]) -> list[Row]:
     """Measure over one host."""
     command = [*prefix, *host.mpiexec(1, {}), str(build(host)), *arguments]
     result = subprocess.run(
@@ -80,17 +79,6 @@ def save(rows: list[Row]) -> None:
         writer.writerows(rows)
 
 
-def table(header: list[str], body: list[list[str]]) -> str:
-    """Return a Markdown table."""
-    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
-    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in body]) + "\n"
-
-
-def median(values: list[float]) -> float:
-    """Return the median, the upper one of an even number."""
-    return sorted(values)[len(values) // 2]
-
-
 def page(rows: list[Row]) -> str:
     """Return the page: summaries, then every kind and operation at each size."""
     times: dict[tuple, float] = {}
@@ -98,7 +86,7 @@ def page(rows: list[Row]) -> str:
         key = (row["host"], row["what"], row["kind"], row["op"], int(row["bytes"]))
         if row["sources"] == "2" and row["what"] in ("kernel", "host"):
             times.setdefault(key, float(row["ns"]))
-    names = [name for name in hosts.NAMES if any(key[0] == name for key in times)]
+    names = [name for name in HOST_NAMES if any(key[0] == name for key in times)]
     pairs = list(dict.fromkeys((key[2], key[3]) for key in times if key[4] in SIZES))
     summary = []
     for name in names:
@@ -108,7 +96,7 @@ def page(rows: list[Row]) -> str:
                 times[name, "host", kind, op, size] / times[name, "kernel", kind, op, size]
                 for kind, op in pairs
             ]
-            mean = math.exp(sum(math.log(ratio) for ratio in ratios) / len(ratios))
+            mean = geometric_mean(ratios)
             slower = sum(ratio < 0.95 for ratio in ratios)
             line.append(f"{mean:.1f} ({min(ratios):.2f} … {max(ratios):.0f}; {slower})")
         summary.append(line)
@@ -122,28 +110,28 @@ def page(rows: list[Row]) -> str:
         "## Times as fast as the host\n",
         "Geometric mean over all kinds and operations (smallest … largest; how many of"
         f" {len(pairs)} are more than 5 % slower than the host).\n",
-        table(["host", *SIZES.values()], summary),
+        *table(["host", *SIZES.values()], summary),
         "## Several operands\n",
         "Sums of doubles, ns: all operands in one pass, one after the other, and in one pass with"
         " streaming stores.\n",
-        several(rows),
+        *several(rows),
     ]
     for size, label in SIZES.items():
         body = []
         for kind, op in pairs:
-            own = median([times[name, "kernel", kind, op, size] for name in names])
+            own = median_high(times[name, "kernel", kind, op, size] for name in names)
             others = [times[name, "host", kind, op, size] for name in names]
             body.append([kind, op, f"{size / own:.1f}", *(f"{size / each:.1f}" for each in others)])
         text += [
             f"## {label}\n",
             "Bytes of result per ns.\n",
-            table(["kind", "operation", "kernel", *names], body),
+            *table(["kind", "operation", "kernel", *names], body),
         ]
     return "\n".join(text)
 
 
-def several(rows: list[Row]) -> str:
-    """Return the table of more than two operands."""
+def several(rows: list[Row]) -> list[str]:
+    """Return the lines of the table of more than two operands."""
     found: dict[tuple[int, int], dict[str, str]] = {}
     first = next((row["host"] for row in rows if row["what"] == "chain"), None)
     host_rows = [row for row in rows if row["host"] == first]
@@ -167,12 +155,11 @@ def main() -> None:
     rows = load()
     prefix = shlex.split(options.prefix)
     if not options.evaluate:
-        for name in options.hosts.split(",") if options.hosts else hosts.NAMES:
-            host = hosts.probe(name)
-            if isinstance(host, str):
-                print(f"{name}: {host}", file=sys.stderr)
-                continue
-            rows = [row for row in rows if row["host"] != name]
+        hosts, missing = select_hosts(options.hosts)
+        for name, why in missing.items():
+            print(f"{name}: {why}", file=sys.stderr)
+        for host in hosts:
+            rows = [row for row in rows if row["host"] != host.name]
             rows += run(host, prefix, [])
             rows += run(host, prefix, ["--sources"])
             save(rows)

@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 from analysis import REGIMES, Point, Results
-from campaign import OVERDRIVE, PLAIN, load
-from drawing import COLOURS, finish, line, plt, style
-from goals import FIVE, HOST_TITLES, best_variant
+from campaign import FIVE, OVERDRIVE, PLAIN, load
+from drawing import COLOURS, finish, line, plt, ratio_axis, run, style
+from goals import HOST_TITLES, best_variant, variant_title
 from matplotlib.axes import Axes
 
 SHAPE_TITLES = {"usual": "unchanged buffer", "alternating": "16 buffers", "app": "application"}
@@ -36,7 +36,6 @@ def _with_and_without(
     sizes = [p.size_bytes for p in points]
     for host in hosts:
         for variant, dashes in ((PLAIN, "--"), (OVERDRIVE, "-")):
-            suffix = " + Overdrive" if variant == OVERDRIVE else ""
             line(
                 axes,
                 sizes,
@@ -44,9 +43,13 @@ def _with_and_without(
                 color=COLOURS[host],
                 linestyle=dashes,
                 linewidth=1.2,
-                label=HOST_TITLES[host] + suffix,
+                label=variant_title(host, variant),
             )
     axes.set_yscale("log")
+
+
+def _latency_points(results: Results, shape: str) -> list[Point]:
+    return results.points(test="latency", shape=shape, mode="blocking", kind="heap", ranks=2)
 
 
 def latency_ratio(results: Results, folder: Path, hosts: list[str]) -> None:
@@ -55,9 +58,7 @@ def latency_ratio(results: Results, folder: Path, hosts: list[str]) -> None:
     for row, regime in enumerate(REGIMES):
         for column, (shape, title) in enumerate(SHAPE_TITLES.items()):
             axes = grid[row][column]
-            points = results.points(
-                test="latency", shape=shape, mode="blocking", kind="heap", ranks=2
-            )
+            points = _latency_points(results, shape)
             sizes = [p.size_bytes for p in points]
             for host in hosts:
                 line(
@@ -69,9 +70,7 @@ def latency_ratio(results: Results, folder: Path, hosts: list[str]) -> None:
                     marker="o",
                     markersize=3,
                 )
-            axes.axhline(1, color="black", linewidth=0.8)
-            axes.set_yscale("log", base=2)
-            axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+            ratio_axis(axes)
             style(axes, sizes, f"{title}, {regime}", "times as fast as the host alone")
     finish(figure, folder, "latency_ratio.png", "Latency with Overdrive relative to each host")
 
@@ -82,9 +81,7 @@ def latency(results: Results, folder: Path, hosts: list[str]) -> None:
     for row, regime in enumerate(REGIMES):
         for column, shape in enumerate(("usual", "app")):
             axes = grid[row][column]
-            points = results.points(
-                test="latency", shape=shape, mode="blocking", kind="heap", ranks=2
-            )
+            points = _latency_points(results, shape)
             sizes = [p.size_bytes for p in points]
             _with_and_without(axes, results, regime, hosts, points)
             style(axes, sizes, f"{SHAPE_TITLES[shape]}, {regime}", "half round trip, µs")
@@ -141,14 +138,9 @@ def oversubscribed(results: Results, folder: Path, hosts: list[str]) -> None:
     )
 
 
-def main() -> int:
+def draw(source: Path, folder: Path) -> None:
     """Draw everything."""
-    if len(sys.argv) != 3:
-        print(__doc__, file=sys.stderr)
-        return 2
-    folder = Path(sys.argv[2])
-    folder.mkdir(parents=True, exist_ok=True)
-    samples = load(Path(sys.argv[1]))
+    samples = load(source)
     present = {sample.host for sample in samples}
     results = Results(samples)
     hosts = [host for host in HOST_TITLES if host in present]
@@ -156,8 +148,7 @@ def main() -> int:
     latency(results, folder, hosts)
     streams(results, folder, hosts)
     oversubscribed(results, folder, [host for host in FIVE if host in present])
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(__doc__, draw))

@@ -61,7 +61,7 @@ class Program:
 
     title: str
     binaries: dict[str, str]
-    """Family or name of a host -> executable."""
+    """Name of a host -> executable."""
     package: str
     steps: Callable[[str, Path], list[list[str]]]
     """Commands (after the launcher) to be run one after the other in a folder of their own."""

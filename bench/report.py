@@ -16,9 +16,17 @@ from analysis import (
     geometric_mean,
     size_name,
 )
-from campaign import OVERDRIVE, PLAIN
-from goals import FIVE, HOST_TITLES, KIND_TITLES, Finding, judge
-from page import DASH, facts, goals_section, head, number, pictures, table, write
+from campaign import FIVE, OVERDRIVE, PLAIN
+from goals import (
+    HOST_TITLES,
+    KIND_TITLES,
+    Finding,
+    judge,
+    known_ratios,
+    variant_title,
+    variants_to_show,
+)
+from page import DASH, Circumstances, goals_section, number, opening, pictures, titled_table, write
 
 
 def _method(results: Results) -> list[str]:
@@ -77,11 +85,10 @@ def _median_table(results: Results, hosts: list[str], points: list[Point], title
             for variant in (PLAIN, OVERDRIVE):
                 medians = [results.median(regime, host, variant, point) for point in points]
                 if any(median is not None for median in medians):
-                    name = HOST_TITLES[host] + (" + Overdrive" if variant == OVERDRIVE else "")
-                    rows.append([name, *(number(median) for median in medians)])
-        if rows:
-            lines += [f"**{title}, {regime}**", ""]
-            lines += table(["", *(size_name(p.size_bytes) for p in points)], rows)
+                    cells = [number(median) for median in medians]
+                    rows.append([variant_title(host, variant), *cells])
+        header = ["", *(size_name(p.size_bytes) for p in points)]
+        lines += titled_table(f"{title}, {regime}", header, rows)
     return lines
 
 
@@ -105,18 +112,13 @@ def _kind_table(results: Results, hosts: list[str]) -> list[str]:
                 cells = [_mean_and_smallest(results, regime, host, points) for host in hosts]
                 if any(cell != DASH for cell in cells):
                     rows.append([title, shape, *cells])
-        if rows:
-            lines += [f"**{regime}**", ""]
-            lines += table(["buffer", "shape", *(HOST_TITLES[host] for host in hosts)], rows)
+        header = ["buffer", "shape", *(HOST_TITLES[host] for host in hosts)]
+        lines += titled_table(regime, header, rows)
     return lines
 
 
 def _mean_and_smallest(results: Results, regime: str, host: str, points: list[Point]) -> str:
-    ratios = [
-        ratio
-        for point in points
-        if (ratio := results.speedup(regime, point, host, OVERDRIVE, host)) is not None
-    ]
+    ratios = [ratio.value for ratio in known_ratios(results, points, regime, host)]
     return f"{geometric_mean(ratios):.2f} ({min(ratios):.2f})" if ratios else DASH
 
 
@@ -128,36 +130,24 @@ def _oversubscribed_tables(results: Results, hosts: list[str]) -> list[str]:
             rows = []
             for regime in REGIMES:
                 for host in hosts:
-                    names = {v for point in points for v in results.variants(host, point)}
-                    for variant in sorted(names, key=lambda v: (v == OVERDRIVE, v != PLAIN, v)):
+                    for variant in variants_to_show(results, host, points):
                         medians = [results.median(regime, host, variant, p) for p in points]
                         if any(median is not None for median in medians):
                             numbers = [number(median) for median in medians]
                             rows.append([HOST_TITLES[host], variant, regime, *numbers])
-            if rows:
-                lines += [f"**{ranks} ranks, {test}**", ""]
-                header = ["host", "variant", "regime", *(size_name(p.size_bytes) for p in points)]
-                lines += table(header, rows)
+            header = ["host", "variant", "regime", *(size_name(p.size_bytes) for p in points)]
+            lines += titled_table(f"{ranks} ranks, {test}", header, rows)
     return lines
 
 
-def write_page(
-    path: Path,
-    results: Results,
-    versions: dict[str, str],
-    missing: dict[str, str],
-    command: str,
-    extra_facts: list[str],
-    plots: list[tuple[str, str]],
-) -> list[Finding]:
-    """Write the page; `plots` are (file name below the page's folder, caption)."""
-    hosts = list(versions)
+def write_page(path: Path, results: Results, around: Circumstances) -> list[Finding]:
+    """Write the page and return the findings that are in it."""
+    hosts = list(around.versions)
     findings = judge(results, hosts)
     lines = [
-        *head("Point-to-point: what is faster, and by how much", "run.py", command),
-        *facts(versions, missing, extra_facts),
+        *opening("Point-to-point: what is faster, and by how much", "run.py", around),
         *goals_section(findings, "the host alone"),
-        *pictures(plots),
+        *pictures(around),
         *_method(results),
         *_latency_tables(results, hosts),
         *_stream_tables(results, hosts),

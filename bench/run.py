@@ -3,8 +3,7 @@
 
 Writes docs/measurements/p2p.md, its pictures and its data. Rounds of alternating runs are repeated
 until the medians are tight or the time budget is spent. Raw samples stay in build/bench/samples.csv
-and can be
-added to (`--add`) or evaluated again (`--evaluate`).
+and can be added to (`--add`) or evaluated again (`--evaluate`).
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from analysis import Results
-from campaign import OVERDRIVE, PROGRAMS, TOPICS, Campaign, Sample, build_programs, load, save
-from jobs import ROOT, Host, end_jobs_on_termination, library, select_hosts
-from page import draw, niceness_fact, print_findings, replace_path
+from campaign import PROGRAMS, TOPICS, Campaign, build_programs, load, next_round, save
+from jobs import ROOT, Failures, Host, end_jobs_on_termination, library, select_hosts
+from page import Circumstances, draw, print_findings, replace_path, usual_facts
 from report import write_page
 
 PAGE = ROOT / "docs" / "measurements" / "p2p.md"
@@ -65,24 +64,21 @@ def measure(options: argparse.Namespace, hosts: list[Host], lib: Path | None) ->
     """Run rounds until the medians are tight or the budget is spent; return what failed."""
     programs = {}
     usable = []
-    failures: list[str] = []
+    failures = Failures()
     for host in hosts:
         programs[host.name] = build_programs(host)
         failures += programs[host.name].notes
         if programs[host.name].problem:
-            failures.append(f"{host.name}: benchmark not built: {programs[host.name].problem}")
-            print(f"bench: {failures[-1]}", file=sys.stderr)
+            failures.add(f"{host.name}: benchmark not built: {programs[host.name].problem}")
         else:
             usable.append(host)
     wanted = options.only.split(",") if options.only else [topic.name for topic in TOPICS]
     topics = [topic for topic in TOPICS if topic.name in wanted]
-    campaign = Campaign(usable, programs, topics, lib, options.nice)
+    campaign = Campaign(usable, programs, topics, lib, options.nice, failures)
     budget = options.budget or (QUICK_SECONDS if options.quick else BUDGET_SECONDS)
     end = time.monotonic() + budget
-    samples: list[Sample] = (
-        load(options.samples) if options.add and options.samples.exists() else []
-    )
-    first = 1 + max((sample.round for sample in samples), default=-1)
+    samples = load(options.samples) if options.add and options.samples.exists() else []
+    first = next_round(samples)
     if not samples:
         options.samples.unlink(missing_ok=True)
     number = first
@@ -103,7 +99,7 @@ def measure(options: argparse.Namespace, hosts: list[Host], lib: Path | None) ->
             break
         if number - first >= MIN_ROUNDS and share >= TIGHT_SHARE:
             break
-    return failures + campaign.failures
+    return failures
 
 
 def evaluate(
@@ -123,12 +119,9 @@ def evaluate(
     measured = {sample.host for sample in samples}
     versions = {name: version for name, version in hosts.items() if name in measured}
     facts = [f"Rounds: {len({sample.round for sample in samples})}."]
-    facts += niceness_fact(options.nice)
-    if not any(sample.variant == OVERDRIVE for sample in samples):
-        facts.append("**Overdrive was absent: only the hosts were measured.**")
-    facts += [f"Failed: {replace_path(failure)}" for failure in failures]
-    findings = write_page(options.page, results, versions, missing, command, facts, plots)
-    print_findings(findings)
+    facts += usual_facts(options.nice, [], samples, failures)
+    around = Circumstances(versions, missing, command, facts, plots)
+    print_findings(write_page(options.page, results, around))
     print(f"bench: wrote {options.page}")
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from campaign import Sample, parse
-from jobs import Host, JobResult, run_mpi
+from jobs import Host, JobResult, all_at_once, run_mpi
 
 MORE_SECONDS = 45
 """What a group may take beyond its measuring time, for starting, calibrating and ending."""
@@ -81,28 +81,17 @@ def run_together(
     results: dict[int, JobResult] = {}
     failed = threading.Event()
 
-    def run(index: int, turns: str) -> None:
-        variant = variants[index]
-        command = [str(variant.program), *arguments, "--seconds", f"{seconds:.1f}"]
-        command += ["--turns", f"{turns},{index},{len(variants)}"]
-        results[index] = start(variant, ranks, command, seconds + MORE_SECONDS, niceness, failed)
-        if not results[index].ok:
-            failed.set()
-
     with tempfile.NamedTemporaryFile(prefix="od_turns_", dir=folder) as turns:
-        threads = [
-            threading.Thread(target=run, args=(index, turns.name)) for index in range(len(variants))
-        ]
-        for thread in threads:
-            thread.start()
-        try:
-            for thread in threads:
-                thread.join()
-        except BaseException:
-            failed.set()
-            for thread in threads:
-                thread.join()
-            raise
+
+        def run(index: int) -> None:
+            variant, limit = variants[index], seconds + MORE_SECONDS
+            command = [str(variant.program), *arguments, "--seconds", f"{seconds:.1f}"]
+            command += ["--turns", f"{turns.name},{index},{len(variants)}"]
+            results[index] = start(variant, ranks, command, limit, niceness, failed)
+            if not results[index].ok:
+                failed.set()
+
+        all_at_once(len(variants), run, failed)
     samples: list[Sample] = []
     problems = []
     for index, variant in enumerate(variants):
@@ -112,7 +101,6 @@ def run_together(
             continue
         samples += numbered(parse(result.stdout, variant.host.name, variant.name, 0), first_round)
         if not result.ok:
-            what = "ended with the others" if result.timed_out else f"status {result.status}"
-            tail = " | ".join(result.stderr.strip().splitlines()[-4:])
-            problems.append(f"{variant.host.name}, {variant.name}: {what}: {tail}")
+            problem = result.problem("ended with the others")
+            problems.append(f"{variant.host.name}, {variant.name}: {problem}")
     return samples, problems
