@@ -4,9 +4,11 @@
 #include "coll/node/team.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -650,26 +652,35 @@ TEST(Team, SumsHaveTheSameBitsEverywhere) {
 
 // What hierarchical steps without content need: nobody is held up who only gives a signal.
 TEST(Team, SignalsGoOneWay) {
-  expect_success(run_forked_job(3, [](int me, const Exchange& exchange) {
+  // The round the late member has come to; it writes it before it signals.
+  void* memory = mmap(nullptr, sizeof(std::atomic<int>), PROT_READ | PROT_WRITE,
+                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  auto* late_round = new (memory) std::atomic<int>{0};
+  expect_success(run_forked_job(3, [&](int me, const Exchange& exchange) {
     TestNode node(exchange, {});
     auto team = node.make_team();
     for (int i = 0; i < 50; ++i) {
       Operation to, from;
-      const std::uint64_t before = od::node::now_ns();
-      if (me == 2) usleep(500);
+      if (me == 2) {
+        usleep(500);
+        late_round->store(i + 1, std::memory_order_release);
+      }
       team->signal_to(to, 1);
       if (me == 0) {
         team->advance();
         REQUIRE(to.done() || i > 0);  // later ones may wait for a lane
       }
       node.wait_for(*team, to);
-      if (me == 1 && i == 0) REQUIRE(od::node::now_ns() - before > 100'000);
+      // Pairs with the release above; the signal must not have overtaken it.
+      if (me == 1) REQUIRE(late_round->load(std::memory_order_acquire) == i + 1);
       team->signal_from(from, 1);
       node.wait_for(*team, from);
       exchange.barrier();
     }
     return 0;
   }));
+  munmap(memory, sizeof(std::atomic<int>));
 }
 
 // Empty blocks have no address, which does not mean MPI_IN_PLACE.
