@@ -294,7 +294,8 @@ class CollCampaign:
 
         group = min(groups, key=rounds)
         first = next_round(samples)
-        arguments = [*group.arguments]
+        # Where the time is too short for all points, others are measured than the last time.
+        arguments = [*group.arguments, "--order", str(first + 1)]
         if lab is not None:
             # Every node has a TMPDIR of its own; this folder is the same in all of them.
             arguments += ["--share", str(self.folder)]

@@ -166,7 +166,8 @@ def _method(results: dict[str, Results]) -> list[str]:
         "everything is timed. The same writing and reading without the calls is measured beside "
         "it; *work subtracted* is the difference: what the call costs, including what it makes "
         "the program's own accesses cost. Every word of every result is compared once for each "
-        "size and root, and in the application's shape the sum of all that was read.",
+        "size and root (where calls take long, for as many roots as a second has room for), and "
+        "in the application's shape the sum of all that was read.",
         "",
         "The compared variants are jobs that run at the same time and take turns: while one takes "
         "a sample the others sleep, and the order changes from round to round. Before and after "
@@ -178,7 +179,10 @@ def _method(results: dict[str, Results]) -> list[str]:
         f"{MAX_FOREIGN_CORES:g} cores. A ratio is the median over rounds of the ratio within a "
         "round; a mean is a geometric mean.",
         "",
-        "With eight ranks nothing is pinned. In the lab (`overdrive lab`) four nodes of two ranks "
+        "With eight ranks nothing is pinned, and calls of a host that never gives its core away "
+        "take up to seconds. Then the time does not suffice for all points of a round: it ends "
+        "with the point that is under way, and the next run has them in another order. In the lab "
+        "(`overdrive lab`) four nodes of two ranks "
         "share the two cores: its times are those of all nodes' work on two cores, not of wires. "
         "There MPICH, which never gives its core away, polls with short sleeps by a preloaded "
         "library (`tests/support/idle.c`), with and without Overdrive alike.",

@@ -32,6 +32,7 @@ from coll_goals import judge, points  # noqa: E402
 from coll_report import write_page  # noqa: E402
 from jobs import BUILD, Host, run_mpi, select_hosts  # noqa: E402
 from page import Circumstances  # noqa: E402
+from turns import Variant, run_together  # noqa: E402
 
 HOST = "openmpi4"
 LINE = "bcast,usual,blocking,all,8192,2,1.5,us,45.0,46.0,0.0000,0.0"
@@ -196,6 +197,37 @@ def test_every_collective_is_measured_and_checked(host: Host, ranks: int) -> Non
             by_kind = {o.kind: o.value for o in same}
             assert 0 < by_kind["min"] <= by_kind["avg"] * 1.001 <= by_kind["max"] * 1.002
             assert by_kind["max"] <= s.value * 1.001
+
+
+def measured(host: Host, tmp_path: Path, order: int) -> set[tuple[str, int]]:
+    """Return the points that two jobs measure which take turns for a moment."""
+    binary = Path(program(host))
+    variants = [Variant(PLAIN, host, binary, None, YIELD), Variant("again", host, binary)]
+    arguments = ["--tests", "bcast,allreduce,alltoall", "--sizes", SIZES, "--sample-ms", "5"]
+    arguments += ["--order", str(order)]
+    samples, problems = run_together(variants, arguments, 2, 0.3, 0, folder=tmp_path)
+    assert not problems
+    by_variant = [[s for s in samples if s.variant == v.name] for v in variants]
+    assert [(s.test, s.size_bytes) for s in by_variant[0]] == [
+        (s.test, s.size_bytes) for s in by_variant[1]
+    ]
+    return {(s.test, s.size_bytes) for s in samples}
+
+
+def test_too_little_time_gives_samples_of_some_points(host: Host, tmp_path: Path) -> None:
+    """Some hosts take seconds for a call with more ranks than cores: no round would ever end."""
+    some, others = (measured(host, tmp_path, order) for order in (1, 2))
+    assert 0 < len(some) < 3 * len(parse_sizes(SIZES))
+    assert some != others
+
+
+def test_what_was_measured_before_the_time_limit_stays(host: Host, tmp_path: Path) -> None:
+    turns = tmp_path / "turns"
+    turns.touch()
+    command = [program(host), "--tests", "bcast", "--sizes", "8,1K", "--seconds", "60"]
+    done = run_mpi(host, 2, [*command, "--turns", f"{turns},0,1"], 4, settings=YIELD)
+    assert done.timed_out
+    assert {s.size_bytes for s in parse(done.stdout, HOST, PLAIN, 0)} == {8, 1024}
 
 
 @pytest.mark.parametrize(

@@ -86,11 +86,13 @@ static void Point(const Bench* bench, Collective collective, Shape shape, size_t
     size_t ranks = (size_t)bench->ranks;
     calls.counts[rank] = (int)(calls.words / ranks + ((size_t)rank < calls.words % ranks ? 1 : 0));
   }
-  if (bench->calibrating) Verify(&calls);
   SampleTimes times;
-  int measured = TakeSample(bench, kBodies[shape], &calls, iterations, &times);
+  if (*iterations == 0) {
+    Verify(&calls);
+    TakeSample(bench, kBodies[shape], &calls, iterations, &times);
+  }
+  TakeSample(bench, kBodies[shape], &calls, iterations, &times);
   if (shape == kApp) CheckSum(&calls);
-  if (!measured) return;
   double count = (double)*iterations * 1e3;
   const struct {
     const char* kind;
@@ -109,20 +111,45 @@ static void Point(const Bench* bench, Collective collective, Shape shape, size_t
   NextTurn(bench);
 }
 
-static void RunTests(const Bench* bench) {
-  static int64_t iterations[kCollectives][kShapes][kMaxSizes];
+typedef struct {
+  Collective collective;
+  int size;  // which of the bench's
+} Place;
+
+// Every collective at every size, in the order that was asked for: a run that is too short for all
+// of them takes others than the run before.
+static int ListPlaces(const Bench* bench, Place* places) {
+  int count = 0;
   for (int collective = 0; collective < kCollectives; ++collective) {
     if (!Listed(bench->tests, kCollectiveNames[collective])) continue;
     int sizes = collective == kBarrier ? 1 : bench->size_count;
-    for (int i = 0; i < sizes; ++i) {
-      size_t bytes = collective == kBarrier ? 0 : bench->sizes[i] / sizeof(double) * sizeof(double);
-      if (!IsPossible((Collective)collective, bytes / sizeof(double), bench->ranks)) continue;
-      for (int shape = 0; shape < kShapes; ++shape) {
-        if (!Listed(bench->shapes, kShapeNames[shape == kWork ? kApp : shape])) continue;
-        if (collective == kBarrier && shape != kUsual) continue;
-        Point(bench, (Collective)collective, (Shape)shape, bytes,
-              &iterations[collective][shape][i]);
-      }
+    for (int i = 0; i < sizes; ++i) places[count++] = (Place){(Collective)collective, i};
+  }
+  uint64_t state = bench->order;
+  for (int i = count - 1; i > 0 && bench->order != 0; --i) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    int other = (int)((state >> 33) % (uint64_t)(i + 1));
+    Place held = places[i];
+    places[i] = places[other];
+    places[other] = held;
+  }
+  return count;
+}
+
+static void RunTests(const Bench* bench) {
+  static int64_t iterations[kCollectives][kShapes][kMaxSizes];
+  static Place places[kCollectives * kMaxSizes];
+  int count = ListPlaces(bench, places);
+  for (int at = 0; at < count; ++at) {
+    Collective collective = places[at].collective;
+    int i = places[at].size;
+    size_t bytes = collective == kBarrier ? 0 : bench->sizes[i] / sizeof(double) * sizeof(double);
+    if (!IsPossible(collective, bytes / sizeof(double), bench->ranks)) continue;
+    if (!IsTimeLeft(bench)) return;
+    for (int shape = 0; shape < kShapes; ++shape) {
+      if (!Listed(bench->shapes, kShapeNames[shape == kWork ? kApp : shape])) continue;
+      if (collective == kBarrier && shape != kUsual) continue;
+      Point(bench, collective, (Shape)shape, bytes, &iterations[collective][shape][i]);
     }
   }
   if (Listed(bench->tests, "first")) RunFirstUse(bench);
@@ -162,6 +189,7 @@ int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   Bench bench = {.program = "od_coll",
                  .repetitions = 4,
+                 .pointwise = 1,
                  .sample_ms = kDefaultSampleMs,
                  .tests = "bcast,reduce,allreduce,allgather,alltoall,reduce_scatter,barrier",
                  .shapes = "usual",

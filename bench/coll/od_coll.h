@@ -48,8 +48,8 @@ void Call(const Calls* calls, int64_t turn);
 void WriteInput(const Calls* calls, int64_t turn, uint64_t seed);
 double ReadResult(const Calls* calls, int64_t turn);
 double ExpectedSum(const Calls* calls, int64_t turn, uint64_t seed);
-// Calls once for each root and ends the job with a message unless every word of every result is
-// right.
+// Calls once for each root, but not for longer than about a second, and ends the job with a message
+// unless every word of every result is right.
 void Verify(Calls* calls);
 
 // The tests of cost.c: `first`, what the first calls on a new communicator take, and

@@ -19,7 +19,8 @@ const char kCommonOptions[] =
     "  --seconds S      as many rounds as fit\n"
     "  --sample-ms MS   how long a sample lasts\n"
     "  --turns FILE,JOB,JOBS   take turns with other jobs over a file of their own\n"
-    "  --share FOLDER   where the ranks of this job share a page\n";
+    "  --share FOLDER   where the ranks of this job share a page\n"
+    "  --order N        od_coll: the N-th of many orders of the points (0: as they are listed)\n";
 
 enum {
   kMaxLines = 4096,
@@ -82,6 +83,8 @@ int ParseOptions(int argc, char** argv, Bench* bench) {
       if (!ParseTurns(value, bench)) return 0;
     } else if (strcmp(argv[i], "--share") == 0) {
       bench->share = value;
+    } else if (strcmp(argv[i], "--order") == 0) {
+      bench->order = (uint64_t)atoll(value);
     } else if (strcmp(argv[i], "--sample-ms") == 0) {
       bench->sample_ms = atof(value);
     } else {
@@ -106,7 +109,9 @@ double Milliseconds(const Label* label, double ns_per_iteration) {
   return ns_per_iteration / 1e6;
 }
 
-// The lines of the present round, which lack their last column until the round is over.
+// The lines of the present round, which lack their last column until the round is over. Where jobs
+// take turns it is 0, because the other jobs are not foreign and their use of the cores is not
+// known: such lines are printed at once and stay, however the job ends.
 static char* round_lines[kMaxLines];
 static int round_line_count;
 
@@ -117,6 +122,12 @@ void Report(const Bench* bench, const Label* label, double value, double before_
   int length = asprintf(&line, "%s,%s,%s,%s,%zu,%d,%.6g,%s,%.1f,%.1f,%.4f", label->test,
                         label->shape, label->mode, label->kind, label->bytes, bench->ranks, value,
                         label->unit, before_ns, after_ns, waited);
+  if (length > 0 && bench->turns != NULL) {
+    printf("%s,0.000\n", line);
+    fflush(stdout);
+    free(line);
+    return;
+  }
   if (length > 0) round_lines[round_line_count++] = line;
 }
 
@@ -126,8 +137,6 @@ static void RunRound(const Bench* bench, void (*run)(const Bench* bench)) {
   run(bench);
   own = od_probe_sum(od_probe_cpu_ns() - own);
   double foreign = (od_probe_busy_ns() - busy - own) / (od_probe_now_ns() - start);
-  // Jobs that take turns with this one are not foreign, and their use of the cores is not known.
-  if (bench->turns != NULL) foreign = 0;
   for (int i = 0; i < round_line_count; ++i) {
     printf("%s,%.3f\n", round_lines[i], foreign > 0 ? foreign : 0);
     free(round_lines[i]);
@@ -193,14 +202,17 @@ int TakeSample(const Bench* bench, Body body, void* context, int64_t* iterations
       ns = Timed(bench, body, context, n).whole_ns;
     }
     double wanted = goal_ns / (ns / (double)n);
-    *iterations = wanted < 2 ? 2 : (int64_t)wanted;
+    *iterations = wanted >= 2 ? (int64_t)wanted : bench->pointwise && wanted < 1 ? 1 : 2;
     NextTurn(bench);
     return 0;
   }
   times->before_ns = od_probe_exchange_ns(0);
   int64_t warm_up =
       *iterations / 4 + 1;  // enough to touch all alternating buffers where that is affordable
-  Timed(bench, body, context, warm_up < kMostWarmUps ? warm_up : kMostWarmUps);
+  // Where even one iteration is longer than a sample should be, nothing is left to warm up for.
+  if (*iterations > 1) {
+    Timed(bench, body, context, warm_up < kMostWarmUps ? warm_up : kMostWarmUps);
+  }
   double waited = od_probe_waited_ns();
   Duration duration = Timed(bench, body, context, *iterations);
   waited = od_probe_max(od_probe_waited_ns() - waited);
@@ -296,18 +308,34 @@ int StartBench(int argc, char** argv, const char* usage, Bench* bench) {
   return 0;
 }
 
-static int GoOn(const Bench* bench, int round, double until_ns) {
-  if (bench->seconds <= 0) return round < bench->repetitions;
-  // All ranks of all jobs need the same answer.
-  double mine = bench->rank == 0 ? od_turns_go_on(round, until_ns) : 0;
+static double until_ns;
+static int steps, is_over;
+
+// Whether to take another step, a round or a point: all ranks of all jobs need the same answer.
+static int GoOn(const Bench* bench) {
+  if (steps++ == 0) return 1;
+  double mine = bench->rank == 0 ? od_turns_go_on(steps, until_ns) : 0;
   return od_probe_share(mine) != 0;
 }
 
+int IsTimeLeft(const Bench* bench) {
+  if (bench->seconds > 0 && !is_over) is_over = !GoOn(bench);
+  return !is_over;
+}
+
+static int IsAnotherRound(const Bench* bench, int round) {
+  if (round < 0) return 1;
+  if (bench->seconds <= 0) return round < bench->repetitions;
+  return bench->pointwise ? !is_over : GoOn(bench);
+}
+
 void RunRounds(Bench* bench, void (*run)(const Bench* bench)) {
-  double until_ns = od_probe_now_ns() + bench->seconds * 1e9;
-  // The first round calibrates; however short the time, one more measures.
-  int least = bench->seconds > 0 ? 1 : 0;
-  for (int round = -1; round < least || GoOn(bench, round, until_ns); ++round) {
+  until_ns = od_probe_now_ns() + bench->seconds * 1e9;
+  int before = -1;
+  for (int round = bench->pointwise ? 0 : -1; IsAnotherRound(bench, round); ++round) {
+    // Without a point there is nobody who asks for the time.
+    if (bench->pointwise && bench->seconds > 0 && steps == before) break;
+    before = steps;
     bench->calibrating = round < 0;
     RunRound(bench, run);
   }

@@ -23,6 +23,11 @@ typedef struct {
   int rank, ranks, calibrating;
   // Rounds after the first, which calibrates; with `seconds` above 0 as many as fit into them.
   int repetitions;
+  // Set by programs whose rounds may take long, because some library takes long: they calibrate
+  // each point when they first come to it, before its first sample, and ask IsTimeLeft before every
+  // point. So a run that is too short for a round still has samples of some points.
+  int pointwise;
+  uint64_t order;  // of the points of od_coll
   double seconds, sample_ms;
   const char *tests, *shapes, *modes, *kinds;  // comma-separated lists
   size_t sizes[kMaxSizes];
@@ -64,8 +69,12 @@ int ParseSizes(const char* text, Bench* bench);
 // After MPI_Init: options, shared pages, pinning, and the first turn. Returns an exit status for a
 // program that cannot go on (after MPI_Finalize), or 0.
 int StartBench(int argc, char** argv, const char* usage, Bench* bench);
-// Calls `run` once to calibrate and then for each round.
+// Calls `run` once to calibrate (not where `pointwise` is set) and then for each round.
 void RunRounds(Bench* bench, void (*run)(const Bench* bench));
+// Collective, for pointwise programs. 0 when the time is over: what is left of the round is not
+// run. All jobs that take turns get the same answer, so they must ask equally often. The first
+// answer is yes.
+int IsTimeLeft(const Bench* bench);
 
 // A timed body: runs `iterations` on this rank.
 typedef void (*Body)(void* context, int64_t iterations);
@@ -74,8 +83,9 @@ typedef struct {
   size_t bytes;
 } Label;
 // Collective: warms up, calibrates `*iterations` if it is 0 (so that a sample lasts about
-// bench->sample_ms), and otherwise takes one sample and prints scale(ns per iteration). Ends with
-// the job's next turn.
+// bench->sample_ms; at least two iterations, but a single one where it takes longer than that by
+// itself and the program is pointwise), and otherwise takes one sample and prints scale(ns per
+// iteration). Ends with the job's next turn.
 void Sample(const Bench* bench, const Label* label, Body body, void* context, int64_t* iterations,
             double (*scale)(const Label* label, double ns_per_iteration));
 // The same in parts, for programs that report more than one value of a sample.
