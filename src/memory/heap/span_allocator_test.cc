@@ -59,9 +59,13 @@ class Spans : public ::testing::Test {
             [](void* self, char* start, std::uint64_t bytes) {
               auto* spans = static_cast<Spans*>(self);
               spans->filled_.emplace_back(start - spans->base_, bytes);
-              // Must be usable, whoever owns it.
-              for (std::uint64_t i = 0; i < bytes; ++i) {
-                if (start[i] != 0) ++spans->not_zero_;
+              // The part is open, but below the top it may belong to others, who write to it while
+              // this runs: only what nobody has got yet may be read.
+              const char* const end = start + bytes;
+              if (end > spans->base_ + spans->opened_bytes_) ++spans->not_open_;
+              const char* const top = spans->base_ + spans->spans_->top_bytes();
+              for (const char* at = std::max<const char*>(start, top); at < end; ++at) {
+                if (*at != 0) ++spans->not_zero_;
               }
             },
         .context = this};
@@ -86,6 +90,7 @@ class Spans : public ::testing::Test {
   std::atomic<std::uint64_t> opened_bytes_{0};
   std::atomic<std::uint64_t> given_bytes_{0};
   std::vector<std::pair<std::uint64_t, std::uint64_t>> filled_;
+  std::uint64_t not_open_ = 0;
   std::uint64_t not_zero_ = 0;
   bool zero_ = false;
 };
@@ -132,6 +137,34 @@ TEST_F(Spans, SmallSpansAreFilledAheadByUnits) {
   EXPECT_EQ(filled_, (Parts{{2 * kMiB, 2 * kMiB}, {12 * kMiB, 2 * kMiB}}));
   while (allocate(300'000) != nullptr) continue;
   EXPECT_LE(filled_.back().first + filled_.back().second, bytes_);
+  EXPECT_EQ(not_open_, 0u);
+  EXPECT_EQ(not_zero_, 0u);
+}
+
+// The unit that a small span shares with the end of a large one is filled while the large one's
+// owner works; the thread sanitizer watches.
+TEST_F(Spans, FillingGoesOnBesideTheOwnersOfOtherSpans) {
+  constexpr std::uint64_t kLargeBytes = 3 * kMiB;
+  std::atomic<char*> large{nullptr};
+  std::thread owner([this, &large] {
+    bool zero = false;
+    auto* const mine = static_cast<char*>(spans_->allocate(kLargeBytes, 2 * kMiB, &zero));
+    std::memset(mine, 7, kLargeBytes);
+    // Relaxed: whoever fills must not need to know what the owner wrote.
+    large.store(mine, std::memory_order_relaxed);
+    while (large.load(std::memory_order_relaxed) != nullptr) mine[kLargeBytes - 1] = 7;
+    EXPECT_EQ(std::count(mine, mine + kLargeBytes, 7), static_cast<std::ptrdiff_t>(kLargeBytes));
+    spans_->free(mine);
+  });
+  const char* theirs = nullptr;
+  while ((theirs = large.load(std::memory_order_relaxed)) == nullptr) std::this_thread::yield();
+  const auto half_unit = static_cast<std::uint64_t>(theirs - base_) + 2 * kMiB;
+  // The free space before the large one goes first.
+  for (int i = 0; i < 8 && filled_.empty(); ++i) EXPECT_NE(allocate(512 << 10), nullptr);
+  large.store(nullptr, std::memory_order_relaxed);
+  owner.join();
+  EXPECT_EQ(filled_, (std::vector{std::make_pair(half_unit, 2 * kMiB)}));
+  EXPECT_EQ(not_open_, 0u);
   EXPECT_EQ(not_zero_, 0u);
 }
 
@@ -317,6 +350,8 @@ TEST_F(Spans, ThreadsUnderStress) {
     delete block;
   }
   EXPECT_EQ(wrong, 0);
+  EXPECT_EQ(not_open_, 0u);
+  EXPECT_EQ(not_zero_, 0u);
   EXPECT_EQ(spans_->usage().used_bytes, 0u);
 }
 
