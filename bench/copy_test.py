@@ -115,10 +115,12 @@ def test_a_watched_job_tells_that_its_processes_share_a_core() -> None:
     core = min(os.sched_getaffinity(0))
     busy = f"taskset -c {core} sh -c 'while :; do :; done' & "
     command = ["bash", "-c", f"{busy}{busy} sleep 1.5; kill %1 %2; wait"]
-    result = run_job(command, dict(os.environ), 20, watched=True)
+    result = run_job(command, dict(os.environ), 60, watched=True)
     assert not result.timed_out
     assert result.waited > 0.3
-    assert run_job(["sleep", "0.3"], dict(os.environ), 20, watched=True).waited == 0
+    # Not necessarily the first time when other programs have all the cores.
+    idle = (run_job(["sleep", "0.3"], dict(os.environ), 60, watched=True) for _ in range(20))
+    assert any(result.waited == 0 for result in idle)
 
 
 def test_the_group_with_fewest_rounds_comes_next(

@@ -249,12 +249,12 @@ FAKE = """\
 #!{python}
 import signal, sys, time
 sys.path.insert(0, {cli!r})
-log = open({log!r}, "a")
-print(*sys.argv[1:], file=log, flush=True)
 stopped = []
 signal.signal(signal.SIGINT, lambda *_: stopped.append(1))
 sys.stdout.write(open({samples!r}).read())
 sys.stdout.flush()
+with open({log!r}, "a") as log:
+    print(*sys.argv[1:], file=log)
 seconds = float(sys.argv[sys.argv.index("--seconds") + 1])
 end = time.time() + (600 if {hang} else 0.1)
 while time.time() < end and not stopped:
@@ -293,17 +293,21 @@ def interrupt(environment, tmp_path, *arguments):
     """Start `overdrive calibrate`, press Ctrl-C when it measures; return status and messages."""
     log = tmp_path / "calls"
     log.write_text("")
+    partial = tmp_path / ".config" / "overdrive" / "calibration.toml.partial"
     process = subprocess.Popen(
         [sys.executable, str(COMMAND), "calibrate", *arguments],
         env={"HOME": str(tmp_path), "PATH": os.environ["PATH"], **environment},
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-    deadline = time.monotonic() + 30
-    while not log.read_text() and time.monotonic() < deadline:
+    deadline = time.monotonic() + 60
+    # The measuring program has printed its samples, and some have been read and kept.
+    while not log.read_text() or not partial.exists() or partial.read_text().count("\n") < 2:
+        assert time.monotonic() < deadline
+        assert process.poll() is None, process.communicate()
         time.sleep(0.05)
-    time.sleep(0.3)
+    time.sleep(0.3)  # the time that the next call need not measure again
     process.send_signal(signal.SIGINT)
-    _, messages = process.communicate(timeout=30)
+    _, messages = process.communicate(timeout=60)
     return process.returncode, messages
 
 
@@ -394,14 +398,17 @@ def measuring(tool):
     ],
 )
 def test_every_point_is_measured(measuring, arguments, points):
-    done = subprocess.run(
-        [str(measuring), *arguments, "--seconds", "2", "--sample", "20us"],
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    lines = done.stdout.splitlines(keepends=True)
-    found = [s for line in lines if (s := measure.parse(line)) is not None]
-    assert len(found) == len(lines) - 1  # the header
+    for seconds in ("2", "40"):  # the longer time for a busy machine
+        done = subprocess.run(
+            [str(measuring), *arguments, "--seconds", seconds, "--sample", "20us"],
+            capture_output=True, text=True, timeout=160, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        lines = done.stdout.splitlines(keepends=True)
+        found = [s for line in lines if (s := measure.parse(line)) is not None]
+        assert len(found) == len(lines) - 1  # the header
+        if len(found) >= points:
+            break
     assert len({(s.path, s.shape, s.bytes, s.parameter) for s in found}) == points
     assert all(s.ns > 0 and s.probe_before_ns > 0 and s.probe_after_ns > 0 for s in found)
 
@@ -425,7 +432,7 @@ def test_the_measurement_ends_when_nobody_reads(measuring):
     assert process.stdout is not None
     process.stdout.readline()
     process.stdout.close()
-    assert process.wait(timeout=30) == 0
+    assert process.wait(timeout=100) == 0
 
 
 @pytest.mark.slow

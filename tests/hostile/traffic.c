@@ -2,12 +2,21 @@
 // protocols, check them, and do some of the host's collectives. Options:
 //   --rounds=N     rounds
 //   --largest=N    largest message in bytes
-//   --say_pid=1    each rank prints "pid RANK PID" first
-//   --pause_ms=N   waits so long in the middle
+//   --pause_in=DIR in the middle each rank makes DIR/paused.RANK and waits for DIR/go_on
 //   --undumpable=1 makes the process one that others may not inspect, before MPI_Init
 #include <sys/prctl.h>
+#include <unistd.h>
 
 #include "odtest.h"
+
+static void pause_in(const char* directory) {
+  char path[4096];
+  snprintf(path, sizeof path, "%s/paused.%d", directory, odt.rank);
+  FILE* paused = fopen(path, "w");
+  if (paused != NULL) fclose(paused);
+  snprintf(path, sizeof path, "%s/go_on", directory);
+  while (access(path, F_OK) != 0) odt_sleep_ms(10);
+}
 
 int main(int argc, char** argv) {
   for (int i = 1; i < argc; i++) {
@@ -17,10 +26,7 @@ int main(int argc, char** argv) {
   const long rounds = odt_number("rounds", 5);
   const long largest = odt_number("largest", 4 << 20);
   static const long kSizes[] = {0, 1, 64, 1000, 5000, 20000, 65536, 100000, 1 << 20, 4 << 20};
-  if (odt_number("say_pid", 0)) {
-    printf("pid %d %ld\n", odt.rank, (long)getpid());
-    fflush(stdout);
-  }
+  const char* pause = odt_option("pause_in", NULL);
   for (long round = 0; round < rounds; round++) {
     for (int i = 0; i < 10; i++) {
       const long bytes = kSizes[i];
@@ -50,7 +56,7 @@ int main(int argc, char** argv) {
     double one = 1, sum = 0;
     MUST(MPI_Allreduce(&one, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD));
     CHECK(sum == odt.size, "sum %g", sum);
-    if (round == rounds / 2) odt_sleep_ms(odt_number("pause_ms", 0));
+    if (round == rounds / 2 && pause != NULL) pause_in(pause);
   }
   return odt_finish();
 }

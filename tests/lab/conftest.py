@@ -106,7 +106,7 @@ class Command:
         """Return the folder that exists while there are labs."""
         return Path(self.folder) / "overdrive-lab"
 
-    def left(self, seconds: float = 10.0) -> list[str]:
+    def left(self, seconds: float = 60.0) -> list[str]:
         """Return what is left of processes and files, after a time to disappear."""
         deadline = time.monotonic() + seconds * jobs.TIME_SCALE
         while True:

@@ -143,7 +143,7 @@ def started(job: Job, *placement: str):
 
 def expect_nothing_left(job: Job) -> None:
     """Demand that no process of the job is left in any node, and that the lab is there."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     left = job_processes(job)
     while left and time.monotonic() < deadline:
         time.sleep(0.05)

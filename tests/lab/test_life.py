@@ -135,8 +135,9 @@ def test_a_lab_without_its_folder_ends(lab):
 def test_a_dead_node_is_shown(lab):
     lab.good("up", "--nodes", "2", "--quiet")
     os.kill(state_of(lab)["nodes"][1]["pid"], signal.SIGKILL)
-    time.sleep(0.1)
-    assert "DEAD" in lab.good("status")
+    deadline = time.monotonic() + 60
+    while "DEAD" not in lab.good("status"):
+        assert time.monotonic() < deadline, lab.good("status")
     done = lab("exec", "1", "true")
     assert done.code == 2
     assert "lab-1 has died" in done.err

@@ -163,7 +163,7 @@ static void one(int kind, long bytes, const Call* call, int number, char* buffer
   now_case = kCases[kind];
   now_call = call->name;
   now_bytes = bytes;
-  alarm((unsigned)odt_number("limit", 20));
+  alarm((unsigned)odt_number("limit", 50));
   if (odt.rank == 0) {
     odt_fill(buffer, (size_t)bytes, key);
     switch (kind) {
@@ -226,7 +226,7 @@ static int finalize_with_pending(const char* kind, long bytes, char* buffer) {
   now_case = kind;
   now_call = "Finalize";
   now_bytes = bytes;
-  alarm((unsigned)odt_number("limit", 20));
+  alarm((unsigned)odt_number("limit", 50));
   long wrong = -1;
   if (odt.rank == 0) {
     odt_fill(buffer, (size_t)bytes, odt_key(0, 1, 1, 1));

@@ -130,7 +130,7 @@ def run(
     launcher_prefix: list[str] | None = None,
     launcher_options: list[str] | None = None,
     limit: float = DEFAULT_LIMIT_SECONDS,
-    grace: float = 5.0,
+    grace: float = 20.0,
     per_rank: list[list[str]] | None = None,
 ) -> Result:
     """Run a program on `ranks` ranks and return what happened.
