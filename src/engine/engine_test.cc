@@ -111,7 +111,7 @@ TEST(Engine, UnexpectedFloodInBothOrders) {
           rank->finalize();
           return 0;
         },
-        60));
+        100));
   }
 }
 
@@ -173,7 +173,7 @@ TEST(Engine, NobodyHasToComeBack) {
         rank->finalize();
         return 0;
       },
-      60));
+      100));
 }
 
 TEST(Engine, SynchronousSendWaitsForItsReceive) {
@@ -269,7 +269,7 @@ TEST(Engine, MatchedMessagesMoveWhenMemoryIsFull) {
         rank->finalize();
         return 0;
       },
-      60));
+      100));
 }
 
 TEST(Engine, CancelledSendIsNeverReceived) {

@@ -140,7 +140,7 @@ inline void random_traffic(
         rank->finalize();
         return 0;
       },
-      60));
+      100));
 }
 
 }  // namespace od

@@ -114,8 +114,9 @@ class ForkedJob {
 inline double forked_job_seconds() { return 1e-9 * static_cast<double>(node::now_ns()); }
 
 // `function(rank, exchange)` runs in one forked process per rank and returns that rank's exit code.
+// The limit is for jobs that hang: no job may come near it on a busy machine.
 template <typename Function>
-std::vector<int> run_forked_job(int ranks, Function&& function, double limit_seconds = 30) {
+std::vector<int> run_forked_job(int ranks, Function&& function, double limit_seconds = 100) {
   std::fflush(nullptr);
   std::vector<int> codes(static_cast<std::size_t>(ranks), ForkedJob::kTimedOut);
   ForkedJob* job = ForkedJob::create(ranks);

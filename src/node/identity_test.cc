@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <bit>
@@ -89,6 +91,23 @@ TEST(StartTime, OfProcesses) {
   EXPECT_NE(process_start_time(static_cast<std::uint32_t>(getpid()), &ended), 0u);
   EXPECT_FALSE(ended);
   EXPECT_EQ(process_start_time(0x3fffffff, &ended), 0u);
+}
+
+// Launchers may take their time to wait for a rank that was killed.
+TEST(StartTime, OfAProcessThatNobodyHasWaitedFor) {
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) pause();
+  const auto pid = static_cast<std::uint32_t>(child);
+  bool ended = true;
+  const std::uint64_t start = process_start_time(pid, &ended);
+  EXPECT_FALSE(ended);
+  kill(child, SIGKILL);
+  siginfo_t end;
+  ASSERT_EQ(waitid(P_PID, pid, &end, WEXITED | WNOWAIT), 0);
+  EXPECT_EQ(process_start_time(pid, &ended), start);
+  EXPECT_TRUE(ended);
+  ASSERT_EQ(waitpid(child, nullptr, 0), child);
 }
 
 }  // namespace

@@ -157,10 +157,8 @@ void mixed(int ranks, unsigned seed, bool delays, bool fences) {
         TestNode node(exchange, options);
         auto team = node.make_team();
         REQUIRE(team);
-        od::node::WaitPlan waiting =
-            od::node::plan_waiting(od::node::WaitPolicy::automatic, fences || ranks > 2, 0);
-        waiting.first_sleep_ns = waiting.sleep_ns = 2'000'000'000;
-        node.set_plan(waiting);
+        node.sleep_until_woken(
+            od::node::plan_waiting(od::node::WaitPolicy::automatic, fences || ranks > 2, 0));
         Member member(*team, node);
         std::mt19937 plan(seed);  // alike on all ranks
         std::mt19937 own(seed * 31 + static_cast<unsigned>(me));

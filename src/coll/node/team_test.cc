@@ -477,12 +477,9 @@ void random_collectives(RandomOptions options) {
         TestNode node(exchange, options.team);
         auto team = node.make_team();
         REQUIRE(team);
-        // Sleeps until somebody wakes it: a lost wake-up shows.
-        od::node::WaitPlan waiting = od::node::plan_waiting(
+        node.sleep_until_woken(od::node::plan_waiting(
             options.seed % 2 == 0 ? od::node::WaitPolicy::sleep : od::node::WaitPolicy::automatic,
-            options.ranks > 2, 0);
-        waiting.first_sleep_ns = waiting.sleep_ns = 2'000'000'000;
-        node.set_plan(waiting);
+            options.ranks > 2, 0));
         std::mt19937 plan(options.seed);  // alike on all ranks
         std::mt19937 own(options.seed * 31 + static_cast<unsigned>(me));
         std::uint64_t number = 0;
@@ -799,9 +796,7 @@ TEST(Team, SleepersAreWokenOnce) {
     TestTeamOptions options;
     options.force_fences = true;
     TestNode node(exchange, options);
-    od::node::WaitPlan plan = od::node::plan_waiting(od::node::WaitPolicy::sleep, true, 0);
-    plan.first_sleep_ns = plan.sleep_ns = 2'000'000'000;  // a lost wake-up shows
-    node.set_plan(plan);
+    node.sleep_until_woken(od::node::plan_waiting(od::node::WaitPolicy::sleep, true, 0));
     auto team = node.make_team();
     for (int i = 0; i < kBarriers; ++i) {
       Operation op;

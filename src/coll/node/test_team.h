@@ -96,8 +96,8 @@ class TestNode {
 
   void return_lease() { slots_->release(lease_, 0, {}); }
 
-  // Waits as a rank does, asleep when nothing comes; sleeps that end by time-out are counted as
-  // lost wake-ups.
+  // Waits as a rank does, asleep when nothing comes; sleeps that end by time-out although something
+  // has come are counted as lost wake-ups.
   template <typename Done>
   void wait(Team& team, Done&& done) {
     od::node::Idler idler(plan_);
@@ -134,11 +134,15 @@ class TestNode {
   std::uint64_t lost_wakes() const { return lost_wakes_; }
   void set_tuning(const Tuning& tuning) { options_.tuning = tuning; }
   void set_groups(std::vector<int> groups) { options_.groups = std::move(groups); }
-  void set_plan(const od::node::WaitPlan& plan) { plan_ = plan; }
+  // Sleeps then end by a wake-up, or so late that it must have been lost, however busy the machine.
+  void sleep_until_woken(const od::node::WaitPlan& plan) {
+    plan_ = plan;
+    plan_.first_sleep_ns = plan_.sleep_ns = kLostNs;
+  }
 
  private:
-  static constexpr std::uint64_t kLostNs = 1'000'000'000;
-  static constexpr std::uint64_t kStuckNs = 20'000'000'000;
+  static constexpr std::uint64_t kLostNs = 30'000'000'000;
+  static constexpr std::uint64_t kStuckNs = 80'000'000'000;
   od::node::Exchange exchange_;
   TestTeamOptions options_;
   std::unique_ptr<od::node::Node> node_;

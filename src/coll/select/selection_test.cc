@@ -2,7 +2,9 @@
 #include "coll/select/selection.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <set>
 #include <string>
@@ -211,16 +213,20 @@ TEST(Tables, AreQuick) {
   table.at(4096);
   const auto decided = std::chrono::steady_clock::now();
   for (std::uint64_t size = 1; size != 0; size *= 2) table.at(size), table.at(size + size / 2);
-  const auto ready = std::chrono::steady_clock::now();
   std::size_t sum = 0;
   std::uint64_t bytes = 1;
-  constexpr int kRounds = 1'000'000;
-  for (int i = 0; i < kRounds; ++i) {
-    bytes = (bytes * 6364136223846793005u + 1442695040888963407u);
-    sum += static_cast<std::size_t>(table.at(bytes >> (bytes & 63)).algorithm->number);
+  // The best of many short runs: one that the machine's other work does not interrupt.
+  constexpr int kRuns = 1000, kRounds = 1000;
+  std::chrono::duration<double, std::nano> each = std::chrono::seconds(1);
+  for (int run = 0; run < kRuns; ++run) {
+    const auto start = std::chrono::steady_clock::now();
+    for (int i = 0; i < kRounds; ++i) {
+      bytes = (bytes * 6364136223846793005u + 1442695040888963407u);
+      sum += static_cast<std::size_t>(table.at(bytes >> (bytes & 63)).algorithm->number);
+    }
+    const std::chrono::duration<double, std::nano> time = std::chrono::steady_clock::now() - start;
+    each = std::min(each, time / kRounds);
   }
-  const auto done = std::chrono::steady_clock::now();
-  const std::chrono::duration<double, std::nano> each = (done - ready) / kRounds;
   const std::chrono::duration<double, std::micro> compile = compiled - before;
   const std::chrono::duration<double, std::micro> first = decided - compiled;
   RecordProperty("lookup_ns", std::to_string(each.count()));
@@ -228,7 +234,7 @@ TEST(Tables, AreQuick) {
   std::printf("look-up %.1f ns, table %.1f us, first decision %.1f us\n", each.count(),
               compile.count(), first.count());
   EXPECT_GT(sum, 0u);
-  // 100 ns are promised; a machine busy with other things must not fail the test.
+  // 100 ns are promised; builds for debugging and sanitizers take longer.
   EXPECT_LT(each.count(), 1000);
 }
 
@@ -338,7 +344,8 @@ TEST(TuningFile, MistakesNameLineAndRemedy) {
 }
 
 TEST(TuningFile, ComesAfterTheEnvironment) {
-  const std::string path = ::testing::TempDir() + "overdrive_tuning_test.json";
+  const std::string path =
+      ::testing::TempDir() + "overdrive_tuning_test_" + std::to_string(getpid()) + ".json";
   FILE* stream = fopen(path.c_str(), "w");
   ASSERT_NE(stream, nullptr);
   fputs(R"({"format": "overdrive-tuning", "version": 1, "rules": [
