@@ -17,6 +17,9 @@
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 8u  // Linux 6.3
 #endif
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23  // Linux 5.14
+#endif
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25  // Linux 6.1
 #endif
@@ -163,10 +166,11 @@ bool collapse(char* start, uint64_t bytes) {
   const uintptr_t first = (address + kHugeBytes - 1) / kHugeBytes * kHugeBytes;
   const uintptr_t end = (address + bytes) / kHugeBytes * kHugeBytes;
   if (first >= end) return false;
-  // A huge page that is all hole cannot be collapsed. Touched without changing it: the program's
-  // data may be there.
+  // A huge page that is all hole cannot be collapsed: each gets one small page beforehand. By a
+  // system call, which fails where a touch would end the program: the page may be one that its
+  // owner has protected.
   for (uintptr_t at = first; at < end; at += kHugeBytes) {
-    __atomic_fetch_or(reinterpret_cast<char*>(at), 0, __ATOMIC_RELAXED);
+    if (madvise(reinterpret_cast<void*>(at), kPageBytes, MADV_POPULATE_WRITE) != 0) return false;
   }
   // All at once: each call waits for every processor to hand in what it knows of fresh pages.
   return madvise(reinterpret_cast<void*>(first), end - first, MADV_COLLAPSE) == 0;

@@ -16,7 +16,7 @@ namespace od::memory::heap {
 enum class HugePages : uint8_t {
   kNone,
   kByKernel,  // faults in shared memory bring huge pages where it is advised
-  kCollapse,  // ours to make: touch and MADV_COLLAPSE when a block is handed out
+  kCollapse,  // ours to make: MADV_COLLAPSE when a block is handed out
 };
 
 inline constexpr uint64_t kHugeBytes = 2 << 20;
@@ -49,8 +49,9 @@ class Arena {
   bool private_ = false;
 };
 
-// Gives the range huge pages where whole ones fit; false when the kernel refuses. What was not
-// there gets memory, contents stay.
+// Gives the range huge pages where whole ones fit; false when the kernel refuses, for example
+// because part of it is protected. What was not there gets memory, contents stay; others may own
+// part of the range and write to it meanwhile.
 bool collapse(char* start, uint64_t bytes);
 
 // The first line of a small file of the system, or "" when it cannot be read.
