@@ -185,6 +185,36 @@ class TestStore(unittest.TestCase):
         self.assertIn(f"- h {forced} `pt2pt/a 2`: broken", page)
         self.assertIn("| 4321 |", page.partition(f"### `{forced}`")[2])
 
+    def test_results_of_several_machines(self) -> None:
+        """Later results replace earlier ones; tests that a later run left out keep theirs."""
+        with tempfile.TemporaryDirectory() as name:
+            kept = Path(name, "kept")
+            for machine, status in (("a", DIFFERENCE), ("b", PASS)):
+                work = Path(name, machine)
+                work.mkdir()
+                found = HostResults("h", "1", order=WITH_FIRST, overdrive=machine)
+                traffic = Traffic(own=7, ranks=2, ways={"pull": 3, "push": 0})
+                found.results = [Result("pt2pt/a 2", status, traffic=traffic)]
+                if machine == "a":
+                    found.results.append(Result("pt2pt/b 2", PASS, seconds_with=1.0))
+                else:
+                    found.skipped = {"pt2pt/b 2": "takes long", "pt2pt/c 2": "takes long"}
+                store.add_mpich(work, found)
+                left_out = ["m"] if machine == "b" else []
+                part = PythonResults("h", "1", 2, 9, passed_with=9, left_out=left_out)
+                store.add_mpi4py(work, [part])
+                store.keep(work, kept)
+            results, parts = store.load(kept, "h", "1", "")
+        assert results is not None
+        self.assertEqual(
+            [(result.identity, result.status) for result in results.results],
+            [("pt2pt/a 2", PASS), ("pt2pt/b 2", PASS)],
+        )
+        self.assertEqual(results.results[0].traffic, Traffic(own=7, ranks=2, ways={"pull": 3}))
+        self.assertEqual(results.skipped, {"pt2pt/c 2": "takes long"})
+        self.assertEqual(results.overdrive, "a, b")
+        self.assertEqual((parts[0].passed_with, parts[0].left_out), (9, []))
+
 
 class TestRecords(unittest.TestCase):
     """What ranks of mpi4py's suite leave behind."""

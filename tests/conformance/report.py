@@ -379,6 +379,7 @@ def _totals(whole: Report) -> list[str]:
                 str(counts[FAIL] + counts[FLAKY_WITHOUT]),
                 str(total.skipped + total.unbuildable),
                 str(total.traffic.own + total.traffic.to_self),
+                found.overdrive,
             ]
         )
     grouped: dict[tuple[str, str, str], list[PythonResults]] = {}
@@ -399,6 +400,7 @@ def _totals(whole: Report) -> list[str]:
                 str(tests - skipped - passed - different),
                 str(skipped),
                 str(sum(part.traffic.own + part.traffic.to_self for part in parts)),
+                ", ".join(sorted({part.overdrive for part in parts})),
             ]
         )
     headings = [
@@ -409,6 +411,7 @@ def _totals(whole: Report) -> list[str]:
         "fail or flaky without Overdrive",
         "skipped, left out or not built",
         "messages on own path",
+        "Overdrive",
     ]
     return ["## All results", "", _table(headings, lines, markdown=True), ""]
 

@@ -10,7 +10,8 @@ and with Overdrive on every host MPI; the difference must be empty.
     run.py --forced-paths      parts of both suites with each way of copying forced in turn
     run.py --hosts mpich4 --dirs pt2pt,comm --only icsend --verbose
     run.py --hosts mpich4 --dirs pt2pt --settings copy_path=pull,reach_min=4K
-    run.py --page              writes the page from the results of all earlier invocations
+    run.py --page              writes the page from the results of all earlier invocations, which
+                               it adds to those in docs/measurements/data/conformance
 """
 
 # ruff: noqa: E402 -- the folders of our own modules must be known first
@@ -57,6 +58,7 @@ from conformance.suite import SuiteError
 
 WORK = ROOT / "build" / "conformance"
 PAGE = ROOT / "docs" / "measurements" / "conformance.md"
+KEPT = ROOT / "docs" / "measurements" / "data" / "conformance"
 
 SAVE_AFTER = 10
 """Results of MPICH's suite between two writes of the store."""
@@ -155,12 +157,13 @@ def chosen_hosts(options: argparse.Namespace) -> list:
 
 
 def write_page(options: argparse.Namespace, skipped: list[str]) -> int:
-    """Write the page of docs/measurements from everything that is stored."""
+    """Write the page of docs/measurements from everything that is stored, here and elsewhere."""
+    store.keep(WORK, KEPT)
     whole = report.Report(skipped=skipped)
     hosts = chosen_hosts(options)
     for host in hosts:
-        for settings in store.all_settings(WORK, host.name):
-            found, parts = store.load(WORK, host.name, host.version, settings)
+        for settings in store.all_settings(KEPT, host.name):
+            found, parts = store.load(KEPT, host.name, host.version, settings)
             whole.mpi4py += parts
             if found is not None:
                 whole.mpich.append(found)

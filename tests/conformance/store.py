@@ -3,6 +3,9 @@
 One file per host, and one more for each choice of settings that a run forced: what a later run
 says about a test replaces what an earlier one said. Results of another version of the host are
 forgotten.
+
+The same files stand, shortened, in docs/measurements/data/conformance: the runs take hours, so the
+page is made of what several machines found, and everybody can see which version passed which test.
 """
 
 from __future__ import annotations
@@ -71,8 +74,58 @@ def add_mpi4py(work: Path, parts: list[PythonResults]) -> None:
             _save(path, content)
 
 
+def _short(values: dict) -> dict:
+    """Return an entry without what is empty or zero, which loading supplies again."""
+    plain = dict(values)
+    for name, value in values.items():
+        if isinstance(value, dict):
+            plain[name] = _short(value)
+        elif isinstance(value, float):
+            plain[name] = round(value, 2)
+        if name not in ("status", "version", "settings") and not plain[name]:
+            del plain[name]
+    return plain
+
+
+def _lines(content: dict) -> str:
+    """Return the text of a file with a line for each entry, so that a change shows what changed."""
+    groups = []
+    for name, value in content.items():
+        text = json.dumps(value)
+        if isinstance(value, dict):
+            entries = (f"  {json.dumps(key)}: {json.dumps(value[key])}" for key in sorted(value))
+            text = "{\n" + ",\n".join(entries) + "\n }" if value else "{}"
+        groups.append(f" {json.dumps(name)}: {text}")
+    return "{\n" + ",\n".join(groups) + "\n}\n"
+
+
+def keep(work: Path, kept: Path) -> None:
+    """Add what the runs in `work` found to the files in `kept`.
+
+    That a run left a test out says nothing about the test: an earlier result stays.
+    """
+    kept.mkdir(parents=True, exist_ok=True)
+    for path in sorted(work.glob("results-*.json")):
+        new = json.loads(path.read_text(encoding="utf-8"))
+        content = _load(kept / path.name, new["version"], new["settings"])
+        for identity, values in new["results"].items():
+            content["results"][identity] = _short(values)
+            content["left_out"].pop(identity, None)
+            content["not_built"].pop(identity, None)
+        for name in ("left_out", "not_built"):
+            for identity, reason in new[name].items():
+                if identity not in content["results"]:
+                    content[name][identity] = reason
+        for ranks, values in new["mpi4py"].items():
+            known = content["mpi4py"].get(ranks)
+            # A short run says less than a whole one; the page tells which version each was.
+            if not known or len(values["left_out"]) <= len(known.get("left_out", [])):
+                content["mpi4py"][ranks] = _short(values)
+        (kept / path.name).write_text(_lines(content), encoding="utf-8")
+
+
 def _result(values: dict) -> Result:
-    traffic = Traffic(**values.pop("traffic"))
+    traffic = Traffic(**values.pop("traffic", {}))
     for name in ("order", "overdrive"):
         values.pop(name, None)
     return Result(**values, traffic=traffic)
@@ -93,8 +146,8 @@ def load(
     content = _load(_path(work, host, settings), version, settings)
     parts = []
     for _, values in sorted(content["mpi4py"].items()):
-        traffic = Traffic(**values.pop("traffic"))
-        results = [_result(plain) for plain in values.pop("results")]
+        traffic = Traffic(**values.pop("traffic", {}))
+        results = [_result(plain) for plain in values.pop("results", [])]
         parts.append(PythonResults(**values, traffic=traffic, results=results))
     if not content["results"] and not content["not_built"]:
         return None, parts
