@@ -41,10 +41,11 @@
   X(wait, WaitChoice, "wait", WaitMode::kAuto, WaitMode::kAuto, WaitMode::kSleep, wait,            \
     "How a rank waits: `spin` never gives up its core, `yield` offers it to others, `sleep` "      \
     "spins briefly and then sleeps in the kernel. `auto` spins if every local rank has a core of " \
-    "its own (affinity masks and the cgroup's processor quota count) and sleeps otherwise.")       \
+    "its own (affinity masks and the cgroup's processor quota count); otherwise it yields for a "  \
+    "short time and then sleeps.")                                                                 \
   X(spin_ns, DurationType, "spin", 0, 0, 10 * kSecond, wait,                                       \
     "How long a rank spins before it yields or sleeps. 0 means automatic: 50 ms if every local "   \
-    "rank has a core, 0.5 us otherwise.")                                                          \
+    "rank has a core, otherwise 0.5 us, after which it yields for 0.1 ms and then sleeps.")        \
   X(peer_check_ns, DurationType, "peer_check", 100 * kMillisecond, kMillisecond, 60 * kSecond,     \
     wait,                                                                                          \
     "How often a rank that waits for a local rank checks that the other process still exists.")    \

@@ -74,25 +74,6 @@ void prefault_peers(node::Node& node) {
 #endif
 }
 
-// Whether sched_yield() reaches the other ranks of the node. With automatic process groups the
-// scheduler shares a core between sessions first, and a yield gives way only within one; launchers
-// that put every rank into a session of its own make it useless (measured: 5 us to hand a core over
-// within a session, 1200 us across). Collective over MPI_COMM_WORLD.
-bool yielding_helps(const RankState& s) {
-  int grouped = 0;
-  if (std::FILE* file = std::fopen("/proc/sys/kernel/sched_autogroup_enabled", "re")) {
-    if (std::fscanf(file, "%d", &grouped) != 1) grouped = 0;
-    std::fclose(file);
-  }
-  const pid_t mine = grouped != 0 ? getsid(0) : 0;
-  std::vector<pid_t> sessions(static_cast<std::size_t>(s.host.world_size));
-  if (s.host.world_allgather(&mine, sessions.data(), sizeof(mine)) != host::kSuccess) return true;
-  for (int i = 0; i < s.node->size(); ++i) {
-    if (sessions[static_cast<std::size_t>(s.node->member(i).world_rank)] != mine) return false;
-  }
-  return true;
-}
-
 // What of this rank's memory its peers reach, for the log and the statistics.
 void note_reach(RankState& s) {
   const memory::ReachReport& report = memory::reach_report();
@@ -166,9 +147,6 @@ std::unique_ptr<Rank> Rank::create(const host::HostTable& host, const config::Se
   s.wake_mode = s.node->wake_mode();
   if (s.node->oversubscribed()) s.wake_mode.expedited = false;
   s.tight_looks = !threads_multiple && !s.node->oversubscribed();
-  if (s.node->oversubscribed() && settings.wait == config::WaitMode::kAuto && !yielding_helps(s)) {
-    s.wait_plan.yields = 0;
-  }
   s.transport = std::make_unique<p2p::Transport>(*s.node, s.wake_mode, s.settings, s.host,
                                                  s.matching, s.counters);
   s.world = s.describe_comm(host.comm_world);

@@ -67,18 +67,17 @@ inline void pause_processor() {
 }
 
 inline constexpr std::uint64_t kForeverNs = std::numeric_limits<std::uint64_t>::max();
-inline constexpr std::uint32_t kUnlimited = std::numeric_limits<std::uint32_t>::max();
 
 // Waiting parameters of this process, decided once from the node's load.
 //   spinning   one pause per round; every `pauses_per_check` rounds a look at the clock (with
 //              yield_while_spinning also a yield) until `spin_ns` have passed since the first look
-//   yielding   one sched_yield per round, `yields` times
+//   yielding   one sched_yield per round, until `yield_ns` have passed since the first
 //   sleeping   futex
 struct WaitPlan {
   std::uint32_t pauses_per_check = 200;
   bool yield_while_spinning = true;
   std::uint64_t spin_ns = 1'000'000;  // 0: spinning ends at the first check, without the clock
-  std::uint32_t yields = 0;           // kUnlimited: never sleeps
+  std::uint64_t yield_ns = 0;         // kForeverNs: never sleeps
   std::uint64_t first_sleep_ns = 1'000'000;    // doubles with every sleep in vain ...
   std::uint64_t sleep_ns = 16'000'000;         // ... up to this
   std::uint64_t first_sleep_host_ns = 10'000;  // the same with host traffic pending, which cannot
@@ -122,7 +121,7 @@ class Idler {
   void reset() {
     rounds_ = 0;
     next_check_ = plan_.pauses_per_check;
-    yields_ = 0;
+    yielding_since_ns_ = 0;
     sleeps_ = 0;
     started_ns_ = 0;
     reported_ns_ = 0;
@@ -141,10 +140,10 @@ class Idler {
 
   const WaitPlan& plan_;
   std::uint64_t rounds_ = 0;
-  std::uint64_t next_check_;  // round of the next look at the clock
-  std::uint32_t yields_ = 0;
-  std::uint32_t sleeps_ = 0;      // in a row, in vain
-  std::uint64_t started_ns_ = 0;  // when the first look at the clock was; 0: not yet
+  std::uint64_t next_check_;             // round of the next look at the clock
+  std::uint64_t yielding_since_ns_ = 0;  // 0: not yet
+  std::uint32_t sleeps_ = 0;             // in a row, in vain
+  std::uint64_t started_ns_ = 0;         // when the first look at the clock was; 0: not yet
   std::uint64_t reported_ns_ = 0;
 };
 

@@ -110,7 +110,7 @@ WaitPlan always_asleep() {
   WaitPlan plan;
   plan.pauses_per_check = 1;
   plan.spin_ns = 0;
-  plan.yields = 0;
+  plan.yield_ns = 0;
   plan.first_sleep_ns = plan.sleep_ns = kEndlessNs;
   return plan;
 }
@@ -207,9 +207,9 @@ TEST(Plan, OwnCoreSpinsAMillisecondFirst) {
   EXPECT_LT(result.cpu_ns, 500'000'000u);
 }
 
-TEST(Plan, SharedCoreSpinsBriefly) {
+TEST(Plan, SharedCoreSpinsBrieflyAndYieldsForATenthOfAMillisecond) {
   const WaitPlan plan = plan_waiting(WaitPolicy::automatic, true, 0);
-  EXPECT_EQ(plan.yields, 10u);
+  EXPECT_EQ(plan.yield_ns, 100'000u);
   EXPECT_EQ(plan.spin_ns, 0u);
   EXPECT_GE(plan.pauses_per_check, 1u);
   EXPECT_LE(plan.pauses_per_check, 100u);
@@ -217,6 +217,7 @@ TEST(Plan, SharedCoreSpinsBriefly) {
   for (int i = 0; i < 20; ++i) {
     const Awake result = awake(plan);
     EXPECT_TRUE(result.slept);
+    EXPECT_GE(result.ns, 100'000u);
     // The processor's time: each yield may give it to others for milliseconds.
     best = std::min(best, result.cpu_ns);
   }
