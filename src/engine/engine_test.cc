@@ -115,6 +115,67 @@ TEST(Engine, UnexpectedFloodInBothOrders) {
   }
 }
 
+// Everybody sends to everybody, more than fits a box before anything is received, again and again:
+// senders wait for room, take what comes meanwhile, list, and come back to their boxes. Messages
+// with holes are packed and unpacked at the same time; receivers fall behind by chance.
+void flood(int ranks, const config::Settings& settings, int windows) {
+  expect_success(run_forked_job(
+      ranks,
+      [&](int me, const Exchange& exchange) {
+        auto rank = make_test_rank(exchange, settings);
+        const p2p::LayoutRef bytes = byte_layout();
+        const p2p::LayoutRef strided = strided_layout(5, 7, 11);
+        constexpr int kWindow = 300;
+        constexpr std::size_t kMostBytes = 5 * 11;
+        std::vector<unsigned char> data(kMostBytes), sent(kMostBytes);
+        for (int window = 0; window < windows; ++window) {
+          const auto seed = [&](int from, int to, int i) {
+            return static_cast<std::uint64_t>(((window * kWindow + i) * ranks + from) * ranks + to);
+          };
+          for (int i = 0; i < kWindow; ++i) {
+            for (int peer = 0; peer < ranks; ++peer) {
+              if (peer == me) continue;
+              fill(sent, seed(me, peer, i));
+              REQUIRE(i % 3 == 0 ? rank->send(sent.data(), 1, strided, peer, i % 2, *rank->world(),
+                                              SendMode::standard) == 0
+                                 : rank->send(sent.data(), i % 50, bytes, peer, i % 2,
+                                              *rank->world(), SendMode::standard) == 0);
+            }
+          }
+          if ((window + me) % 5 == 0) usleep(200);
+          host::Status status;
+          for (int i = 0; i < kWindow; ++i) {
+            for (int peer = 0; peer < ranks; ++peer) {
+              if (peer == me) continue;
+              std::fill(data.begin(), data.end(), 0);
+              const bool holes = i % 3 == 0;
+              REQUIRE(rank->recv(data.data(), holes ? 1 : i % 50, holes ? strided : bytes, peer,
+                                 i % 2, *rank->world(), &status) == 0);
+              REQUIRE(status.bytes == (holes ? 35 : i % 50));
+              for (std::size_t at = 0; at < (holes ? kMostBytes : std::size_t(i % 50)); ++at) {
+                REQUIRE(data[at] == (holes && at % 11 >= 7 ? 0 : pattern(seed(peer, me, i), at)));
+              }
+            }
+          }
+        }
+        rank->finalize();
+        return 0;
+      },
+      60));
+}
+
+TEST(Engine, FloodsBothWays) { flood(2, {}, 100); }
+TEST(Engine, FloodsBothWaysTinyBoxes) {
+  config::Settings settings;
+  settings.fastbox_bytes = 1024;
+  flood(2, settings, 60);
+}
+TEST(Engine, FloodsBothWaysVerifiedOfFourRanks) {
+  config::Settings settings;
+  settings.verify = true;
+  flood(4, settings, 20);
+}
+
 // A sender is free although its receiver is elsewhere, and a receiver gets everything although its
 // sender has gone into a blocking call of the host.
 TEST(Engine, NobodyHasToComeBack) {

@@ -6,12 +6,13 @@
 // per lap and its control word carries the lap number, no line is ever cleared. The head's control
 // word is written last: a consumer that sees it of the current lap may read the whole message.
 //
-// Writers: the producer writes `lines`; the consumer writes `consumed`.
+// Writers: the producer writes `lines`; the consumer writes `consumed`, and `listed_taken`, from
+// which the producer sees that the consumer is at work although messages have to go past the box.
 //   producer: write the rest of each line, then its control word (release)
 //             pairs with the consumer's acquire load of that control word
 //   consumer: after copying a message out, now and then `consumed` (release)
 //             pairs with the producer's acquire load before it overwrites those lines
-// The producer never waits for room: a full box means that the message takes the inbox list.
+// The box has no waiting: when it stays full the message takes the inbox list (usable_box).
 #ifndef OVERDRIVE_P2P_FAST_BOX_H_
 #define OVERDRIVE_P2P_FAST_BOX_H_
 
@@ -75,8 +76,10 @@ static_assert(offsetof(BoxLine, more) == 8);
 
 struct BoxHeader {
   alignas(node::kFalseSharingBytes) std::atomic<std::uint64_t> consumed;  // lines, all laps
+  std::atomic<std::uint64_t> listed_taken;  // messages taken off the inbox list
 };
 static_assert(sizeof(BoxHeader) == 128);
+static_assert(offsetof(BoxHeader, consumed) == 0 && offsetof(BoxHeader, listed_taken) == 8);
 
 inline constexpr std::uint32_t kMaxBoxSource = (1u << 24) - 1;
 
@@ -168,6 +171,11 @@ class BoxProducer {
   }
   // Messages put so far, mod 256.
   std::uint8_t messages() const { return messages_; }
+  // Messages of this producer that the consumer has taken off its inbox list. Relaxed: it only
+  // tells that the consumer is at work.
+  std::uint64_t listed_taken() const {
+    return header_->listed_taken.load(std::memory_order_relaxed);
+  }
 
  private:
   void advance() {
@@ -261,9 +269,16 @@ class BoxConsumer {
     header_->consumed.store(produced_, std::memory_order_release);  // pairs with has_room()
   }
   bool unpublished() const { return published_ != produced_; }
+  // A message of the producer was taken off the inbox list.
+  void note_listed() {
+    const std::uint64_t before = header_->listed_taken.load(std::memory_order_relaxed);
+    header_->listed_taken.store(before + 1, std::memory_order_relaxed);  // the only writer
+  }
 
  private:
-  std::uint32_t publish_every() const { return line_count_ / 4; }
+  // Often enough that a producer whose box is full need not wait long for the next room, seldom
+  // enough that the line of `consumed` does not wander for each message.
+  std::uint32_t publish_every() const { return line_count_ / 8; }
   void advance() {
     ++produced_;
     if (++next_ == line_count_) {

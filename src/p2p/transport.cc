@@ -81,6 +81,7 @@ Transport::Transport(node::Node& node, node::WakeMode wake, const config::Settin
   }
   doorbells_seen_.assign((count + 63) / 64, 0);
   scratch_.resize(std::max({inline_max_, eager_max_, kFrameShortBytes}) + kHeadPayloadBytes);
+  packed_.resize(inline_max_ + kHeadPayloadBytes);
 }
 
 Transport::~Transport() = default;

@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -191,6 +192,11 @@ class Transport {
   struct Link {  // what this rank knows about one peer
     BoxProducer box;
     Envelope* last_listed = nullptr;  // newest message on the peer's inbox list, if maybe untaken
+    // See list_drains: listed messages that are done, what had been seen of the receiver's work
+    // when it was last waited for in vain, and how often the list was in the way.
+    std::uint64_t listed_given_back = 0;
+    std::uint64_t stuck_at = std::numeric_limits<std::uint64_t>::max();
+    std::uint8_t posts_behind_list = 0;
     std::atomic<std::uint32_t>* armed = nullptr;
     node::RegionHeader* header = nullptr;
     std::byte* base = nullptr;
@@ -242,6 +248,9 @@ class Transport {
   Way choose_way(std::uint32_t peer, const Payload& payload);
   bool open_box(std::uint32_t peer);
   bool usable_box(std::uint32_t peer, std::uint32_t bytes);
+  // Whether the box may be used again, for a sender that has listed messages; now and then this
+  // waits a little for the receiver to catch up.
+  bool list_drains(std::uint32_t peer);
   // Puts a message on the peer's inbox list; what the header does not say is in the envelope
   // already.
   void list_envelope(std::uint32_t peer, Envelope& envelope, const MessageHeader& header,
@@ -356,8 +365,9 @@ class Transport {
   std::vector<std::unique_ptr<IncomingStream>> incoming_;
   std::vector<std::unique_ptr<OutgoingStream>> spare_outgoing_;
   std::vector<std::unique_ptr<IncomingStream>> spare_incoming_;
-  std::vector<unsigned char> scratch_;
-  Backoff search_;  // of thorough looks at what lingers
+  std::vector<unsigned char> scratch_;  // a message that arrives
+  std::vector<unsigned char> packed_;   // one that is sent; messages may arrive meanwhile
+  Backoff search_;                      // of thorough looks at what lingers
 };
 
 // Describes a payload; `bytes` and `contiguous` are derived.

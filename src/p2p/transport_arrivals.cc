@@ -212,6 +212,7 @@ bool Transport::take_inbox() {
     while (take_next(peer)) {
     }
     take_listed(peer, envelope);
+    if (layout_.box_bytes > sizeof(BoxHeader)) boxes_[peer].note_listed();
     oldest = following;
   }
   return true;

@@ -306,6 +306,7 @@ void Transport::collect_lingering(bool thorough) {
     const Listed& oldest = listed_.front();
     Link& link = links_[oldest.peer];
     if (link.last_listed == oldest.envelope) link.last_listed = nullptr;  // done implies taken
+    ++link.listed_given_back;
     envelopes_.free(*oldest.envelope);
     listed_.pop_front();
   }

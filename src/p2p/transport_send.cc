@@ -1,5 +1,7 @@
 // The sending half of the transport: choice of path, fast boxes, listed messages, cells.
 
+#include <sched.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -15,8 +17,21 @@ namespace od::p2p {
 
 namespace {
 
-// Pauses (of about 20 ns) for which a sender waits for room in a box.
-constexpr int kBoxPatience = 64;
+// How long a sender waits for room in a box. Twice the time in which a far receiver at work (0.3 us
+// a message) comes to tell of room; a small part of what filling the box took, when nobody empties
+// it. Nobody does as a rule where ranks share cores.
+constexpr std::uint64_t kBoxPatienceNs = 10'000;
+constexpr std::uint64_t kSharedBoxPatienceNs = 500;
+
+// Messages taken between two looks for room.
+constexpr int kTakeWhileWaiting = 4;
+
+// A sender looks once in so many listed messages whether its receiver is at work.
+constexpr std::uint8_t kListInterval = 64;
+static_assert(256 % kListInterval == 0);
+// Longest wait for a receiver at work: 1.6 us a message, four times what taking one costs. A slower
+// receiver, which does other things in between, does not hold its sender up for more.
+constexpr std::uint64_t kListPatienceNs = 100'000;
 
 // Copies that are long enough to tell how fast stores are.
 constexpr std::uint64_t kTimedCopyBytes = 4096;
@@ -46,21 +61,57 @@ bool Transport::usable_box(std::uint32_t peer, std::uint32_t bytes) {
   Link& link = links_[peer];
   if (!open_box(peer) || !link.direct()) return false;
   if (link.box.has_room(bytes)) return true;
-  // A receiver at work empties a box within a microsecond; waiting that long for it is cheaper than
-  // the list, and short enough when it is not.
-  for (int i = 0; i < kBoxPatience; ++i) {
-    node::pause_processor();
+  // Waiting for a receiver at work is cheaper than the list, for both: what comes by the list it
+  // takes all at once, and copies what it has not asked for yet. Once something is listed, all goes
+  // there until the list has been taken, so a receiver that is away is waited for once.
+  const std::uint64_t patience = node_.oversubscribed() ? kSharedBoxPatienceNs : kBoxPatienceNs;
+  const std::uint64_t start = node::now_ns();
+  do {
+    // The receiver may be sending to us just as much, and wait for room in its turn.
+    if (!take_from(peer, kTakeWhileWaiting)) node::pause_processor();
     if (link.box.has_room(bytes)) return true;
-  }
+  } while (node::now_ns() - start < patience);
   ++counters_.box_full;
   return false;
+}
+
+bool Transport::list_drains(std::uint32_t peer) {
+  // A sender that lists faster than its receiver takes would do so for ever: everything would wait
+  // in memory, and be matched late, for a receiver that is at work all the time.
+  Link& link = links_[peer];
+  if (++link.posts_behind_list % kListInterval != 0) return false;
+  if (node_.oversubscribed()) {
+    sched_yield();  // the receiver may be waiting for this core
+    return link.direct();
+  }
+  // What the receiver does with listed messages: takes them, and later, when the program asks for
+  // those that came unexpected, gives them back. While it does the latter it takes nothing.
+  const auto work_seen = [&] { return link.box.listed_taken() + link.listed_given_back; };
+  std::uint64_t seen = work_seen();
+  if (seen == link.stuck_at) return false;
+  const std::uint64_t start = node::now_ns();
+  std::uint64_t last = start;
+  while (!link.direct()) {
+    if (!take_from(peer, kTakeWhileWaiting)) node::pause_processor();
+    collect_lingering(false);
+    const std::uint64_t now = node::now_ns();
+    if (work_seen() != seen) {
+      seen = work_seen();
+      last = now;
+    } else if (now - last >= kBoxPatienceNs) {
+      link.stuck_at = seen;
+      return false;
+    }
+    if (now - start >= kListPatienceNs) return false;
+  }
+  return true;
 }
 
 bool Transport::post(std::uint32_t peer, const MessageHeader& header, const void* data,
                      std::uint32_t bytes) {
   Link& link = links_[peer];
   FrameSet& frames = frames_[peer];
-  if (!open_box(peer) || !link.direct()) return false;
+  if (!open_box(peer) || !(link.direct() || list_drains(peer))) return false;
   const unsigned frame = frames.held();
   if (frame != FrameSet::kNone && bytes <= kFrameShortBytes) {
     frames.put(frame, header, data, bytes, link.box.messages());
@@ -167,8 +218,8 @@ int Transport::send(std::uint32_t peer, const MessageHeader& header_in, const Pa
       const void* data = view.contiguous;
       if (walk != nullptr) {
         Cursor once = cursor;
-        once.pack(scratch_.data(), bytes, memory::copy_ordinary);
-        data = scratch_.data();
+        once.pack(packed_.data(), bytes, memory::copy_ordinary);
+        data = packed_.data();
       }
       if (verify_) {
         header.checksum =
