@@ -2,9 +2,10 @@
 """Measures collectives with and without Overdrive over every host MPI.
 
 Writes docs/measurements/coll.md, its pictures and its data: two ranks on two cores, eight ranks on
-two cores, a virtual cluster with and without a limit on its links, the drivers of reductions, and
-what collectives cost beside moving data. Raw samples stay in build/bench/coll and can be added to
-(`--add`) or evaluated again (`--evaluate`), so the whole can be measured in short pieces.
+two cores, a virtual cluster with and without a limit on its links, the drivers of reductions,
+segments in flight between nodes, and what collectives cost beside moving data. Raw samples stay in
+build/bench/coll and can be added to (`--add`) or evaluated again (`--evaluate`), so the whole can
+be measured in short pieces.
 """
 
 from __future__ import annotations

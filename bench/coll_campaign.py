@@ -47,6 +47,9 @@ SIZES = "8,64,512,1K,2K,4K,8K,16K,32K,64K,128K,256K,512K,1M,2M,4M"
 FEW_SIZES = "8,1K,8K,64K,256K,1M"
 DRIVER_SIZES = "64K,128K,256K,512K,1M,2M,4M,8M,16M,32M,64M"
 DRIVERS = ["generic", "segmented"]
+PIPELINE_ALGORITHM = "ring"
+PIPELINES = {"uncut": "1G", "segments": "512K"}
+PIPELINE_SIZES = "1M,4M,16M"
 LAB_NODES, LAB_RANKS = 4, 8
 GROUP_SECONDS = 30
 LEAST_SECONDS = 5
@@ -84,6 +87,8 @@ class Part:
     rate: str = ""
     """Where the ranks are in a lab: the rate of its links."""
     drivers: bool = False
+    settings: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = ()
+    """Settings of Overdrive that are compared with each other, by name, and nothing else."""
 
     def groups(self) -> list[Group]:
         """Return the groups in the order in which they are measured."""
@@ -136,6 +141,28 @@ PARTS = [
         sample_ms=10,
         hosts=("openmpi4",),
         drivers=True,
+    ),
+    Part(
+        "pipeline",
+        f"Lab, {LAB_NODES} nodes of 2 ranks, links of 1 Gbit/s, segments in flight",
+        0.03,
+        LAB_RANKS,
+        (("allreduce",),),
+        PIPELINE_SIZES,
+        shapes="usual",
+        sample_ms=100,
+        hosts=("openmpi4",),
+        rate="1gbit",
+        settings=tuple(
+            (
+                name,
+                (
+                    ("OVERDRIVE_ADJUST_ALLREDUCE", PIPELINE_ALGORITHM),
+                    ("OVERDRIVE_ADJUST_ALLREDUCE_PIPELINE", size),
+                ),
+            )
+            for name, size in PIPELINES.items()
+        ),
     ),
     Part(
         "cost",
@@ -236,6 +263,9 @@ class CollCampaign:
     def measure(self, part: Part, seconds: float) -> None:
         """Add samples to a part until the time is over; at least one group is run."""
         groups = [g for g in part.groups() if g.host in self.programs and self._is_wanted(g)]
+        if self.lib is None and (part.drivers or part.settings):
+            print(f"bench: {part.name}: is about Overdrive itself", file=sys.stderr)
+            return
         if part.drivers and not self.driver_variable:
             print(f"bench: {part.name}: this build has no choice of drivers", file=sys.stderr)
             return
@@ -259,16 +289,22 @@ class CollCampaign:
 
     def _variants(self, part: Part, group: Group) -> list[Variant]:
         host, program = self.hosts[group.host], self.programs[group.host]
+        if part.settings:
+            return [
+                Variant(name, host, program, self.lib, dict(settings))
+                for name, settings in part.settings
+            ]
+        if group.drivers:
+            return [
+                Variant(driver, host, program, self.lib, {self.driver_variable: driver})
+                for driver in DRIVERS
+            ]
         found = [Variant(PLAIN, host, program)]
         if part.ranks > 2 and not part.rate:
             for name, settings in YIELD_SETTINGS.get(host.name, {}).items():
                 found.append(Variant(name, host, program, None, settings))
         if self.lib is not None:
             found.append(Variant(OVERDRIVE, host, program, self.lib))
-            if group.drivers:
-                for driver in DRIVERS:
-                    settings = {self.driver_variable: driver}
-                    found.append(Variant(driver, host, program, self.lib, settings))
         reference = self.programs.get(INTEL)
         if part.name == "pair" and host.name != INTEL and reference is not None:
             found.append(Variant(PLAIN, self.hosts[INTEL], reference))

@@ -37,6 +37,7 @@ LARGE_GOAL, SMALL_GOAL, EACH_GOAL, PEAK_GOAL = 2.0, 1.2, 1.0, 4.6
 EIGHT_GOAL = 3.0
 LAB_GOAL, LAB_EACH_GOAL = 1.5, 0.95
 LABS = {"lab": "links without a limit", "lab-1gbit": "links of 1 Gbit/s"}
+DRIVERS_TOPIC = "The segmented driver against the generic one, 64 KiB … 64 MiB"
 FIRST_USE_US = 200.0
 SELECTION_NS = 100.0
 GROWTH_KIB = 512.0
@@ -155,7 +156,7 @@ def driver_ratios(results: Results, wanted: list[Point], regime: str, host: str)
 
 def _drivers(results: Results, hosts: list[str]) -> list[Finding]:
     found = []
-    topic = "The segmented driver against the generic one, 64 KiB … 64 MiB"
+    topic = DRIVERS_TOPIC
     for shape, name in SHAPES.items():
         for collective in REDUCTIONS:
             wanted = points(collective, shape, 2, DRIVER_SIZES)

@@ -23,8 +23,11 @@ from coll_campaign import (
     with_net,
 )
 from coll_goals import BARRIER, LABS, SHAPES, driver_ratios, points
-from drawing import COLOURS, finish, line, plt, ratio_axis, run, style
+from coll_timeline import PICTURE, PICTURE_SIZE, time_lines
+from drawing import COLOURS, DOTS_PER_INCH, finish, line, plt, ratio_axis, run, style
 from goals import HOST_TITLES, best_variant
+from overdrive import study_timeline
+from overdrive.errors import CommandError
 
 MEASURED = [name for name in JUDGED if name != BARRIER]
 
@@ -93,6 +96,25 @@ def _drivers(results: Results, folder: Path) -> None:
     plt.close(figure)
 
 
+def _time_lines(folder: Path) -> None:
+    """Draw what happens when, with the vector uncut and in segments, one above the other."""
+    try:
+        reports = time_lines(PICTURE_SIZE)
+    except CommandError as reason:
+        print(f"bench: no time line: {reason}", file=sys.stderr)
+        return
+    figure, grid = plt.subplots(len(reports), 1, figsize=(13, 9), sharex=True)
+    for axes, (name, report) in zip(grid, reports.items(), strict=True):
+        handles = study_timeline.draw_lanes(axes, report)
+        axes.set_title(f"{name}: {study_timeline.summary(report)}", fontsize=9, loc="left")
+    grid[0].set_xlim(0, max(report["last_ns"] for report in reports.values()) / 1000)
+    figure.legend(handles=handles, loc="lower center", ncol=6, fontsize=8, frameon=False)
+    figure.tight_layout(rect=(0, 0.06, 1, 1))
+    figure.savefig(folder / PICTURE, dpi=DOTS_PER_INCH)
+    plt.close(figure)
+    print(f"{PICTURE}\tWhat happens when in an allreduce on 4 nodes of 2 ranks")
+
+
 def draw(source: Path, folder: Path) -> None:
     """Draw everything that has been measured."""
     results = {part.name: Results(with_net(load_part(part.name, source))) for part in PARTS}
@@ -108,6 +130,7 @@ def draw(source: Path, folder: Path) -> None:
         caption = f"Collectives of {where}: speed relative to the host alone"
         _ratios(results[part], folder, file, caption, collectives, what)
     _drivers(results["drivers"], folder)
+    _time_lines(folder)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from campaign import OVERDRIVE, PLAIN, Sample, parse, parse_sizes  # noqa: E402
 from coll_campaign import (  # noqa: E402
     APP,
     COLL,
+    DRIVER_SIZES,
     JUDGED,
     NET,
     OTHERS,
@@ -141,6 +142,36 @@ def test_page_of_what_there_is(tmp_path: Path) -> None:
     slow = results(pair=all_sizes(2.5, slow=65536))
     write_page(page, slow, Circumstances({HOST: "4"}, {}, "command"))
     assert "| bcast | usual | Open MPI 4.1 | 64K 0.90 |" in page.read_text()
+
+
+def drivers(ratio: float) -> list[Sample]:
+    return [
+        sample(test=test, size_bytes=size, round=number, variant=variant, value=value)
+        for test in ("reduce", "allreduce")
+        for size in parse_sizes(DRIVER_SIZES)
+        for number in range(ROUNDS)
+        for variant, value in (("generic", ratio), ("segmented", 1.0))
+    ]
+
+
+def test_one_part_is_renewed_and_the_rest_stays(tmp_path: Path) -> None:
+    page = tmp_path / "coll.md"
+    around = Circumstances({HOST: "4"}, {}, "command")
+    write_page(page, results(pair=all_sizes(2.5), drivers=drivers(0.8)), around)
+    old = page.read_text()
+    # There are no samples of two ranks any more.
+    write_page(page, results(drivers=drivers(1.5)), replace(around, only=["drivers"]))
+    new = page.read_text()
+    assert "| bcast | usual | 2.50 (2.50) |" in new
+    assert "0.8 |" in old and "0.8 |" not in new and "| 1.5 | 1.5 |" in new
+    assert "Measured apart from the rest" in new
+
+    def reached(text: str) -> list[int]:
+        (line,) = [line for line in text.splitlines() if "figures are reached" in line]
+        return [int(word) for word in line.replace(";", " ").split() if word.isdigit()]
+
+    met, judged, unknown = reached(old)
+    assert reached(new) == [met + 2, judged, unknown]
 
 
 def test_the_group_with_fewest_rounds_comes_next(

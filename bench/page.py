@@ -30,6 +30,8 @@ class Circumstances:
     facts: list[str] = field(default_factory=list)
     pictures: list[tuple[str, str]] = field(default_factory=list)
     """Each as file below the page's folder, caption."""
+    only: list[str] = field(default_factory=list)
+    """Parts of which alone there are samples; what the page says of the others stays."""
 
 
 def table(header: list[str], rows: list[list[str]]) -> list[str]:
@@ -66,13 +68,16 @@ def _distribution() -> str:
         return "unknown"
 
 
+def _machine() -> str:
+    return f"{_processor()}, {os.cpu_count()} cores; Linux {platform.release()}, {_distribution()}."
+
+
 def _facts(around: Circumstances) -> list[str]:
     """Return lines on the machine, the hosts and whatever else the page has to tell."""
     versions = around.versions.items()
     hosts = ", ".join(f"{HOST_TITLES[name]} ({version})" for name, version in versions)
     return [
-        f"- Machine: {_processor()}, {os.cpu_count()} cores; Linux {platform.release()}, "
-        f"{_distribution()}.",
+        f"- Machine: {_machine()}",
         f"- Hosts measured: {hosts}.",
         *(
             f"- **Not measured: {HOST_TITLES[name]}**: {why}."
@@ -122,6 +127,71 @@ def write(path: Path, lines: list[str]) -> None:
     path.write_text("\n".join(lines).rstrip() + "\n")
 
 
+def _chapters(lines: list[str]) -> dict[str, list[str]]:
+    """Return the lines of a page by the heading that they stand below, which is the first."""
+    found: dict[str, list[str]] = {}
+    heading = ""
+    for line in lines:
+        if line.startswith("## ") or line.startswith("<details>"):
+            heading = line
+        found.setdefault(heading, []).append(line)
+    return found
+
+
+def _block(lines: list[str], first: str) -> tuple[int, int]:
+    """Return where a title and the table below it begin and end."""
+    begin = lines.index(first)
+    return begin, lines.index("", begin + 2) + 1
+
+
+def _count_of_goals(met: int, judged: int, unknown: int, base: str) -> str:
+    return (
+        f"{met} of {judged} figures are reached; {unknown} were not measured. Ratios are speeds "
+        f"relative to {base}."
+    )
+
+
+def _recounted(lines: list[str]) -> list[str]:
+    """Count the goals that are reached again, by the table of all topics."""
+    start = lines.index("## Goals")
+    count = start + 2
+    rows = lines[start + 6 : lines.index("", start + 6)]
+    numbers = [[int(cell) for cell in row.split("|")[2:5]] for row in rows]
+    met, missed, unknown = (sum(column) for column in zip(*numbers, strict=True))
+    base = lines[count].rsplit("relative to ", 1)[1].rstrip(".")
+    again = _count_of_goals(met, met + missed, unknown, base)
+    return [*lines[:count], again, *lines[count + 1 :]]
+
+
+def renewed(
+    old: list[str], new: list[str], headings: list[str], rows: list[str], topics: list[str]
+) -> list[str]:
+    """Return an old page with parts of a new one: chapters, lines that begin so, topics of goals.
+
+    A chapter that the old page does not have comes where the new one has it. Each says on which
+    machine it was measured, which may be another one than that of the rest.
+    """
+    before, after = _chapters(old), _chapters(new)
+    note = f"Measured apart from the rest of this page, on: {_machine()}"
+    order = list(before)
+    for heading in headings:
+        if heading not in after:
+            continue
+        before[heading] = [*after[heading][:2], note, "", *after[heading][2:]]
+        if heading not in order:
+            known = [h for h in list(after)[: list(after).index(heading)] if h in order]
+            order.insert(order.index(known[-1]) + 1, heading)
+    lines = [line for heading in order for line in before[heading]]
+    for topic in topics:
+        begin, end = _block(lines, f"**{topic}**")
+        again, after_it = _block(new, f"**{topic}**")
+        lines[begin:end] = new[again:after_it]
+    for row in [*rows, *(f"| {topic} |" for topic in topics)]:
+        (fresh,) = [line for line in new if line.startswith(row)]
+        lines = [fresh if line.startswith(row) else line for line in lines]
+    return _recounted(lines)
+
+
 def _verdict(met: bool | None) -> str:
     """Return the word for a verdict."""
     return {True: "yes", False: "**no**", None: "?"}[met]
@@ -132,11 +202,7 @@ def goals_section(findings: list[Finding], base: str) -> list[str]:
     lines = ["## Goals", ""]
     judged = [finding for finding in findings if finding.met is not None]
     met = sum(finding.met is True for finding in judged)
-    lines += [
-        f"{met} of {len(judged)} figures are reached; {len(findings) - len(judged)} were not "
-        f"measured. Ratios are speeds relative to {base}.",
-        "",
-    ]
+    lines += [_count_of_goals(met, len(judged), len(findings) - len(judged), base), ""]
     topics = list(dict.fromkeys(finding.topic for finding in findings))
     rows = []
     for topic in topics:

@@ -12,7 +12,7 @@ import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
@@ -66,6 +66,8 @@ class Script(Generic[SomePart]):
         add("--nice", type=int, default=0, help="niceness of the runs; negative needs privilege")
         add("--add", action="store_true", help="add to the samples of earlier runs")
         add("--evaluate", action="store_true", help="only evaluate earlier samples")
+        text = "write anew only what the page says of the parts of --only alone"
+        add("--renew", action="store_true", help=text)
         add("--build", action="store_true", help="only compile the programs")
         add("--no-page", action="store_true", help="measure, but write no page")
         samples = PROGRAMS / self.name
@@ -135,13 +137,16 @@ class Script(Generic[SomePart]):
             hosts, missing = select_hosts(None)
         results: dict[str, Results] = {}
         everything: list[Sample] = []
+        renewed = [part.name for part in self.wanted(options)] if options.renew else []
         for part in self.parts:
             samples = refine(load_part(part.name, options.samples))
             everything += samples
             results[part.name] = Results(samples)
             data = options.page.parent / "data" / f"{self.name}-{part.name}.csv"
-            results[part.name].save_cells(data)
+            if not options.renew or part.name in renewed:
+                results[part.name].save_cells(data)
         around = self._circumstances(options, everything, hosts, missing, failures)
+        around = replace(around, only=renewed)
         print_findings(write_page(options.page, results, around))
         print(f"bench: wrote {options.page}")
         return 0

@@ -10,11 +10,15 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from overdrive import collectives
 from overdrive.errors import CommandError
 from overdrive.installation import Installation
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.patches import Patch
 
 MOST_RANKS = 32
 """More lanes than that cannot be told apart."""
@@ -79,11 +83,8 @@ def summary(report: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def draw(report: Mapping[str, Any], paths: Sequence[Path]) -> None:
-    """Write the picture in the format of each path's ending."""
-    import matplotlib
-
-    matplotlib.use("Agg")
+def draw_lanes(pane: Axes, report: Mapping[str, Any]) -> list[Patch]:
+    """Draw the lanes of all ranks into axes; return what explains the colours."""
     import matplotlib.pyplot as plt
     from matplotlib.patches import Patch
 
@@ -92,7 +93,6 @@ def draw(report: Mapping[str, Any], paths: Sequence[Path]) -> None:
     row_of = {rank: row for row, rank in enumerate(order)}
     segments = 1 + max((step["segment"] for step in report["steps"]), default=0)
     colours = plt.get_cmap("viridis", max(segments, 2))
-    figure, pane = plt.subplots(figsize=(13, 0.5 * ranks + 2))
     for step in report["steps"]:
         between = step["between_nodes"]
         pane.barh(
@@ -116,13 +116,28 @@ def draw(report: Mapping[str, Any], paths: Sequence[Path]) -> None:
     pane.set_ylim(ranks - 0.5, -0.5)
     pane.set_xlim(0, report["last_ns"] / 1000)
     pane.set_xlabel("us (simulated)")
+    pane.set_title(summary(report), fontsize=9, loc="left")
     handles = [Patch(color=colours(i), label=f"segment {i}") for i in range(min(segments, 12))]
     handles.append(Patch(facecolor="grey", edgecolor="black", label="inside the node"))
     handles.append(Patch(facecolor="grey", edgecolor="white", hatch="///", label="between nodes"))
+    return handles
+
+
+def draw(report: Mapping[str, Any], paths: Sequence[Path]) -> None:
+    """Write the picture in the format of each path's ending."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, pane = plt.subplots(figsize=(13, 0.5 * report["ranks"] + 2))
     pane.legend(
-        handles=handles, fontsize=7, ncol=7, loc="upper center", bbox_to_anchor=(0.5, -0.12)
+        handles=draw_lanes(pane, report),
+        fontsize=7,
+        ncol=7,
+        loc="upper center",
+        bbox_to_anchor=(0.5, -0.12),
     )
-    pane.set_title(summary(report), fontsize=9, loc="left")
     figure.tight_layout()
     for path in paths:
         figure.savefig(path, dpi=120)
