@@ -8,7 +8,7 @@
 // The result holds one exit code per rank: what the function returned, 128 + signal for a killed
 // process, 124 for one that had to be killed because the time limit had passed. Children leave with
 // _exit. A rank that ends early leaves the others waiting in their next exchange: give such jobs a
-// short limit or no exchange afterwards.
+// short limit or no exchange afterwards. One that returns 77, kImpossible, ends the others as well.
 #ifndef OVERDRIVE_NODE_FORKED_JOB_H_
 #define OVERDRIVE_NODE_FORKED_JOB_H_
 
@@ -20,6 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <climits>
 #include <cstddef>
@@ -38,6 +39,7 @@ class ForkedJob {
  public:
   static constexpr std::size_t kSlotBytes = 64 << 10;
   static constexpr int kTimedOut = 124;
+  static constexpr int kImpossible = 77;
 
   // The job of this process; the exchange functions of Exchange carry no context of their own.
   static inline ForkedJob* current = nullptr;
@@ -133,7 +135,11 @@ std::vector<int> run_forked_job(int ranks, Function&& function, double limit_sec
     }
     children.push_back(child);
   }
-  const double deadline = forked_job_seconds() + limit_seconds;
+  // Counted in steps of which none is long: while this process stands still (suspended, frozen,
+  // without a processor) its ranks may as well.
+  constexpr double kLongestStepSeconds = 0.05;
+  double waited_seconds = 0;
+  double before = forked_job_seconds();
   int running = 0;
   for (const pid_t child : children) running += child > 0 ? 1 : 0;
   bool killed = false;
@@ -146,7 +152,12 @@ std::vector<int> run_forked_job(int ranks, Function&& function, double limit_sec
       children[i] = 0;
       --running;
     }
-    if (!killed && forked_job_seconds() > deadline) {
+    const bool impossible =
+        std::find(codes.begin(), codes.end(), ForkedJob::kImpossible) != codes.end();
+    const double now = forked_job_seconds();
+    waited_seconds += std::min(now - before, kLongestStepSeconds);
+    before = now;
+    if (!killed && (impossible || waited_seconds > limit_seconds)) {
       killed = true;
       for (const pid_t child : children) {
         if (child > 0) kill(child, SIGKILL);

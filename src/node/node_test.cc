@@ -26,7 +26,7 @@ namespace od::node {
 namespace {
 
 using Prepare = std::function<bool(int rank)>;
-constexpr int kSkipped = 77;
+constexpr int kSkipped = ForkedJob::kImpossible;
 
 // Exit codes of a rank; each names what was wrong.
 enum Outcome { kFine = 0, kWrongSize = 10, kWrongMember, kNotShared, kTooSlow, kLeak, kAsymmetric };
