@@ -2,10 +2,8 @@
 // MPI_Finalize.
 
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <string>
 #include <utility>
 #include <vector>

@@ -98,6 +98,12 @@ void Idler::sleep(std::atomic<std::uint32_t>& armed, bool host_pending, std::uin
   syscall(SYS_futex, &armed, FUTEX_WAIT, 1, &timeout, nullptr, 0);
 }
 
+Idler::Action Idler::report_or_go_on(std::uint64_t now) {
+  if (now - reported_ns_ < kReportNs) return Action::go_on;
+  reported_ns_ = now;
+  return Action::report;
+}
+
 Idler::Action Idler::check() {
   const bool spinning = next_check_ != 0;
   if (spinning && plan_.spin_ns > 0) {
@@ -110,9 +116,7 @@ Idler::Action Idler::check() {
     if (started_ns_ == 0) started_ns_ = reported_ns_ = now;
     if (now - started_ns_ < plan_.spin_ns) {
       next_check_ = rounds_ + plan_.pauses_per_check;
-      if (now - reported_ns_ < kReportNs) return Action::go_on;
-      reported_ns_ = now;
-      return Action::report;
+      return report_or_go_on(now);
     }
   }
   next_check_ = 0;  // from now on every round comes here
@@ -124,9 +128,7 @@ Idler::Action Idler::check() {
   }
   if (now - yielding_since_ns_ >= plan_.yield_ns) return Action::sleep;
   sched_yield();
-  if (now - reported_ns_ < kReportNs) return Action::go_on;
-  reported_ns_ = now;
-  return Action::report;
+  return report_or_go_on(now);
 }
 
 WaitPlan plan_waiting(WaitPolicy policy, bool oversubscribed, std::uint64_t spin_ns) {

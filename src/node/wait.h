@@ -135,6 +135,7 @@ class Idler {
   static constexpr std::uint64_t kUnorderedSleepNs = 100'000;
 
   Action check();
+  Action report_or_go_on(std::uint64_t now);
   static bool barrier(WakeMode mode);
   void sleep(std::atomic<std::uint32_t>& armed, bool host_pending, std::uint64_t limit_ns);
 

@@ -95,8 +95,9 @@ bool Transport::list_drains(std::uint32_t peer) {
     if (!take_from(peer, kTakeWhileWaiting)) node::pause_processor();
     collect_lingering(false);
     const std::uint64_t now = node::now_ns();
-    if (work_seen() != seen) {
-      seen = work_seen();
+    const std::uint64_t work = work_seen();
+    if (work != seen) {
+      seen = work;
       last = now;
     } else if (now - last >= kBoxPatienceNs) {
       link.stuck_at = seen;

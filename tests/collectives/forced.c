@@ -5,31 +5,8 @@
 //   CALLS collective ranks plain|commutes|ordered number
 // With --first-root=1 the root of reductions in place is rank 0.
 // Block sizes are odd where the collective permits it, and the longest vector makes two segments.
+#include "names.h"
 #include "odtest.h"
-
-#define COLLECTIVES(X) \
-  X(barrier)           \
-  X(bcast)             \
-  X(gather)            \
-  X(gatherv)           \
-  X(scatter)           \
-  X(scatterv)          \
-  X(allgather)         \
-  X(allgatherv)        \
-  X(alltoall)          \
-  X(alltoallv)         \
-  X(alltoallw) X(reduce) X(allreduce) X(reduce_scatter) X(reduce_scatter_block) X(scan) X(exscan)
-typedef enum {
-#define ENUM(name) k_##name,
-  COLLECTIVES(ENUM)
-#undef ENUM
-      kCollectives
-} Collective;
-static const char* const kNames[kCollectives] = {
-#define NAME(name) #name,
-    COLLECTIVES(NAME)
-#undef NAME
-};
 
 typedef enum { kPlain, kCommutes, kOrdered, kKinds } Kind;
 static const char* const kKindNames[kKinds] = {"plain", "commutes", "ordered"};
@@ -64,13 +41,18 @@ static void expect(const char* what, const long* at, int from, int to, long word
 // Words that the blocks of the forms with counts have: they differ, and one is empty.
 static int uneven(int block, int words) { return block == 1 ? 0 : words + block; }
 
-static void move_to_all(int words, int in_place) {
-  int counts[kMostRanks], places[kMostRanks], next = 0;
-  for (int i = 0; i < size; ++i) {
+// Blocks with a word between them.
+static void place_blocks(int* counts, int* places, int words) {
+  for (int i = 0, next = 0; i < size; ++i) {
     counts[i] = uneven(i, words);
     places[i] = next;
     next += counts[i] + 1;
   }
+}
+
+static void move_to_all(int words, int in_place) {
+  int counts[kMostRanks], places[kMostRanks];
+  place_blocks(counts, places, words);
   memset(out, 0, (size_t)(words + size + 1) * (size_t)size * sizeof *out);
   fill(in_place ? out + (long)rank * words : in, rank, 0, words);
   MUST(MPI_Allgather(in_place ? MPI_IN_PLACE : in, words, MPI_LONG, out, words, MPI_LONG, comm));
@@ -85,12 +67,8 @@ static void move_to_all(int words, int in_place) {
 }
 
 static void move_from_and_to_root(int words, int root) {
-  int counts[kMostRanks], places[kMostRanks], next = 0;
-  for (int i = 0; i < size; ++i) {
-    counts[i] = uneven(i, words);
-    places[i] = next;
-    next += counts[i] + 1;
-  }
+  int counts[kMostRanks], places[kMostRanks];
+  place_blocks(counts, places, words);
   fill(out, rank, 0, words);
   MUST(MPI_Bcast(out, words, MPI_LONG, root, comm));
   count(k_bcast, kPlain);

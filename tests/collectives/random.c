@@ -20,6 +20,7 @@
 //   persistent            all persistent forms
 //   persistent-alone      those on communicators of one rank
 #include "host_functions.h"
+#include "names.h"
 #include "sides.h"
 
 #if MPI_VERSION >= 4
@@ -32,30 +33,6 @@
 #define HAVE_LARGE 0
 #define HAVE_PERSISTENT 0
 #endif
-
-#define COLLECTIVES(X) \
-  X(barrier)           \
-  X(bcast)             \
-  X(gather)            \
-  X(gatherv)           \
-  X(scatter)           \
-  X(scatterv)          \
-  X(allgather)         \
-  X(allgatherv)        \
-  X(alltoall)          \
-  X(alltoallv)         \
-  X(alltoallw) X(reduce) X(allreduce) X(reduce_scatter) X(reduce_scatter_block) X(scan) X(exscan)
-typedef enum {
-#define ENUM(name) k_##name,
-  COLLECTIVES(ENUM)
-#undef ENUM
-      kCollectives
-} Collective;
-static const char* const kNames[kCollectives] = {
-#define NAME(name) #name,
-    COLLECTIVES(NAME)
-#undef NAME
-};
 
 typedef enum { kBlocking, kStarted, kPersistent, kForms } Form;
 static const char* const kFormNames[kForms] = {"blocking", "non-blocking", "persistent"};

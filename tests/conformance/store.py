@@ -91,10 +91,11 @@ def _lines(content: dict) -> str:
     """Return the text of a file with a line for each entry, so that a change shows what changed."""
     groups = []
     for name, value in content.items():
-        text = json.dumps(value)
-        if isinstance(value, dict):
+        if isinstance(value, dict) and value:
             entries = (f"  {json.dumps(key)}: {json.dumps(value[key])}" for key in sorted(value))
-            text = "{\n" + ",\n".join(entries) + "\n }" if value else "{}"
+            text = "{\n" + ",\n".join(entries) + "\n }"
+        else:
+            text = json.dumps(value)
         groups.append(f" {json.dumps(name)}: {text}")
     return "{\n" + ",\n".join(groups) + "\n}\n"
 
