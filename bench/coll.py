@@ -20,6 +20,7 @@ from pathlib import Path
 from campaign import INTEL
 from coll_campaign import DRIVERS, PARTS, CollCampaign, build, with_net
 from coll_report import write_page
+from coll_timeline import record
 from jobs import BUILD, Failures, Host, library, select_hosts
 from lab_runs import NoLab
 from script import Script
@@ -76,6 +77,12 @@ def measure(options: argparse.Namespace, hosts: list[Host]) -> list[str]:
     for part, seconds in SCRIPT.in_turn(options, parts):
         try:
             campaign.measure(part, seconds)
+            if part.name == "pipeline" and campaign.lib is not None:
+                for problem in record(
+                    part, by_name[part.hosts[0]], programs[part.hosts[0]], campaign.lib,
+                    options.samples, options.nice,
+                ):  # fmt: skip
+                    failures.add(problem)
         except NoLab as reason:
             failures.add(f"{part.name}: {reason}")
     return failures

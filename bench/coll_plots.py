@@ -7,7 +7,9 @@ picture.
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from analysis import REGIMES, Results
 from campaign import FIVE, OVERDRIVE, PLAIN, load_part
@@ -18,12 +20,13 @@ from coll_campaign import (
     LAB_JUDGED,
     LAB_RANKS,
     PARTS,
+    PIPELINES,
     REDUCTIONS,
     SIZES,
     with_net,
 )
 from coll_goals import BARRIER, LABS, SHAPES, driver_ratios, points
-from coll_timeline import PICTURE, PICTURE_SIZE, time_lines
+from coll_timeline import MEASURED_PICTURE, PICTURE, PICTURE_SIZE, kept, time_lines
 from drawing import COLOURS, DOTS_PER_INCH, finish, line, plt, ratio_axis, run, style
 from goals import HOST_TITLES, best_variant
 from overdrive import study_timeline
@@ -96,12 +99,18 @@ def _drivers(results: Results, folder: Path) -> None:
     plt.close(figure)
 
 
-def _time_lines(folder: Path) -> None:
-    """Draw what happens when, with the vector uncut and in segments, one above the other."""
+def _simulated(folder: Path) -> None:
     try:
-        reports = time_lines(PICTURE_SIZE)
+        _time_lines(time_lines(PICTURE_SIZE), folder, PICTURE, "simulated")
     except CommandError as reason:
-        print(f"bench: no time line: {reason}", file=sys.stderr)
+        print(f"bench: no simulated time line: {reason}", file=sys.stderr)
+
+
+def _time_lines(
+    reports: Mapping[str, Mapping[str, Any]], folder: Path, picture: str, how: str
+) -> None:
+    """Draw what happens when, with the vector uncut and in segments, one above the other."""
+    if len(reports) < len(PIPELINES):
         return
     figure, grid = plt.subplots(len(reports), 1, figsize=(13, 9), sharex=True)
     for axes, (name, report) in zip(grid, reports.items(), strict=True):
@@ -110,9 +119,9 @@ def _time_lines(folder: Path) -> None:
     grid[0].set_xlim(0, max(report["last_ns"] for report in reports.values()) / 1000)
     figure.legend(handles=handles, loc="lower center", ncol=6, fontsize=8, frameon=False)
     figure.tight_layout(rect=(0, 0.06, 1, 1))
-    figure.savefig(folder / PICTURE, dpi=DOTS_PER_INCH)
+    figure.savefig(folder / picture, dpi=DOTS_PER_INCH)
     plt.close(figure)
-    print(f"{PICTURE}\tWhat happens when in an allreduce on 4 nodes of 2 ranks")
+    print(f"{picture}\tWhat happens when in an allreduce on 4 nodes of 2 ranks, {how}")
 
 
 def draw(source: Path, folder: Path) -> None:
@@ -130,7 +139,8 @@ def draw(source: Path, folder: Path) -> None:
         caption = f"Collectives of {where}: speed relative to the host alone"
         _ratios(results[part], folder, file, caption, collectives, what)
     _drivers(results["drivers"], folder)
-    _time_lines(folder)
+    _simulated(folder)
+    _time_lines(kept(source), folder, MEASURED_PICTURE, "measured")
 
 
 if __name__ == "__main__":

@@ -51,7 +51,7 @@ from coll_goals import (
     points,
     selection_ns,
 )
-from coll_timeline import COLLECTIVE, PICTURE, PICTURE_SIZE, time_lines
+from coll_timeline import COLLECTIVE, MEASURED_PICTURE, PICTURE, PICTURE_SIZE, time_lines
 from goals import (
     HOST_TITLES,
     Finding,
@@ -269,6 +269,14 @@ def _pipeline(results: Results, around: Circumstances) -> list[str]:
     picture = [entry for entry in around.pictures if entry[0].endswith(PICTURE)]
     if not picture:
         return []
+    measured_picture = [entry for entry in around.pictures if entry[0].endswith(MEASURED_PICTURE)]
+    measured_lines = [
+        "The same call as it was in the virtual cluster, of median length: the ranks noted the "
+        "times of their steps (`OVERDRIVE_TIMELINE`, `overdrive study timeline --measured`).",
+        "",
+        *(f"![{text}]({file})" for file, text in measured_picture),
+        "",
+    ]
     rows = []
     for size_bytes in parse_sizes(PIPELINE_SIZES):
         size = size_name(size_bytes)
@@ -299,6 +307,7 @@ def _pipeline(results: Results, around: Circumstances) -> list[str]:
         "",
         f"![{picture[0][1]}]({picture[0][0]})",
         "",
+        *(measured_lines if measured_picture else []),
         "Microseconds, per node; *measured* is the median in the virtual cluster with Overdrive "
         "over Open MPI 4.1, where eight ranks share two cores. What is done inside the nodes is "
         "all that overlap can hide; a segment's messages between nodes are shorter, and each of "

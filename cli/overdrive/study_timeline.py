@@ -1,18 +1,21 @@
 """`overdrive study timeline`: what happens when in a collective in two levels, as a picture.
 
-The library's own schedules run on its simulator (docs/design/hierarchy.md). Each rank has two
-lanes: what it does inside its node, and its messages between nodes; colours are segments. The
-figures say how much of the time on the network has something going on inside the node beside it.
+The library's own schedules run on its simulator (docs/design/hierarchy.md), or the steps of a call
+of a real job are read from the files that the setting `timeline` makes its ranks write. Each rank
+has two lanes: what it does inside its node, and its messages between nodes; colours are segments.
+The figures say how much of the time on the network has something going on inside the node beside
+it.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from overdrive import collectives
+from overdrive import bench_tables, collectives
 from overdrive.errors import CommandError
 from overdrive.installation import Installation
 
@@ -115,7 +118,7 @@ def draw_lanes(pane: Axes, report: Mapping[str, Any]) -> list[Patch]:
     pane.invert_yaxis()
     pane.set_ylim(ranks - 0.5, -0.5)
     pane.set_xlim(0, report["last_ns"] / 1000)
-    pane.set_xlabel("us (simulated)")
+    pane.set_xlabel("us (measured)" if report.get("measured") else "us (simulated)")
     pane.set_title(summary(report), fontsize=9, loc="left")
     handles = [Patch(color=colours(i), label=f"segment {i}") for i in range(min(segments, 12))]
     handles.append(Patch(facecolor="grey", edgecolor="black", label="inside the node"))
@@ -144,15 +147,131 @@ def draw(report: Mapping[str, Any], paths: Sequence[Path]) -> None:
     plt.close(figure)
 
 
+def _read(setting: str) -> list[dict[str, Any]]:
+    """Return the content of the files of all ranks, by the value that the setting had."""
+    pattern = Path(setting.replace("%r", "*") if "%r" in setting else f"{setting}.*")
+    files = sorted(pattern.parent.glob(pattern.name))
+    found = []
+    for path in files:
+        try:
+            found.append(json.loads(path.read_text(encoding="utf-8")))
+        except (OSError, ValueError) as reason:
+            raise CommandError(f"{path} cannot be read: {reason}") from reason
+        if not isinstance(found[-1], dict) or "calls" not in found[-1]:
+            raise CommandError(f"{path} was not written by the setting `timeline`")
+    if not found:
+        raise CommandError(
+            f"there is no file {pattern}: run the program with OVERDRIVE_TIMELINE={setting}"
+        )
+    if len(found) != found[0]["size"] or len({each["rank"] for each in found}) != len(found):
+        raise CommandError(
+            f"{len(found)} files {pattern} of a job of {found[0]['size']} ranks: "
+            "remove those of other jobs and start anew"
+        )
+    return found
+
+
+def _without_waiting(steps: list[dict[str, Any]], node_of_rank: Sequence[int]) -> None:
+    """Let steps that a node does together begin when they can.
+
+    A member that waits for its leader's broadcast has begun the step long before there is anything
+    to do, and so has the leader of a reduction that waits for its members.
+    """
+    together: dict[tuple[int, int], list[dict[str, Any]]] = {}
+    for step in steps:
+        if "ordinal" in step:
+            together.setdefault((node_of_rank[step["rank"]], step["ordinal"]), []).append(step)
+    members = {
+        node: sorted(rank for rank, its in enumerate(node_of_rank) if its == node)
+        for node in set(node_of_rank)
+    }
+    for (node, _), group in together.items():
+        leader = members[node][group[0]["leader"]]
+        begins = {step["rank"]: step["begin_ns"] for step in group}
+        from_leader = group[0]["what"] in ("node bcast", "node scatter")
+        possible = begins.get(leader, 0) if from_leader else max(begins.values())
+        for step in group:
+            step["begin_ns"] = min(max(step["begin_ns"], possible), step["end_ns"])
+
+
+def measured(setting: str, collective: str, size: int | None, call: int) -> dict[str, Any]:
+    """Return what a call of a job did, in the form of the simulator's report.
+
+    `call` counts calls of the whole job from the last one, 1, backwards; only those of the
+    collective and size count, if these are given.
+    """
+    ranks = _read(setting)
+    if len({rank["clock"] for rank in ranks}) > 1:
+        raise CommandError(
+            "the ranks were on several machines, whose clocks cannot be compared; "
+            "`overdrive lab` makes nodes on one machine"
+        )
+    chosen = []
+    for rank in ranks:
+        calls = [
+            each
+            for each in rank["calls"]
+            if each["ranks"] == rank["size"]
+            and collective in ("", each["collective"])
+            and size in (None, each["bytes"])
+        ]
+        if len(calls) < call:
+            raise CommandError(
+                f"rank {rank['rank']} has noted {len(calls)} such calls of all ranks"
+                + (
+                    f" (it has forgotten {rank['forgotten']} earlier ones)"
+                    * (rank["forgotten"] > 0)
+                )
+            )
+        chosen.append(calls[-call])
+    first = chosen[0]
+    if any((c["collective"], c["bytes"]) != (first["collective"], first["bytes"]) for c in chosen):
+        raise CommandError(
+            "the ranks' calls differ: name the collective and the size, or another --call"
+        )
+    if not any(each["steps"] for each in chosen):
+        raise CommandError(
+            f"this {first['collective']} was one operation in shared memory: it has no steps"
+        )
+    start = min(each["begin_ns"] for each in chosen)
+    steps = [step for each in chosen for step in each["steps"]]
+    for step in steps:
+        step["begin_ns"] -= start
+        step["end_ns"] -= start
+    _without_waiting(steps, first["node_of_rank"])
+    return {
+        "collective": first["collective"],
+        "bytes": first["bytes"],
+        "ranks": len(chosen),
+        "nodes": 1 + max(first["node_of_rank"]),
+        "decision": {"algorithm": first["algorithm"], "mode": first["mode"]},
+        "node_of_rank": first["node_of_rank"],
+        "last_ns": max(each["end_ns"] for each in chosen) - start,
+        "steps": steps,
+        "measured": True,
+    }
+
+
 def _arguments(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     parser = argparse.ArgumentParser(
         prog="overdrive study timeline",
-        description="A picture of what happens when in a collective, by simulation.",
+        description="A picture of what happens when in a collective, by simulation or measured.",
         epilog="Also taken: --algorithm NAME, --pipeline BYTES, --segment BYTES, --leaders N, "
         "--radix N, --window N, --inside shared|messages, --round-robin, --flat, --tuning FILE.",
     )
-    parser.add_argument("collective")
-    parser.add_argument("bytes", help="message size as the collective counts it, such as 4M")
+    parser.add_argument("collective", nargs="?", default="")
+    parser.add_argument(
+        "bytes", nargs="?", default="", help="message size as the collective counts it, such as 4M"
+    )
+    parser.add_argument(
+        "--measured",
+        metavar="PATH",
+        default="",
+        help="a call of a real job: the value of OVERDRIVE_TIMELINE with which the job ran",
+    )
+    parser.add_argument(
+        "--call", type=int, default=1, help="which one, counted from the last one (1) backwards"
+    )
     parser.add_argument("--ranks", type=int, default=8)
     parser.add_argument("--nodes", type=int, default=4)
     parser.add_argument("--output", type=Path, default=Path("study"), help="folder for the results")
@@ -163,17 +282,26 @@ def _arguments(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]
 def run(installation: Installation, arguments: list[str], environment: Mapping[str, str]) -> int:
     """Simulate, print and draw; return the exit status."""
     chosen, others = _arguments(arguments)
-    if chosen.ranks > MOST_RANKS:
+    if chosen.measured:
+        if others or chosen.call < 1:
+            raise CommandError(f"--measured does not go with {' '.join(others) or '--call < 1'}")
+        size = bench_tables.parse_size(chosen.bytes) if chosen.bytes else None
+        report = measured(chosen.measured, chosen.collective, size, chosen.call)
+    elif not chosen.bytes:
+        raise CommandError("name a collective and a size, or --measured PATH")
+    else:
+        report, _ = collectives.query(
+            installation, environment, "timeline", chosen.collective, chosen.bytes,
+            "--ranks", str(chosen.ranks), "--nodes", str(chosen.nodes), *others,
+        )  # fmt: skip
+    if report["ranks"] > MOST_RANKS:
         raise CommandError(f"a picture has room for {MOST_RANKS} ranks")
-    report, _ = collectives.query(
-        installation, environment, "timeline", chosen.collective, chosen.bytes,
-        "--ranks", str(chosen.ranks), "--nodes", str(chosen.nodes), *others,
-    )  # fmt: skip
     print(summary(report))
     if chosen.no_plots:
         return 0
     chosen.output.mkdir(parents=True, exist_ok=True)
-    stem = f"timeline_{chosen.collective}_{chosen.bytes}_{chosen.ranks}x{chosen.nodes}"
+    stem = f"timeline_{report['collective']}_{chosen.bytes or report['bytes']}"
+    stem += f"_{report['ranks']}x{report['nodes']}{'_measured' * bool(chosen.measured)}"
     paths = [chosen.output / f"{stem}.{ending}" for ending in ("png", "svg")]
     try:
         draw(report, paths)

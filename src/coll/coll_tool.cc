@@ -276,14 +276,6 @@ int simulate_all(const Arguments& arguments) {
   return 0;
 }
 
-const char* kind_name(const Step& step) {
-  static const char* const kKinds[] = {"send", "receive", "copy", "reduce", "node", "join"};
-  static const char* const kWorks[] = {"node reduce", "node bcast",  "node gather", "node scatter",
-                                       "node scan",   "node exscan", "node whole"};
-  if (step.kind == StepKind::kNode) return kWorks[static_cast<int>(node_work(step))];
-  return kKinds[static_cast<int>(step.kind)];
-}
-
 // What happens when, by the simulator.
 int time_line(const Arguments& arguments) {
   std::vector<std::string> issues;
@@ -331,7 +323,7 @@ int time_line(const Arguments& arguments) {
     const bool message = step.kind == StepKind::kSend || step.kind == StepKind::kReceive;
     json.open_object();
     json.member("rank", timed.rank);
-    json.member("what", kind_name(step));
+    json.member("what", step_name(step));
     if (message) json.member("peer", step.peer);
     json.member("between_nodes", message && nodes.node_of(step.peer) != nodes.node_of(timed.rank));
     json.member("segment", static_cast<int>(step.segment));

@@ -31,6 +31,10 @@
     "Statistics at `MPI_Finalize`: `0` none, `1` one table on standard error with the sum, "       \
     "smallest and largest value over all ranks, anything else is the path of a JSON file that "    \
     "each rank writes; `%r` in it stands for the rank and is appended as `.%r` if missing.")       \
+  X(timeline, StringType, "timeline", "", 0, 4096, report,                                           \
+    "Path of a JSON file that each rank writes at `MPI_Finalize` with the times of all steps of "   \
+    "its last collectives, for `overdrive study timeline --measured`; `%r` in it stands for the "  \
+    "rank and is appended as `.%r` if missing. Empty: nothing is recorded.")                         \
   X(verify, BoolType, "verify", false, false, true, report,                                        \
     "Computes a checksum of every local message at the sender and compares it at the receiver. "   \
     "A difference ends the job with a message that names the two ranks. Slow; for finding "        \

@@ -23,6 +23,7 @@ int CollectiveOp::prepare(RankState& state, const Task& task) {
   error_ = kSuccess;
   done_ = false;
   started_ns_ = state.collectives.timed ? node::now_ns() : 0;
+  log_ = state.collectives.step_log.get();
   return buffers_.begin(state.host, *task.call, task.comm->size, task.comm->rank);
 }
 
@@ -34,7 +35,27 @@ int CollectiveOp::begin(const Way& way, std::shared_ptr<const coll::Schedule> sc
   const int error = buffers_.begin_scratch(schedule_->scratch_units, units_per_unit);
   if (error != kSuccess) return error;
   run_.begin(*schedule_);
+  if (log_ != nullptr) [[unlikely]]
+    begin_log(*log_);
   return kSuccess;
+}
+
+void CollectiveOp::begin_log(StepLog& log) {
+  const coll::Nodes& nodes = task_.comm->collectives->nodes();
+  StepLog::Call call;
+  call.collective = task_.call->collective;
+  call.decision = task_.decision;
+  call.whole = whole_;
+  call.bytes = task_.bytes;
+  call.unit_bytes = buffers_.unit_bytes();
+  call.rank = task_.comm->rank;
+  call.size = task_.comm->size;
+  for (int rank = 0; rank < nodes.ranks(); ++rank) {
+    call.node_of_rank.push_back(nodes.node_of(rank));
+  }
+  call.begin_ns = started_ns_;
+  log_number_ = log.begin_call(std::move(call));
+  begun_ns_.assign(whole_ ? 0 : schedule_->steps.size(), 0);
 }
 
 void CollectiveOp::begin_whole(CollectiveTeam& team) {
@@ -43,6 +64,8 @@ void CollectiveOp::begin_whole(CollectiveTeam& team) {
   TeamWork& work = *take_work();
   start_whole(team.team(), work, *task_.call, buffers_);
   if (started_ns_ != 0) team.team().note_arrival(work.operation, started_ns_);
+  if (log_ != nullptr) [[unlikely]]
+    begin_log(*log_);
 }
 
 TeamWork* CollectiveOp::take_work() {
@@ -74,7 +97,7 @@ bool CollectiveOp::advance() {
       ++i;
       continue;
     }
-    run_.complete(pending_[i].step);
+    complete(pending_[i].step);
     pending_[i] = pending_.back();
     pending_.pop_back();
     moved = true;
@@ -90,6 +113,8 @@ bool CollectiveOp::advance() {
 
 void CollectiveOp::start(std::uint32_t index) {
   const Step& step = schedule_->steps[index];
+  if (log_ != nullptr) [[unlikely]]
+    begun_ns_[index] = node::now_ns();
   switch (step.kind) {
     case StepKind::kSend:
     case StepKind::kReceive:
@@ -112,7 +137,7 @@ void CollectiveOp::start(std::uint32_t index) {
     case StepKind::kJoin:
       break;
   }
-  run_.complete(index);
+  complete(index);
 }
 
 void CollectiveOp::start_message(std::uint32_t index) {
@@ -122,7 +147,7 @@ void CollectiveOp::start_message(std::uint32_t index) {
   // side sends or expects anything.
   const std::int64_t units = step.count == 0 ? 0 : buffers_.units(step.count, place);
   if (step.count == coll::kWholeBlock && units == 0) {
-    run_.complete(index);
+    complete(index);
     return;
   }
   char* const address = step.count == 0 ? nullptr : buffers_.address(place);
@@ -145,7 +170,7 @@ void CollectiveOp::start_in_host(std::uint32_t index, char* address, std::int64_
            ? host.isend(address, bytes, host.byte_type, step.peer, tag, way_.host_comm, &started)
            : host.irecv(address, bytes, host.byte_type, step.peer, tag, way_.host_comm, &started));
   if (started == 0) {
-    run_.complete(index);
+    complete(index);
   } else {
     pending_.push_back({nullptr, started, nullptr, index});
   }
@@ -166,7 +191,7 @@ void CollectiveOp::send(std::uint32_t index, char* address, std::int64_t units) 
     header.kind = p2p::Kind::inline_data;
     if (s.transport->try_send_inline(node_index, header, address,
                                      static_cast<std::uint32_t>(bytes))) {
-      run_.complete(index);
+      complete(index);
       return;
     }
   }
@@ -178,7 +203,7 @@ void CollectiveOp::send(std::uint32_t index, char* address, std::int64_t units) 
   note(error);
   if (message->complete || error != kSuccess) {
     s.requests.release(*message);
-    run_.complete(index);
+    complete(index);
   } else {
     pending_.push_back({message, 0, nullptr, index});
   }
@@ -191,7 +216,7 @@ void CollectiveOp::receive(std::uint32_t index, char* address, std::int64_t unit
   pending_.push_back({message, 0, nullptr, index});
   if (message->complete && finished(pending_.back())) {
     pending_.pop_back();
-    run_.complete(index);
+    complete(index);
   }
 }
 
@@ -203,7 +228,7 @@ Request* CollectiveOp::new_message(RequestKind kind, std::uint32_t index, char* 
       units * buffers_.unit_bytes(), CollectiveBuffers::byte_layout());
   if (message == nullptr) {
     note(state_->host.err_no_mem);
-    run_.complete(index);
+    complete(index);
   }
   return message;
 }
@@ -234,6 +259,16 @@ bool CollectiveOp::finished(Pending& pending) {
   return true;
 }
 
+void CollectiveOp::complete(std::uint32_t index) {
+  if (log_ != nullptr) [[unlikely]] {
+    const Step& step = schedule_->steps[index];
+    const bool message = step.kind == StepKind::kSend || step.kind == StepKind::kReceive;
+    log_->step(log_number_,
+               {step, message && !task_.comm->ours(step.peer), begun_ns_[index], node::now_ns()});
+  }
+  run_.complete(index);
+}
+
 void CollectiveOp::note(int error) {
   if (error_ == kSuccess) error_ = error;
 }
@@ -260,6 +295,8 @@ void CollectiveOp::finish() {
   note(buffers_.finish());
   if (started_ns_ != 0) [[unlikely]]
     count();
+  if (log_ != nullptr) [[unlikely]]
+    log_->end_call(log_number_, node::now_ns());
   done_ = true;
 }
 

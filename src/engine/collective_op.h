@@ -23,6 +23,7 @@
 #include "engine/collective_team.h"
 #include "engine/comm.h"
 #include "engine/request.h"
+#include "engine/step_log.h"
 #include "host/host_table.h"
 
 namespace od {
@@ -104,8 +105,11 @@ class CollectiveOp {
   Request* new_message(RequestKind kind, std::uint32_t step, char* address, std::int64_t units);
   TeamWork* take_work();
   bool finished(Pending& pending);
+  // A step is done; the schedule goes on.
+  void complete(std::uint32_t step);
   void note(int error);
   void finish();
+  void begin_log(StepLog& log);
   void count();
 
   RankState* state_ = nullptr;
@@ -120,6 +124,9 @@ class CollectiveOp {
   coll::Run run_;
   std::vector<Pending> pending_;
   std::uint64_t started_ns_ = 0;  // 0: not timed
+  StepLog* log_ = nullptr;        // null: steps are not recorded
+  std::uint64_t log_number_ = 0;
+  std::vector<std::uint64_t> begun_ns_;  // of each step, for the log
   int error_ = host::kSuccess;
   Completion done_;
 };

@@ -77,7 +77,9 @@ void RankState::prepare_collectives() {
                                   : coll::shm::Driver::segmented;
   collectives.tuning.crowded_groups =
       settings.collective_driver == config::ReductionDriver::kGrouped;
-  collectives.timed = observe::stats_output(settings.stats) != observe::StatsOutput::kNone;
+  if (!settings.timeline.empty()) collectives.step_log = std::make_unique<StepLog>();
+  collectives.timed = collectives.step_log != nullptr ||
+                      observe::stats_output(settings.stats) != observe::StatsOutput::kNone;
   // A mask of as many tags as the host has.
   const auto tags = static_cast<std::uint32_t>(host.tag_ub) + 1;
   collectives.tag_mask = static_cast<std::int32_t>(std::bit_floor(tags) - 1);

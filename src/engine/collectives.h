@@ -15,6 +15,7 @@
 #include "engine/collective_comm.h"
 #include "engine/collective_op.h"
 #include "engine/collective_stats.h"
+#include "engine/step_log.h"
 #include "topology/cache_claim.h"
 
 namespace od {
@@ -32,6 +33,7 @@ struct Collectives {
 
   bool timed = false;  // statistics are wanted
   CollectiveStats stats;
+  std::unique_ptr<StepLog> step_log;  // null: not wanted
 
   std::vector<CollectiveOp*> active;
   std::vector<std::unique_ptr<CollectiveOp>> idle;

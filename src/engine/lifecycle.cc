@@ -217,7 +217,8 @@ void report_statistics(RankState& s) {
       return;
     case StatsOutput::kFile: {
       facts.collectives = CollectiveStats::json(s.collectives.stats.rows());
-      const std::string error = observe::write_stats_file(s.settings.stats, s.counters, facts);
+      const std::string error = observe::write_rank_file(s.settings.stats, facts.rank, "statistics",
+                                                         observe::stats_json(s.counters, facts));
       if (!error.empty()) log(Level::kError, "%s", error.c_str());
       return;
     }
@@ -231,6 +232,14 @@ void report_statistics(RankState& s) {
       return;
     }
   }
+}
+
+void report_steps(const RankState& s) {
+  if (s.collectives.step_log == nullptr) return;
+  const std::string error =
+      observe::write_rank_file(s.settings.timeline, s.host.world_rank, "the time line",
+                               s.collectives.step_log->json(s.host.world_rank, s.host.world_size));
+  if (!error.empty()) log(Level::kError, "%s", error.c_str());
 }
 
 }  // namespace
@@ -250,6 +259,7 @@ void Rank::finalize() {
   s.header->phase.store(static_cast<std::uint32_t>(node::RankPhase::left),
                         std::memory_order_relaxed);
   report_statistics(s);
+  report_steps(s);
 }
 
 }  // namespace od

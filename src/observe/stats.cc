@@ -132,15 +132,15 @@ std::string stats_path(std::string_view setting, int rank) {
 
 void write_to_stderr(std::string_view text) { write_fully(STDERR_FILENO, text); }
 
-std::string write_stats_file(std::string_view setting, const Counters& counters,
-                             const JobFacts& facts) {
-  const std::string path = stats_path(setting, facts.rank);
+std::string write_rank_file(std::string_view setting, int rank, std::string_view what,
+                            const std::string& text) {
+  const std::string path = stats_path(setting, rank);
+  const std::string failure = "cannot write " + std::string(what) + " to " + path + ": ";
   const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (fd < 0) return "cannot write statistics to " + path + ": " + std::strerror(errno);
-  int error = write_fully(fd, stats_json(counters, facts));
+  if (fd < 0) return failure + std::strerror(errno);
+  int error = write_fully(fd, text);
   if (close(fd) != 0 && error == 0) error = errno;
-  return error == 0 ? std::string{}
-                    : "cannot write statistics to " + path + ": " + std::strerror(error);
+  return error == 0 ? std::string{} : failure + std::strerror(error);
 }
 
 }  // namespace od::observe

@@ -3,7 +3,8 @@
 // The caller gathers; nothing here communicates. Typical use inside MPI_Finalize:
 //   switch (stats_output(settings.stats)) {
 //     case kTable: gather all ranks' Counters on rank 0, which prints stats_table(all, facts);
-//     case kFile:  write_stats_file(settings.stats, counters, facts);
+//     case kFile:  write_rank_file(settings.stats, rank, "statistics", stats_json(counters,
+//     facts));
 //   }
 #ifndef OVERDRIVE_OBSERVE_STATS_H_
 #define OVERDRIVE_OBSERVE_STATS_H_
@@ -47,9 +48,10 @@ std::string stats_path(std::string_view setting, int rank);
 // Writes text to standard error in one go (as far as the kernel allows).
 void write_to_stderr(std::string_view text);
 
-// Writes the JSON file; an empty string, or why it could not be written.
-std::string write_stats_file(std::string_view setting, const Counters& counters,
-                             const JobFacts& facts);
+// Writes the file of a rank, whose path is made as above; an empty string, or why `what` could not
+// be written.
+std::string write_rank_file(std::string_view setting, int rank, std::string_view what,
+                            const std::string& text);
 
 }  // namespace od::observe
 

@@ -91,7 +91,9 @@ TEST(StatsFile, HoldsEveryCounter) {
   JobFacts facts;
   facts.rank = 2;
   facts.host_library = "MPI \"x\"";
-  EXPECT_EQ(write_stats_file(directory + "/s.%r.json", counters, facts), "");
+  EXPECT_EQ(write_rank_file(directory + "/s.%r.json", facts.rank, "statistics",
+                            stats_json(counters, facts)),
+            "");
   std::stringstream text;
   text << std::ifstream(directory + "/s.2.json").rdbuf();
   for (const CounterInfo& info : kCounterInfos) {
@@ -102,7 +104,8 @@ TEST(StatsFile, HoldsEveryCounter) {
   EXPECT_NE(text.str().find("MPI \\\"x\\\""), std::string::npos);
   unlink((directory + "/s.2.json").c_str());
   rmdir(directory.c_str());
-  const std::string error = write_stats_file(directory + "/s.%r.json", counters, facts);
+  const std::string error = write_rank_file(directory + "/s.%r.json", facts.rank, "statistics",
+                                            stats_json(counters, facts));
   EXPECT_NE(error.find("cannot write statistics to"), std::string::npos);
 }
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from overdrive import collectives, main, study_timeline
+from overdrive.errors import CommandError
 
 
 def _report(steps: list[tuple[int, bool, int, int]]) -> dict[str, Any]:
@@ -46,3 +48,70 @@ def test_segments_overlap_in_the_picture(
     assert times[0] < 0.8 * times[1]
     both = [float(text.split("of these ")[1].split()[0]) for text in shown]
     assert both[0] > 2 * both[1]
+
+
+def _write_ranks(folder: Path, calls: list[list[dict[str, Any]]], clock: str = "a") -> str:
+    """Write the files of a job as the library does; return the value of the setting."""
+    for rank, mine in enumerate(calls):
+        content = {"rank": rank, "size": len(calls), "clock": clock, "forgotten": 0, "calls": mine}
+        (folder / f"steps.{rank}").write_text(json.dumps(content))
+    return str(folder / "steps")
+
+
+def _call(rank: int, begin: int, end: int, size: int = 8, spans: bool = True) -> dict[str, Any]:
+    step = {"rank": rank, "what": "receive", "peer": 1 - rank, "between_nodes": spans,
+            "segment": 0, "bytes": size, "begin_ns": begin + 1, "end_ns": end - 1}  # fmt: skip
+    return {"number": 0, "collective": "allreduce", "bytes": size, "rank": rank, "ranks": 2,
+            "algorithm": "ring", "mode": "flat", "begin_ns": begin, "end_ns": end,
+            "node_of_rank": [0, 1], "steps": [step]}  # fmt: skip
+
+
+def test_measured_steps_of_all_ranks_share_one_time(tmp_path: Path) -> None:
+    """Times count from the first rank's call; the last call of the job is taken."""
+    setting = _write_ranks(
+        tmp_path,
+        [[_call(0, 100, 150), _call(0, 1000, 1100)], [_call(1, 110, 160), _call(1, 1020, 1130)]],
+    )
+    report = study_timeline.measured(setting, "", None, 1)
+    assert (report["last_ns"], report["nodes"], report["ranks"]) == (130, 2, 2)
+    assert [(s["begin_ns"], s["end_ns"]) for s in report["steps"]] == [(1, 99), (21, 129)]
+    assert study_timeline.measured(setting, "allreduce", 8, 2)["last_ns"] == 60
+
+
+def test_files_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    """Missing ranks, other machines, other calls and no calls are said."""
+    with pytest.raises(CommandError, match="OVERDRIVE_TIMELINE="):
+        study_timeline.measured(str(tmp_path / "steps"), "", None, 1)
+    setting = _write_ranks(tmp_path, [[_call(0, 1, 9)], [_call(1, 1, 9, size=16)]])
+    with pytest.raises(CommandError, match="differ"):
+        study_timeline.measured(setting, "", None, 1)
+    with pytest.raises(CommandError, match="0 such calls"):
+        study_timeline.measured(setting, "bcast", None, 1)
+    content = json.loads((tmp_path / "steps.1").read_text())
+    (tmp_path / "steps.1").write_text(json.dumps({**content, "clock": "b"}))
+    with pytest.raises(CommandError, match="several machines"):
+        study_timeline.measured(setting, "", None, 1)
+    (tmp_path / "steps.1").unlink()
+    with pytest.raises(CommandError, match="of a job of 2 ranks"):
+        study_timeline.measured(setting, "", None, 1)
+
+
+def test_waiting_for_the_leader_is_not_work(tmp_path: Path) -> None:
+    """A broadcast inside the node begins with its leader, a reduction with the last member."""
+    calls = [[_call(0, 0, 100)], [_call(1, 0, 100)]]
+    for rank, mine in enumerate(calls):
+        mine[0]["node_of_rank"] = [0, 0]
+        common = {"rank": rank, "between_nodes": False, "segment": 0, "bytes": 8, "leader": 0}
+        mine[0]["steps"] = [
+            {**common, "what": "node reduce", "ordinal": 0, "begin_ns": 10 * rank, "end_ns": 20},
+            {**common, "what": "node bcast", "ordinal": 1, "begin_ns": 70 - 40 * rank,
+             "end_ns": 90},
+        ]  # fmt: skip
+    report = study_timeline.measured(_write_ranks(tmp_path, calls), "", None, 1)
+    begun = [(s["rank"], s["what"], s["begin_ns"]) for s in report["steps"]]
+    assert begun == [
+        (0, "node reduce", 10),
+        (0, "node bcast", 70),
+        (1, "node reduce", 10),
+        (1, "node bcast", 70),
+    ]

@@ -48,6 +48,15 @@ inline int node_code(NodeWork work, int leader) { return leader << 4 | static_ca
 inline NodeWork node_work(const Step& step) { return static_cast<NodeWork>(step.peer & 15); }
 inline int node_leader(const Step& step) { return step.peer >> 4; }
 
+// For people.
+inline const char* step_name(const Step& step) {
+  constexpr const char* kKinds[] = {"send", "receive", "copy", "reduce", "node", "join"};
+  constexpr const char* kWorks[] = {"node reduce", "node bcast",  "node gather", "node scatter",
+                                    "node scan",   "node exscan", "node whole"};
+  if (step.kind == StepKind::kNode) return kWorks[static_cast<int>(node_work(step))];
+  return kKinds[static_cast<int>(step.kind)];
+}
+
 // Units of its source that a position reads, and of its target that it writes.
 struct NodeUse {
   std::int64_t reads = 0;
