@@ -136,10 +136,17 @@ class Rank {
   class WaitLoop {
    public:
     WaitLoop(Rank& rank, const char* where, bool host_pending, Request* waiting_for = nullptr);
+    ~WaitLoop() {
+      if (idler_.yields() != 0) [[unlikely]]
+        count_yields();
+    }
+    WaitLoop(const WaitLoop&) = delete;
+    WaitLoop& operator=(const WaitLoop&) = delete;
     void step();
 
    private:
     void occasionally();
+    void count_yields();
 
     Rank& rank_;
     const char* where_;

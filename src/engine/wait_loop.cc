@@ -68,6 +68,23 @@ void report_stall(RankState& s, const char* where, const Request* waiting_for, s
       static_cast<unsigned long long>(s.matching.unexpected_count()));
 }
 
+// What this rank tells of itself while it waits, and where the rank that it waits for does the
+// same.
+node::Presence presence(const RankState& s, const Request* waiting_for) {
+  node::Presence presence;
+  if (s.wait_plan.peer_spin_ns == 0) return presence;
+  presence.mine = &s.header->away;
+  if (waiting_for == nullptr || waiting_for->comm == nullptr || waiting_for->peer < 0) {
+    return presence;
+  }
+  const Comm& comm = *waiting_for->comm;
+  const int index = comm.local_index[static_cast<std::size_t>(waiting_for->peer)];
+  if (index >= 0 && index != static_cast<int>(s.my_index)) {
+    presence.peer = &s.node->member(index).header->away;
+  }
+  return presence;
+}
+
 }  // namespace
 
 Rank::WaitLoop::WaitLoop(Rank& rank, const char* where, bool host_pending, Request* waiting_for)
@@ -75,7 +92,14 @@ Rank::WaitLoop::WaitLoop(Rank& rank, const char* where, bool host_pending, Reque
       where_(where),
       host_pending_(host_pending),
       waiting_for_(waiting_for),
-      idler_(rank.state_->wait_plan) {}
+      idler_(rank.state_->wait_plan, presence(*rank.state_, waiting_for)) {}
+
+void Rank::WaitLoop::count_yields() {
+  RankState& s = *rank_.state_;
+  Guard guard(s);
+  s.counters.yields += idler_.yields();
+  s.counters.yields_peer_away += idler_.yields_with_peer();
+}
 
 void Rank::WaitLoop::step() {
   RankState& s = *rank_.state_;

@@ -35,7 +35,7 @@ inline constexpr std::size_t kFrameHeadBytes = kPageBytes;
 inline constexpr std::uint32_t kMaxLocalRanks = 1024;
 
 inline constexpr std::uint64_t kRegionMagic = 0x6f76657264726976;  // "overdriv"
-inline constexpr std::uint32_t kRegionVersion = 5;
+inline constexpr std::uint32_t kRegionVersion = 6;
 
 // Where the parts of one region are; equal on all ranks of a job by construction, verified on join.
 struct RegionLayout {
@@ -78,6 +78,9 @@ struct RegionHeader {
   // it has published (see node/wait.h for the pairing); the first sender that sees 1 swaps it to 0
   // and wakes the futex.
   alignas(kFalseSharingBytes) std::atomic<std::uint32_t> armed;
+  // Whether the owner has given its core away while it waits: written by the owner around yields
+  // and sleeps where ranks share cores, read by ranks that wait for it (node/wait.h). Only a hint.
+  std::atomic<std::uint32_t> away;
 
   // Inbox: newest envelope as ((node index + 1) << 48 | offset); producers push with
   // compare-exchange, the owner detaches the whole list with one exchange.

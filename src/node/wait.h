@@ -10,6 +10,10 @@
 // process that is running execute a full barrier before the second look, and the publisher needs
 // only a compiler barrier. Otherwise both use a seq_cst fence.
 // A region has one sleeper at a time: ranks with several threads in MPI must let one of them sleep.
+//
+// Where ranks share cores they tell each other when they give theirs away (`away` in the region's
+// header). Who waits for a rank that runs spins a little longer, because the message is on its way;
+// who waits for one that does not run gives its own core away at once.
 #ifndef OVERDRIVE_NODE_WAIT_H_
 #define OVERDRIVE_NODE_WAIT_H_
 
@@ -71,13 +75,16 @@ inline constexpr std::uint64_t kForeverNs = std::numeric_limits<std::uint64_t>::
 // Waiting parameters of this process, decided once from the node's load.
 //   spinning   one pause per round; every `pauses_per_check` rounds a look at the clock (with
 //              yield_while_spinning also a yield) until `spin_ns` have passed since the first look
-//   yielding   one sched_yield per round, until `yield_ns` have passed since the first
+//   yielding   one sched_yield per round, until `yield_ns` have passed since the first; with
+//              peer_spin_ns, where it is known whom this rank waits for, spinning is replaced: up
+//              to so long before each yield while that peer runs, not at all while it does not
 //   sleeping   futex
 struct WaitPlan {
   std::uint32_t pauses_per_check = 200;
   bool yield_while_spinning = true;
   std::uint64_t spin_ns = 1'000'000;  // 0: spinning ends at the first check, without the clock
   std::uint64_t yield_ns = 0;         // kForeverNs: never sleeps
+  std::uint64_t peer_spin_ns = 0;     // 0: what peers tell of themselves is not looked at
   std::uint64_t first_sleep_ns = 1'000'000;    // doubles with every sleep in vain ...
   std::uint64_t sleep_ns = 16'000'000;         // ... up to this
   std::uint64_t first_sleep_host_ns = 10'000;  // the same with host traffic pending, which cannot
@@ -87,10 +94,19 @@ struct WaitPlan {
 // `spin_ns` 0 means automatic. `oversubscribed`: more ranks than cores on the node.
 WaitPlan plan_waiting(WaitPolicy policy, bool oversubscribed, std::uint64_t spin_ns);
 
+// What ranks with shared cores tell each other: 1 while the rank has given its core away, 0 while
+// it runs, and also when it has lost its core otherwise. A hint: it decides how long to wait, never
+// what to believe; with several waiting threads in a rank it is what the last of them said.
+struct Presence {
+  std::atomic<std::uint32_t>* mine = nullptr;        // null: nobody wants to know
+  const std::atomic<std::uint32_t>* peer = nullptr;  // whom we wait for; null: unknown or several
+};
+
 // The state of one wait loop; step() is called after every unsuccessful round of progress.
 class Idler {
  public:
-  explicit Idler(const WaitPlan& plan) : plan_(plan), next_check_(plan.pauses_per_check) {}
+  explicit Idler(const WaitPlan& plan, Presence presence = {})
+      : plan_(plan), presence_(presence), next_check_(first_check()) {}
 
   // Waits a little. `ready()` is the second look: true when something has arrived since (it must
   // not consume). `limit_ns` bounds a sleep (for a caller that has a deadline of its own). Returns
@@ -112,7 +128,9 @@ class Idler {
       armed.store(0, std::memory_order_relaxed);
       return false;
     }
+    tell_away(1);
     sleep(armed, host_pending, ordered ? limit_ns : kUnorderedSleepNs);
+    tell_away(0);
     armed.store(0, std::memory_order_relaxed);
     return true;
   }
@@ -120,13 +138,18 @@ class Idler {
   // Something has moved: start spinning again.
   void reset() {
     rounds_ = 0;
-    next_check_ = plan_.pauses_per_check;
+    next_check_ = first_check();
     yielding_since_ns_ = 0;
+    peer_runs_since_ns_ = 0;
+    looked_again_ = false;
     sleeps_ = 0;
     started_ns_ = 0;
     reported_ns_ = 0;
   }
   std::uint64_t rounds() const { return rounds_; }
+  // Times the core was given away, and of these because the peer was away as well.
+  std::uint64_t yields() const { return yields_; }
+  std::uint64_t yields_with_peer() const { return yields_with_peer_; }
 
  private:
   enum class Action : std::uint8_t { go_on, report, sleep };
@@ -134,18 +157,32 @@ class Idler {
   // wake-up may then be missed.
   static constexpr std::uint64_t kUnorderedSleepNs = 100'000;
 
+  bool watches_peer() const { return plan_.peer_spin_ns > 0 && presence_.peer != nullptr; }
+  std::uint64_t first_check() const { return watches_peer() ? 0 : plan_.pauses_per_check; }
   Action check();
+  enum class PeerSeen : std::uint8_t { look_again, away, running_for_long };
+  PeerSeen look_at_peer();
+  void tell_away(std::uint32_t away) {
+    // Release: whoever sees us away finds what we have published before; pairs with the acquire in
+    // look_at_peer.
+    if (presence_.mine != nullptr) presence_.mine->store(away, std::memory_order_release);
+  }
   Action report_or_go_on(std::uint64_t now);
   static bool barrier(WakeMode mode);
   void sleep(std::atomic<std::uint32_t>& armed, bool host_pending, std::uint64_t limit_ns);
 
   const WaitPlan& plan_;
+  const Presence presence_;
   std::uint64_t rounds_ = 0;
-  std::uint64_t next_check_;             // round of the next look at the clock
-  std::uint64_t yielding_since_ns_ = 0;  // 0: not yet
-  std::uint32_t sleeps_ = 0;             // in a row, in vain
-  std::uint64_t started_ns_ = 0;         // when the first look at the clock was; 0: not yet
+  std::uint64_t next_check_;              // round of the next look at the clock
+  std::uint64_t yielding_since_ns_ = 0;   // 0: not yet
+  std::uint64_t peer_runs_since_ns_ = 0;  // 0: not known yet, or it has been away
+  bool looked_again_ = false;             // since the peer was seen away
+  std::uint32_t sleeps_ = 0;              // in a row, in vain
+  std::uint64_t started_ns_ = 0;          // when the first look at the clock was; 0: not yet
   std::uint64_t reported_ns_ = 0;
+  std::uint64_t yields_ = 0;
+  std::uint64_t yields_with_peer_ = 0;
 };
 
 }  // namespace od::node

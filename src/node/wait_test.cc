@@ -22,6 +22,7 @@ namespace {
 
 struct alignas(kFalseSharingBytes) Mailbox {
   std::atomic<std::uint32_t> armed;
+  std::atomic<std::uint32_t> away;
   alignas(kFalseSharingBytes) std::atomic<std::uint64_t> token;
 };
 
@@ -60,13 +61,14 @@ int ring_process(Mailbox* boxes, int ranks, int rank, std::uint64_t laps, bool e
   std::minstd_rand random(static_cast<unsigned>(rank) + 1);
   Mailbox& mine = boxes[1 + rank];
   Mailbox& next = boxes[1 + (rank + 1) % ranks];
+  Mailbox& previous = boxes[1 + (rank + ranks - 1) % ranks];
   for (std::uint64_t lap = 1; lap <= laps; ++lap) {
     if (rank == 0) {
       random_delay(random);
       next.token.store(lap, std::memory_order_release);
       wake_if_armed(next.armed, mode);
     }
-    Idler idler(plan);
+    Idler idler(plan, {&mine.away, &previous.away});
     const auto arrived = [&] { return mine.token.load(std::memory_order_acquire) >= lap; };
     while (!arrived()) {
       idler.step(mine.armed, mode, false, [&] {
@@ -197,6 +199,103 @@ Awake awake(const WaitPlan& plan, std::uint64_t least_ns = kHangNs) {
   }
   result.cpu_ns = cpu_ns() - cpu_start;
   return result;
+}
+
+WaitPlan watching_peer(std::uint64_t peer_spin_ns) {
+  WaitPlan plan;
+  plan.pauses_per_check = 1;
+  plan.spin_ns = 0;
+  plan.yield_ns = kForeverNs;
+  plan.peer_spin_ns = peer_spin_ns;
+  return plan;
+}
+
+TEST(Presence, APeerThatRunsIsNotYieldedFor) {
+  const WaitPlan plan = watching_peer(kForeverNs);
+  std::atomic<std::uint32_t> armed{0};
+  std::atomic<std::uint32_t> mine{0};
+  std::atomic<std::uint32_t> peer{0};
+  Idler idler(plan, {&mine, &peer});
+  for (int i = 0; i < 1000; ++i) idler.step(armed, {}, false, [] { return false; });
+  EXPECT_EQ(idler.yields(), 0u);
+}
+
+TEST(Presence, APeerThatIsAwayIsYieldedForAfterAnotherLook) {
+  const WaitPlan plan = watching_peer(kForeverNs);
+  std::atomic<std::uint32_t> armed{0};
+  std::atomic<std::uint32_t> mine{0};
+  std::atomic<std::uint32_t> peer{1};
+  Idler idler(plan, {&mine, &peer});
+  const auto step = [&] { idler.step(armed, {}, false, [] { return false; }); };
+  step();
+  EXPECT_EQ(idler.yields(), 0u);
+  step();
+  EXPECT_EQ(idler.yields(), 1u);
+  EXPECT_EQ(idler.yields_with_peer(), 1u);
+  EXPECT_EQ(mine.load(), 0u);
+  // The peer comes back before the second look: nothing is given away.
+  step();
+  peer = 0;
+  step();
+  peer = 1;
+  step();
+  EXPECT_EQ(idler.yields(), 1u);
+  // After something has come the look is due again.
+  idler.reset();
+  step();
+  EXPECT_EQ(idler.yields(), 1u);
+  step();
+  EXPECT_EQ(idler.yields(), 2u);
+}
+
+TEST(Presence, APeerThatRunsForLongIsYieldedFor) {
+  const WaitPlan plan = watching_peer(1);
+  std::atomic<std::uint32_t> armed{0};
+  std::atomic<std::uint32_t> peer{0};
+  Idler idler(plan, {nullptr, &peer});
+  const std::uint64_t start = now_ns();
+  while (idler.yields() == 0 && now_ns() - start < kHangNs) {
+    idler.step(armed, {}, false, [] { return false; });
+  }
+  EXPECT_GT(idler.yields(), 0u);
+  EXPECT_EQ(idler.yields_with_peer(), 0u);
+}
+
+TEST(Presence, WithoutAPeerTheUsualSpinPrecedesYields) {
+  WaitPlan plan = watching_peer(kForeverNs);
+  plan.pauses_per_check = 10;
+  std::atomic<std::uint32_t> armed{0};
+  std::atomic<std::uint32_t> mine{0};
+  Idler idler(plan, {&mine, nullptr});
+  for (int i = 0; i < 9; ++i) idler.step(armed, {}, false, [] { return false; });
+  EXPECT_EQ(idler.yields(), 0u);
+  idler.step(armed, {}, false, [] { return false; });
+  EXPECT_EQ(idler.yields(), 1u);
+}
+
+TEST(Presence, ASleeperSaysThatItIsAway) {
+  const WaitPlan plan = always_asleep();
+  std::atomic<std::uint32_t> armed{0};
+  std::atomic<std::uint32_t> mine{0};
+  std::thread waker([&] {
+    while (mine.load(std::memory_order_acquire) == 0) std::this_thread::yield();
+    wake_if_armed(armed, {});
+  });
+  Idler idler(plan, {&mine, nullptr});
+  EXPECT_TRUE(idler.step(armed, {}, false, [] { return false; }));
+  EXPECT_EQ(mine.load(), 0u);
+  waker.join();
+}
+
+TEST(Plan, OnlySharedCoresWatchTheirPeers) {
+  EXPECT_GT(plan_waiting(WaitPolicy::automatic, true, 0).peer_spin_ns, 0u);
+  EXPECT_GT(plan_waiting(WaitPolicy::yield, true, 0).peer_spin_ns, 0u);
+  EXPECT_EQ(plan_waiting(WaitPolicy::automatic, false, 0).peer_spin_ns, 0u);
+  EXPECT_EQ(plan_waiting(WaitPolicy::yield, false, 0).peer_spin_ns, 0u);
+  EXPECT_EQ(plan_waiting(WaitPolicy::sleep, true, 0).peer_spin_ns, 0u);
+  EXPECT_EQ(plan_waiting(WaitPolicy::spin, true, 0).peer_spin_ns, 0u);
+  // Who sets how long to spin gets that.
+  EXPECT_EQ(plan_waiting(WaitPolicy::automatic, true, 1000).peer_spin_ns, 0u);
 }
 
 TEST(Plan, OwnCoreSpinsAMillisecondFirst) {

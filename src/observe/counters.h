@@ -76,6 +76,8 @@
   X(nontemporal_bytes, kSum, copying, "bytes copied with non-temporal stores")                     \
   X(layouts_direct, kSum, copying, "messages with a derived datatype copied without packing")      \
   X(layouts_host_packed, kSum, copying, "messages packed or unpacked by the installed MPI library")\
+  X(yields, kSum, waiting, "times a waiting rank gave its core away")                              \
+  X(yields_peer_away, kSum, waiting, "of these, because the rank it waited for had no core")       \
   X(peer_checks, kSum, waiting, "times a waiting rank checked that a peer is alive")               \
   X(helper_rounds, kSum, waiting, "looks at the queues by the helper thread during host calls")     \
   X(stall_reports, kSum, waiting, "stall reports written")                                         \
