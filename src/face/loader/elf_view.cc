@@ -63,6 +63,9 @@ bool ElfView::Open(const dl_phdr_info& info) {
       case DT_HASH:
         sysv_hash_ = reinterpret_cast<const uint32_t*>(address(*dynamic));
         break;
+      case DT_VERSYM:
+        versions_ = reinterpret_cast<const ElfW(Half)*>(address(*dynamic));
+        break;
       case DT_SONAME:
         soname_offset = dynamic->d_un.d_val;
         break;
@@ -78,6 +81,13 @@ bool ElfView::Open(const dl_phdr_info& info) {
 bool ElfView::Matches(uint32_t index, const char* name) const {
   const ElfW(Sym)& symbol = symbols_[index];
   return symbol.st_shndx != SHN_UNDEF && strcmp(strings_ + symbol.st_name, name) == 0;
+}
+
+void* ElfView::PlainFunction(const ElfW(Sym) * symbol) const {
+  // Both word sizes keep the type in the lower half.
+  if (ELF64_ST_TYPE(symbol->st_info) != STT_FUNC) return nullptr;
+  if (versions_ != nullptr && versions_[symbol - symbols_] != VER_NDX_GLOBAL) return nullptr;
+  return reinterpret_cast<void*>(base_ + symbol->st_value);
 }
 
 const ElfW(Sym) * ElfView::Find(const char* name) const {

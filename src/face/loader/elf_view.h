@@ -29,6 +29,10 @@ class ElfView {
     return symbol != nullptr && symbol->st_value != 0;
   }
 
+  // The address of a function of which there is one version and no choice to make at run time; null
+  // for any other symbol, which dlsym has to be asked for.
+  void* PlainFunction(const ElfW(Sym) * symbol) const;
+
   const char* soname() const { return soname_; }  // "" if it has none
   uintptr_t base() const { return base_; }
   bool Contains(const void* address) const {
@@ -46,6 +50,7 @@ class ElfView {
   const char* strings_ = nullptr;
   const uint32_t* gnu_hash_ = nullptr;
   const uint32_t* sysv_hash_ = nullptr;
+  const ElfW(Half) * versions_ = nullptr;  // by symbol; null if nothing has a version
   const char* soname_ = "";
 };
 

@@ -53,6 +53,15 @@ TEST(ElfView, AddressIsThatOfTheFunction) {
   EXPECT_EQ(address, expected);
 }
 
+// Functions with versions, functions that choose their code at run time, and data are for dlsym.
+TEST(ElfView, OnlyPlainFunctionsHaveAnAddressWithoutDlsym) {
+  const ElfView libc = OpenLoaded("libc.so.6");
+  for (const char* name : {"getenv", "memcpy", "environ"}) {
+    ASSERT_NE(libc.Find(name), nullptr) << name;
+    EXPECT_EQ(libc.PlainFunction(libc.Find(name)), nullptr) << name;
+  }
+}
+
 TEST(ElfView, DoesNotFindWhatIsNotThere) {
   const ElfView libc = OpenLoaded("libc.so.6");
   for (const char* name : {"", "p", "printg", "MPI_Send", "printf_", "no such name at all"}) {

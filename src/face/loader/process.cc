@@ -25,8 +25,9 @@ const char*
     g_names[OD_ENTRY_COUNT];  // filled at first use; threads that race write the same values
 bool g_names_ready;
 
-HostSearch g_search;
-bool g_restricted;  // some names are hidden
+HostSearch g_search;  // constant once g_kept is set
+bool g_kept;          // the host is there for good
+bool g_restricted;    // some names are hidden
 int g_lock;
 
 // A lock that is taken over after a while: a child that was forked while another thread held it
@@ -189,9 +190,23 @@ int IndexOf(const char* name) {
 }
 
 HostLibrary FindHostAndAdjustNames() {
+  // Acquire pairs with the release in KeepHost: the search is not changed any more.
+  if (__atomic_load_n(&g_kept, __ATOMIC_ACQUIRE)) return g_search.host();
   Guard guard;
+  // The other thread may have kept it meanwhile. Relaxed: the guard orders it.
+  if (__atomic_load_n(&g_kept, __ATOMIC_RELAXED)) return g_search.host();
   if (g_search.Refresh()) AdjustNames(g_search.host());
   return g_search.host();
+}
+
+void KeepHost(const HostLibrary& host) {
+  Guard guard;
+  // Something may have come or gone before the caller had its handle.
+  if (g_search.Refresh()) AdjustNames(g_search.host());
+  const HostLibrary& found = g_search.host();
+  if (!found.found || found.elf.base() != host.elf.base()) return;
+  // Release pairs with the acquire in FindHostAndAdjustNames.
+  __atomic_store_n(&g_kept, true, __ATOMIC_RELEASE);
 }
 
 bool IsOurs(const void* address) {

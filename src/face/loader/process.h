@@ -30,6 +30,10 @@ int IndexOf(const char* name);
 // every name is offered, since the object that brings the host is bound in the same breath. Returns
 // a copy of what was found.
 HostLibrary FindHostAndAdjustNames();
+// From here on the host that was found is the host for good: the caller holds a handle of it, so it
+// stays loaded, and what is loaded or unloaded besides changes nothing. Hosts open and close dozens
+// of plug-ins inside MPI_Init, and each would mean another search.
+void KeepHost(const HostLibrary& host);
 
 // Whether `address` lies in this loader.
 bool IsOurs(const void* address);

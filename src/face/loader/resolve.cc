@@ -35,6 +35,15 @@ od_loader_info g_info;
 
 void* HostSymbol(const char* name) { return RealDlsym()(g_host_handle, name); }
 
+// The function that dlsym would find in the host, null if the host does not define it. The usual
+// case is answered by the symbol table: hundreds of functions are looked up in every process.
+void* HostFunction(const ElfView& elf, const char* name) {
+  const ElfW(Sym)* symbol = elf.Find(name);
+  if (symbol == nullptr || symbol->st_value == 0) return nullptr;
+  void* plain = elf.PlainFunction(symbol);
+  return plain != nullptr ? plain : HostSymbol(name);
+}
+
 const char* AbiName(od_abi abi) {
   switch (abi) {
     case OD_ABI_OPENMPI:
@@ -139,15 +148,15 @@ void Resolve(unsigned index) {
   g_host_handle = RealDlopen()(host.path, RTLD_LAZY | RTLD_NOLOAD);
   if (g_host_handle == nullptr) Fail(Name(index), " (cannot get hold of ", host.path, ")");
   strncpy(g_host_path, host.path, sizeof(g_host_path) - 1);
+  KeepHost(host);
 
   static const char* names[OD_ENTRY_COUNT];
   char p_name[64] = "P";
   for (unsigned i = 0; i < OD_ENTRY_COUNT; ++i) {
     names[i] = Name(i);
     strcpy(p_name + 1, names[i]);
-    g_host[i] = host.elf.Defines(p_name)     ? RealDlsym()(g_host_handle, p_name)
-                : host.elf.Defines(names[i]) ? RealDlsym()(g_host_handle, names[i])
-                                             : nullptr;
+    g_host[i] = HostFunction(host.elf, p_name);
+    if (g_host[i] == nullptr) g_host[i] = HostFunction(host.elf, names[i]);
     g_filled[i] = g_host[i];
   }
   const int verbosity = Verbosity();
