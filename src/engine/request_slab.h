@@ -2,11 +2,17 @@
 //
 // Slot 0 is never handed out: it is the one completed send that every small send returns when the
 // program asks for a request, so that such a send costs no slot at all. Releasing it does nothing.
+//
+// A request is constructed when its slot is handed out for the first time, so that a rank with few
+// requests touches few pages.
 #ifndef OVERDRIVE_ENGINE_REQUEST_SLAB_H_
 #define OVERDRIVE_ENGINE_REQUEST_SLAB_H_
 
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <vector>
 
 #include "engine/request.h"
@@ -26,13 +32,22 @@ class RequestSlab {
     completed->kind = RequestKind::send;
     completed->complete = true;
   }
+  ~RequestSlab() {
+    const std::uint32_t made = made_.load(std::memory_order_relaxed);
+    for (std::uint32_t i = 0; i < made; ++i) slot(i)->~Request();
+  }
+  RequestSlab(const RequestSlab&) = delete;
+  RequestSlab& operator=(const RequestSlab&) = delete;
 
   // Null only when kCapacity requests are pending.
   Request* allocate() {
-    if (free_ == nullptr && !grow()) return nullptr;
     Request* request = free_;
-    free_ = request->next;
-    request->next = nullptr;
+    if (request != nullptr) [[likely]] {
+      free_ = request->next;
+      request->next = nullptr;
+    } else if ((request = make()) == nullptr) {
+      return nullptr;
+    }
     ++in_use_;
     return request;
   }
@@ -59,35 +74,45 @@ class RequestSlab {
     --in_use_;
   }
   Request* at(std::uint32_t index) {
-    if (index / kChunk >= chunks_.size()) return nullptr;
-    Request& request = chunks_[index / kChunk][index % kChunk];
-    return request.kind == RequestKind::free ? nullptr : &request;
+    // Relaxed: who has an index got it from the thread that allocated it, and the program orders
+    // that.
+    if (index >= made_.load(std::memory_order_relaxed)) return nullptr;
+    Request* request = slot(index);
+    return request->kind == RequestKind::free ? nullptr : request;
   }
   std::uint32_t in_use() const { return in_use_; }
   template <typename Visit>
   void each(Visit&& visit) {
-    for (auto& chunk : chunks_) {
-      for (std::uint32_t i = 0; i < kChunk; ++i) {
-        if (chunk[i].kind != RequestKind::free) visit(chunk[i]);
-      }
+    // Relaxed: called by whoever may allocate.
+    const std::uint32_t made = made_.load(std::memory_order_relaxed);
+    for (std::uint32_t i = 0; i < made; ++i) {
+      if (slot(i)->kind != RequestKind::free) visit(*slot(i));
     }
   }
 
  private:
-  bool grow() {
-    if (chunks_.size() * kChunk >= kCapacity) return false;
-    const auto first = static_cast<std::uint32_t>(chunks_.size()) * kChunk;
-    chunks_.push_back(std::make_unique<Request[]>(kChunk));
-    Request* chunk = chunks_.back().get();
-    for (std::uint32_t i = kChunk; i-- > 0;) {
-      chunk[i].index = first + i;
-      chunk[i].next = free_;
-      free_ = &chunk[i];
-    }
-    return true;
+  struct Chunk {
+    alignas(Request) std::byte bytes[kChunk * sizeof(Request)];
+  };
+
+  Request* slot(std::uint32_t index) {
+    std::byte* const at = chunks_[index / kChunk]->bytes + index % kChunk * sizeof(Request);
+    return std::launder(reinterpret_cast<Request*>(at));
+  }
+  // The next slot that was never used; null when there is none.
+  Request* make() {
+    const std::uint32_t index = made_.load(std::memory_order_relaxed);  // the only writer is here
+    if (index == kCapacity) return nullptr;
+    if (index % kChunk == 0) chunks_.push_back(std::make_unique_for_overwrite<Chunk>());
+    Request* request = new (chunks_.back()->bytes + index % kChunk * sizeof(Request)) Request;
+    request->index = index;
+    // Relaxed: see at().
+    made_.store(index + 1, std::memory_order_relaxed);
+    return request;
   }
 
-  std::vector<std::unique_ptr<Request[]>> chunks_;  // reserved: readers on other threads are safe
+  std::vector<std::unique_ptr<Chunk>> chunks_;  // reserved: readers on other threads are safe
+  std::atomic<std::uint32_t> made_{0};          // requests constructed: slots 0 to made_ - 1
   Request* free_ = nullptr;
   std::uint32_t in_use_ = 0;
 };

@@ -8,12 +8,8 @@
 
 namespace od::coll::shm {
 
-Slots::Slots(std::byte* region, const od::node::RegionLayout& layout) : slots_(layout.slot_count) {
-  for (std::uint32_t i = 0; i < slots_.size(); ++i) {
-    // Zero in new memory; regions that a test uses twice go on where they were.
-    slots_[i].base = slot_control(region, layout, i)->completed.load(std::memory_order_relaxed);
-  }
-}
+Slots::Slots(std::byte* region, const od::node::RegionLayout& layout)
+    : region_(region), layout_(layout), slots_(layout.slot_count) {}
 
 bool Slots::acknowledged(Slot& slot) {
   std::vector<Acknowledgement>& open = slot.acknowledgements;
@@ -32,6 +28,12 @@ SlotLease Slots::allocate() {
     if (slot.used || !acknowledged(slot)) continue;
     slot.used = true;
     ++in_use_;
+    if (!slot.base_known) {
+      // Relaxed: only the owner has written it. Zero in new memory; regions that a test uses twice
+      // go on where they were.
+      slot.base = slot_control(region_, layout_, i)->completed.load(std::memory_order_relaxed);
+      slot.base_known = true;
+    }
     return {i, slot.base};
   }
   return {};

@@ -30,7 +30,8 @@ class Slots {
     std::uint64_t at_least;
   };
 
-  // `region` is the start of the own region.
+  // `region` is the start of the own region. No slot is touched before it is handed out: each would
+  // cost a page and a page of the page table, and most programs use one or two.
   Slots(std::byte* region, const od::node::RegionLayout& layout);
 
   // The lowest free slot, so that few of them are ever touched; kNone if there is none.
@@ -45,11 +46,14 @@ class Slots {
  private:
   struct Slot {
     bool used = false;
+    bool base_known = false;  // read when the slot is handed out for the first time
     std::uint64_t base = 0;
     std::vector<Acknowledgement> acknowledgements;  // empty: free
   };
   static bool acknowledged(Slot& slot);
 
+  std::byte* region_;
+  od::node::RegionLayout layout_;
   std::vector<Slot> slots_;
   std::uint32_t in_use_ = 0;
 };
