@@ -53,6 +53,39 @@ TEST(Engine, PingPongOfEverySize) {
   }));
 }
 
+// What MPI_Init leaves of the pool is made ready while a rank waits, and messages do not mind.
+TEST(Engine, PoolIsMadeReadyWhileWaiting) {
+  expect_success(run_forked_job(2, [](int me, const Exchange& exchange) {
+    config::Settings settings;
+    settings.wait = config::WaitMode::kSpin;
+    settings.copy_path = config::CopyPath::kCells;
+    auto rank = make_test_rank(exchange, settings);
+    REQUIRE(rank && rank->active());
+    RankState& s = rank->state();
+    const auto left_bytes = static_cast<std::uint64_t>(s.warm_end - s.warm_next);
+    if (left_bytes == 0) return 0;  // a kernel that cannot, or more ranks than that is good for
+    Rank::WaitLoop loop(*rank, "test", false);
+    while (s.warm_left()) loop.step();
+    // Zero where the kernel has refused.
+    REQUIRE(s.counters.warmed_bytes == left_bytes || s.counters.warmed_bytes == 0);
+    const std::int64_t size = 16384;
+    for (int i = 0; i < 500; ++i) {
+      std::vector<unsigned char> data(static_cast<std::size_t>(size));
+      if (me == 0) {
+        fill(data, static_cast<std::uint64_t>(i));
+        REQUIRE(rank->send(data.data(), size, byte_layout(), 1, 5, *rank->world(),
+                           SendMode::standard) == 0);
+      } else {
+        host::Status status;
+        REQUIRE(rank->recv(data.data(), size, byte_layout(), 0, 5, *rank->world(), &status) == 0);
+        REQUIRE(check(data, static_cast<std::uint64_t>(i), data.size()));
+      }
+    }
+    rank->finalize();
+    return 0;
+  }));
+}
+
 TEST(Engine, RandomTrafficTwoRanks) { random_traffic(2, 1, {}, 1500); }
 TEST(Engine, RandomTrafficFiveRanks) { random_traffic(5, 2, {}, 1500); }
 TEST(Engine, RandomTrafficWithoutBoxes) {

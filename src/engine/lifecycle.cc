@@ -40,36 +40,43 @@ std::string pairs_text(const config::Settings& settings) {
   return config::PairsType::format(settings.test_remote);
 }
 
-// Page faults of the pool would otherwise fall into the first messages.
-void prefault(node::Node& node) {
+// Page faults of the pool would otherwise fall into the first messages. All of them take as long as
+// joining the node: MPI_Init makes what the first some hundred small messages use, the rest follows
+// while the rank waits (RankState::warm_some), or with the messages that get there sooner.
+constexpr std::uint64_t kPrefaultPoolBytes = 512 << 10;
+// One step of the rest: 15 to 40 us.
+constexpr std::ptrdiff_t kWarmStepBytes = 64 << 10;
+
+bool populate(std::byte* start, std::uint64_t bytes, bool write) {
 #if defined(MADV_POPULATE_WRITE) && defined(MADV_POPULATE_READ)
-  const node::RegionLayout& layout = node.layout();
-  const std::byte* own = node.member(node.my_index()).base;
-  if (node.size() > kPrefaultRanks) return;
-  const auto populate = [](const std::byte* start, std::uint64_t bytes, int advice) {
-    madvise(const_cast<std::byte*>(start), bytes, advice);  // only an optimisation: may fail
-  };
-  // Header, boxes, release bytes: everything before the envelopes is touched all the time.
-  populate(own, layout.envelopes_offset, MADV_POPULATE_WRITE);
-  populate(own + layout.pool_offset, layout.pool_bytes, MADV_POPULATE_WRITE);
+  return madvise(start, bytes, write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ) == 0;
 #else
-  (void)node;
+  (void)start, (void)bytes, (void)write;
+  return false;  // only an optimisation
 #endif
 }
 
+void prefault(RankState& s) {
+  const node::RegionLayout& layout = s.node->layout();
+  if (s.node->size() > kPrefaultRanks) return;
+  std::byte* const own = s.node->member(s.node->my_index()).base;
+  const std::uint64_t first_bytes = std::min(layout.pool_bytes, kPrefaultPoolBytes);
+  // Header, boxes, release bytes: everything before the envelopes is touched all the time.
+  if (!populate(own, layout.envelopes_offset, true)) return;
+  if (!populate(own + layout.pool_offset, first_bytes, true) || !s.sharing) return;
+  s.warm_next = own + layout.pool_offset + first_bytes;
+  s.warm_end = own + layout.pool_offset + layout.pool_bytes;
+}
+
 void prefault_peers(node::Node& node) {
-#if defined(MADV_POPULATE_WRITE) && defined(MADV_POPULATE_READ)
   const node::RegionLayout& layout = node.layout();
   if (node.size() > kPrefaultRanks) return;
   for (int i = 0; i < node.size(); ++i) {
     if (i == node.my_index()) continue;
     std::byte* base = node.member(i).base;
-    madvise(base, layout.envelopes_offset, MADV_POPULATE_WRITE);
-    madvise(base + layout.pool_offset, layout.pool_bytes, MADV_POPULATE_READ);
+    populate(base, layout.envelopes_offset, true);
+    populate(base + layout.pool_offset, std::min(layout.pool_bytes, kPrefaultPoolBytes), false);
   }
-#else
-  (void)node;
-#endif
 }
 
 // What of this rank's memory its peers reach, for the log and the statistics.
@@ -106,6 +113,16 @@ void measure_distance(RankState& s) {
 }
 
 }  // namespace
+
+void RankState::warm_some() {
+  const std::ptrdiff_t bytes = std::min(kWarmStepBytes, warm_end - warm_next);
+  if (!populate(warm_next, static_cast<std::uint64_t>(bytes), true)) {
+    warm_next = warm_end;
+    return;
+  }
+  warm_next += bytes;
+  counters.warmed_bytes += static_cast<std::uint64_t>(bytes);
+}
 
 std::unique_ptr<Rank> Rank::create(const host::HostTable& host, const config::Settings& settings,
                                    bool threads_multiple) {
@@ -155,7 +172,7 @@ std::unique_ptr<Rank> Rank::create(const host::HostTable& host, const config::Se
 
   s.prepare_collectives();
 
-  prefault(*s.node);
+  prefault(s);
   // Everybody's own pages exist before anybody maps them, and nobody sends before all have joined.
   if (host.world_barrier() != host::kSuccess) return nullptr;
   prefault_peers(*s.node);

@@ -123,6 +123,12 @@ class RankState {
   std::vector<Request*> orphans;
   void release_finished_orphans();
 
+  // Own memory that is faulted in bit by bit while this rank waits (lifecycle.cc); under the lock.
+  std::byte* warm_next = nullptr;
+  std::byte* warm_end = nullptr;
+  bool warm_left() const { return warm_next != warm_end; }
+  void warm_some();
+
   // One round of everything; lock held. True if anything moved.
   bool progress();
   enum HostNote : std::uint8_t { kHostQuiet, kHostStarted, kHostNoted };

@@ -17,6 +17,9 @@ constexpr std::uint32_t kRoundsPerLook = 32;
 // it cannot wake us: no sleep is longer, and no spin goes on longer without asking it.
 constexpr std::uint64_t kLongestSleepNs = 1'000'000;
 constexpr std::uint32_t kRoundsPerHostPoll = 512;
+// A wait that has gone on for so many rounds (tens of microseconds) is no quick exchange, and will
+// mostly go on for as long as it takes to fault in a few pages.
+constexpr std::uint32_t kRoundsPerWarming = 256;
 // While sleeping on and off: a poll of the host costs a microsecond.
 constexpr std::uint64_t kHostPollNs = 100'000;
 // How long something that was started in the host is taken to be running; with more ranks than
@@ -123,6 +126,8 @@ void Rank::WaitLoop::step() {
     if (++rounds_ % kRoundsPerLook == 0 && unfinished_sends) {
       s.transport->relieve_stalled(node::now_ns());
     }
+    if (s.warm_left() && rounds_ % kRoundsPerWarming == 0) [[unlikely]]
+      s.warm_some();
     if (rounds_ % kRoundsPerHostPoll == 0) {
       ++s.counters.host_polls;
       s.host.poll();

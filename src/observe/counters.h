@@ -96,6 +96,7 @@
   X(reach_private_blocks, kSum, setup, "large blocks of malloc that peers cannot reach")           \
   X(reach_forks, kSum, setup, "forked children that got copies of reachable memory")               \
   X(join_ns, kSum, setup, "time spent in MPI_Init, in nanoseconds")                                \
+  X(warmed_bytes, kSum, setup, "pool memory made ready while waiting, not in MPI_Init")             \
   X(verified, kSum, setup, "messages whose checksum was compared")
 // clang-format on
 

@@ -15,9 +15,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Five batches of 64 round trips: under 200 us even when far, and the median ignores one hiccup.
+// Five batches of 32 round trips: under 100 us even when far, and the median ignores one hiccup.
 constexpr int kBatches = 5;
-constexpr std::uint32_t kRoundTrips = 64;
+constexpr std::uint32_t kRoundTrips = 32;
 // A peer that has not even started by then is not running on a core of its own.
 constexpr auto kPatience = std::chrono::milliseconds(3);
 
