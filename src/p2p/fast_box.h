@@ -22,6 +22,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "node/prefetch.h"
 #include "node/region_layout.h"
 
 namespace od::p2p {
@@ -80,6 +81,11 @@ struct BoxHeader {
 };
 static_assert(sizeof(BoxHeader) == 128);
 static_assert(offsetof(BoxHeader, consumed) == 0 && offsetof(BoxHeader, listed_taken) == 8);
+
+// How many lines ahead the producer asks for, one with each message. A lone message does not
+// profit; in a stream the lines are on their way while messages are being made. Beyond the line
+// that the consumer polls.
+inline constexpr std::uint32_t kFetchAhead = 4;
 
 inline constexpr std::uint32_t kMaxBoxSource = (1u << 24) - 1;
 
@@ -168,6 +174,7 @@ class BoxProducer {
     head->control.store(box_control(header.source, payload_bytes, frames_before, header.kind, lap),
                         std::memory_order_release);
     ++messages_;
+    fetch_ahead();
   }
   // Messages put so far, mod 256.
   std::uint8_t messages() const { return messages_; }
@@ -178,6 +185,14 @@ class BoxProducer {
   }
 
  private:
+  // Takes a line that will be written soon from the consumer's cache. Only a line that is known to
+  // have been read: taking one that has not would cost the consumer a second transfer.
+  void fetch_ahead() {
+    if (produced_ + kFetchAhead - consumed_seen_ >= line_count_) return;
+    std::uint32_t index = next_ + kFetchAhead;
+    if (index >= line_count_) index -= line_count_;
+    node::prefetch_for_writing(lines_ + index);
+  }
   void advance() {
     ++produced_;
     if (++next_ == line_count_) {
@@ -190,7 +205,8 @@ class BoxProducer {
                                 std::memory_order_release);
     advance();
   }
-  void put_continuation(const unsigned char* from, std::uint32_t bytes) {
+  // Out of line: what is left of put() then fits into each of its callers.
+  [[gnu::noinline]] void put_continuation(const unsigned char* from, std::uint32_t bytes) {
     // Whole lines with a constant size: the compiler turns the copy into a few vector moves.
     for (; bytes >= kContinuationPayloadBytes; bytes -= kContinuationPayloadBytes) {
       std::memcpy(lines_[next_].more, from, kContinuationPayloadBytes);
