@@ -11,8 +11,6 @@ namespace od::p2p {
 
 namespace {
 
-// Posted receives rarely exceed a few thousand; chains stay short well beyond.
-constexpr std::size_t kExactBuckets = 1024;
 constexpr std::size_t kContextBuckets = 64;
 constexpr std::size_t kFirstKeyBuckets = 1024;
 constexpr std::size_t kUnexpectedSlab = 64;
@@ -54,14 +52,6 @@ Matching::Matching()
       key_mask_(kFirstKeyBuckets - 1) {}
 
 Matching::~Matching() = default;
-
-std::uint64_t Matching::hash_exact(std::uint64_t context, std::uint32_t source, std::int32_t tag) {
-  // Multiplicative mixing; contexts are hashes already, sources and tags are small and dense.
-  std::uint64_t h =
-      context ^ ((static_cast<std::uint64_t>(source) << 32) | static_cast<std::uint32_t>(tag));
-  h *= 0x9e3779b97f4a7c15;
-  return h >> 32;
-}
 
 std::uint64_t Matching::hash_context(std::uint64_t context) { return context >> 17; }
 

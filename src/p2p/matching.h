@@ -58,6 +58,20 @@ class Matching {
   // The receive that an arriving message belongs to, removed from the queue; null if none.
   Request* match_posted(std::uint64_t context, std::uint32_t source, std::int32_t tag) {
     if (posted_count_ == 0) return nullptr;
+    if (wild_count_ == 0) [[likely]] {
+      // Nearly always the first of its chain: most chains hold receives of one kind.
+      Chain<Request>& chain = exact_[hash_exact(context, source, tag) & (kExactBuckets - 1)];
+      Request* const first = chain.head;
+      if (first != nullptr && first->context == context &&
+          first->peer == static_cast<int>(source) && first->tag == tag && !first->host_candidate)
+          [[likely]] {
+        chain.head = first->next;
+        (chain.head != nullptr ? chain.head->prev : chain.tail) = nullptr;
+        first->next = nullptr;
+        --posted_count_;
+        return first;
+      }
+    }
     return find_posted(context, source, tag);
   }
   // The oldest posted receive of `context` that accepts (source, tag), not removed.
@@ -117,7 +131,15 @@ class Matching {
   void grow_unexpected();
   void grow_free_list();
   void drop_host_candidate(Request& receive);
-  static std::uint64_t hash_exact(std::uint64_t context, std::uint32_t source, std::int32_t tag);
+  // Posted receives rarely exceed a few thousand; chains stay short well beyond.
+  static constexpr std::size_t kExactBuckets = 1024;
+  static std::uint64_t hash_exact(std::uint64_t context, std::uint32_t source, std::int32_t tag) {
+    // Multiplicative mixing; contexts are hashes already, sources and tags are small and dense.
+    std::uint64_t h =
+        context ^ ((static_cast<std::uint64_t>(source) << 32) | static_cast<std::uint32_t>(tag));
+    h *= 0x9e3779b97f4a7c15;
+    return h >> 32;
+  }
   static std::uint64_t hash_context(std::uint64_t context);
   static bool wild(const Request& receive) {
     return receive.peer == host::kAnySource || receive.tag == host::kAnyTag;
