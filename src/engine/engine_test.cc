@@ -209,6 +209,42 @@ TEST(Engine, FloodsBothWaysVerifiedOfFourRanks) {
   flood(4, settings, 20);
 }
 
+// Messages that wait together have come through frames and box by turns: answers bring frames back
+// to a sender whose earlier messages are still in its box.
+TEST(Engine, BatchesThroughFramesAndBoxComeInOrder) {
+  expect_success(run_forked_job(2, [](int me, const Exchange& exchange) {
+    auto rank = make_test_rank(exchange);
+    const p2p::LayoutRef bytes = byte_layout();
+    std::mt19937 random(11);  // the same plan on both ranks
+    std::vector<unsigned char> data(300);
+    host::Status status;
+    std::uint64_t seed = 0;
+    for (int round = 0; round < 3000; ++round) {
+      // Both send, as much as fits a box, before either receives.
+      const int counts[2] = {static_cast<int>(random() % 40), static_cast<int>(random() % 4)};
+      const int size = static_cast<int>(random() % 300);
+      for (int i = 0; i < counts[me]; ++i) {
+        const int length = i % 5 == 0 ? size : 8;
+        fill(data, seed + static_cast<std::uint64_t>(me * 100 + i));
+        REQUIRE(rank->send(data.data(), length, bytes, 1 - me, 3, *rank->world(),
+                           SendMode::standard) == 0);
+      }
+      if (round % 64 == me) usleep(100);
+      for (int i = 0; i < counts[1 - me]; ++i) {
+        const int length = i % 5 == 0 ? size : 8;
+        REQUIRE(rank->recv(data.data(), length, bytes, 1 - me, 3, *rank->world(), &status) == 0);
+        REQUIRE(status.bytes == length);
+        REQUIRE(check(data, seed + static_cast<std::uint64_t>((1 - me) * 100 + i),
+                      static_cast<std::size_t>(length)));
+      }
+      seed += 1000;
+    }
+    REQUIRE(rank->state().matching.unexpected_count() == 0);
+    rank->finalize();
+    return 0;
+  }));
+}
+
 // A sender is free although its receiver is elsewhere, and a receiver gets everything although its
 // sender has gone into a blocking call of the host.
 TEST(Engine, NobodyHasToComeBack) {
