@@ -28,16 +28,19 @@ class RequestSlab {
 
   RequestSlab() {
     chunks_.reserve(kCapacity / kChunk);
-    Request* completed = allocate();
-    completed->kind = RequestKind::send;
-    completed->complete = true;
+    completed_send_ = allocate();
+    completed_send_->kind = RequestKind::send;
+    completed_send_->complete = true;
   }
   ~RequestSlab() {
+    // Relaxed: nobody else is left.
     const std::uint32_t made = made_.load(std::memory_order_relaxed);
     for (std::uint32_t i = 0; i < made; ++i) slot(i)->~Request();
   }
   RequestSlab(const RequestSlab&) = delete;
   RequestSlab& operator=(const RequestSlab&) = delete;
+
+  Request* completed_send() { return completed_send_; }
 
   // Null only when kCapacity requests are pending.
   Request* allocate() {
@@ -100,7 +103,7 @@ class RequestSlab {
     return std::launder(reinterpret_cast<Request*>(at));
   }
   // The next slot that was never used; null when there is none.
-  Request* make() {
+  [[gnu::noinline]] Request* make() {
     const std::uint32_t index = made_.load(std::memory_order_relaxed);  // the only writer is here
     if (index == kCapacity) return nullptr;
     if (index % kChunk == 0) chunks_.push_back(std::make_unique_for_overwrite<Chunk>());
@@ -113,6 +116,7 @@ class RequestSlab {
 
   std::vector<std::unique_ptr<Chunk>> chunks_;  // reserved: readers on other threads are safe
   std::atomic<std::uint32_t> made_{0};          // requests constructed: slots 0 to made_ - 1
+  Request* completed_send_ = nullptr;
   Request* free_ = nullptr;
   std::uint32_t in_use_ = 0;
 };
