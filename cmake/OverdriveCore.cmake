@@ -34,6 +34,16 @@ set_source_files_properties(${OVERDRIVE_KERNEL_SOURCES} PROPERTIES
   COMPILE_OPTIONS "-ffp-contract=off;-fno-lto")
 
 add_library(overdrive_core STATIC ${OVERDRIVE_CORE_SOURCES})
+# XPMEM: its header says how to call it; the library is loaded at run time where it is installed.
+find_path(OVERDRIVE_XPMEM_INCLUDE xpmem.h DOC "Folder of xpmem.h; without it XPMEM is not built in")
+if(OVERDRIVE_XPMEM_INCLUDE)
+  message(STATUS "XPMEM: ${OVERDRIVE_XPMEM_INCLUDE}")
+  set_source_files_properties("${CMAKE_SOURCE_DIR}/src/memory/xpmem.cc" PROPERTIES
+    COMPILE_DEFINITIONS OVERDRIVE_XPMEM
+    INCLUDE_DIRECTORIES "${OVERDRIVE_XPMEM_INCLUDE}")
+else()
+  message(STATUS "XPMEM: not built in, no xpmem.h was found")
+endif()
 target_link_libraries(overdrive_core PUBLIC overdrive_options)
 target_include_directories(overdrive_core SYSTEM PRIVATE "${OVERDRIVE_HIGHWAY_INCLUDE}")
 

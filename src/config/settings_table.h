@@ -130,6 +130,14 @@
   X(reach_libraries, StringType, "reach_libraries", "", 0, 4096, reach,                            \
     "Libraries whose static data is made reachable as well: beginnings of their file names, "      \
     "separated by commas. The C library, the MPI library and Overdrive itself never are.")         \
+  X(xpmem, XpmemChoice, "xpmem", XpmemMode::kAuto, XpmemMode::kAuto, XpmemMode::kOff, reach,       \
+    "Whether buffers that do not lie in reachable memory (on the stack, of other allocators, in "  \
+    "libraries) are read and written directly through the kernel module XPMEM. `auto`: where "     \
+    "there is /dev/xpmem and the library was built for it, which `overdrive info` tells; `off`: "  \
+    "never.")                                                                                      \
+  X(xpmem_min_bytes, SizeType, "xpmem_min", 32 * kKiB, 64, kTiB, reach,                            \
+    "Smallest message that takes a buffer through XPMEM. Shorter ones take the same ways as "      \
+    "without it.")                                                                                 \
   X(copy_path, PathChoice, "copy_path", CopyPath::kAuto, CopyPath::kAuto, CopyPath::kKernel, copy, \
     "Which way large messages take. `cells`: copied in and out through shared cells; `pull`: the "  \
     "receiver reads the sender's buffer; `push`: the sender writes the receiver's buffer once the " \

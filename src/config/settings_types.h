@@ -42,6 +42,9 @@ enum class ReachMode : int { kOff, kHeap, kStatic, kAll };
 // Huge pages for large blocks of reachable memory.
 enum class ReachHuge : int { kAuto, kOff, kEager };
 
+// Whether buffers outside of reachable memory are attached through XPMEM.
+enum class XpmemMode : int { kAuto, kOff };
+
 // Which way large messages take (p2p/copy_plan.h).
 enum class CopyPath : int { kAuto, kCells, kPull, kPush, kCooperative, kKernel };
 
@@ -70,6 +73,11 @@ struct ChoiceWords<ReachMode> {
 template <>
 struct ChoiceWords<ReachHuge> {
   static constexpr const char* kWords[] = {"auto", "off", "eager"};
+};
+
+template <>
+struct ChoiceWords<XpmemMode> {
+  static constexpr const char* kWords[] = {"auto", "off"};
 };
 
 template <>
@@ -195,6 +203,7 @@ using WaitChoice = ChoiceType<WaitMode>;
 using CopyChoice = ChoiceType<CopyMode>;
 using ReachChoice = ChoiceType<ReachMode>;
 using ReachHugeChoice = ChoiceType<ReachHuge>;
+using XpmemChoice = ChoiceType<XpmemMode>;
 using PathChoice = ChoiceType<CopyPath>;
 using DriverChoice = ChoiceType<ReductionDriver>;
 

@@ -72,6 +72,13 @@
   X(box_refused, kSum, buffering, "peers without a fast box because fastbox_peers was reached")    \
   X(offers_withdrawn, kSum, buffering, "messages buffered because the receiver did not read them soon")\
   X(offers_declined, kSum, buffering, "messages sent through cells because the receiver could not read")\
+  X(xpmem_reads, kSum, copying, "messages read, in part or whole, from memory attached by XPMEM")  \
+  X(xpmem_writes, kSum, copying, "messages written, in part or whole, to memory attached by XPMEM")\
+  X(xpmem_bytes, kSum, copying, "bytes copied from and to such memory")                            \
+  X(xpmem_attached, kSum, copying, "windows of other ranks' memory attached by XPMEM")             \
+  X(xpmem_detached, kSum, copying, "of these, given up again")                                     \
+  X(xpmem_refused, kSum, copying, "times XPMEM did not attach a window")                           \
+  X(xpmem_unfit, kSum, copying, "buffers of a kind that cannot be attached, such as read-only ones")\
   X(ordinary_bytes, kSum, copying, "bytes copied with ordinary stores")                            \
   X(nontemporal_bytes, kSum, copying, "bytes copied with non-temporal stores")                     \
   X(layouts_direct, kSum, copying, "messages with a derived datatype copied without packing")      \
@@ -95,6 +102,7 @@
   X(reach_static_peak, kPeak, setup, "static data that peers can reach, in bytes")                 \
   X(reach_private_blocks, kSum, setup, "large blocks of malloc that peers cannot reach")           \
   X(reach_forks, kSum, setup, "forked children that got copies of reachable memory")               \
+  X(xpmem_peers_peak, kPeak, setup, "local ranks whose memory a rank can attach by XPMEM")         \
   X(join_ns, kSum, setup, "time spent in MPI_Init, in nanoseconds")                                \
   X(warmed_bytes, kSum, setup, "pool memory made ready while waiting, not in MPI_Init")             \
   X(verified, kSum, setup, "messages whose checksum was compared")
