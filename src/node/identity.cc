@@ -6,6 +6,7 @@
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -153,6 +154,15 @@ std::uint64_t process_start_time(std::uint32_t pid, bool* ended) {
   // A process whose first thread has ended while others run looks like a zombie but is not.
   *ended = state == 'X' || state == 'x' || (state == 'Z' && threads <= 1);
   return start;
+}
+
+int open_pidfd(std::uint32_t pid) {
+#ifdef SYS_pidfd_open
+  return static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
+#else
+  (void)pid;
+  return -1;
+#endif
 }
 
 bool pid_shown_by_pidfd(int pidfd, long* pid) {

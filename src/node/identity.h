@@ -30,6 +30,8 @@ struct Identity {
   std::uint64_t mapping_limit_bytes;  // for all regions together
   std::uint64_t quota_group;          // cgroup that limits processor time
   std::uint64_t reach_bytes;          // size of the reach file; 0: there is none
+  std::int64_t space_id;              // by which peers can open its address space; 0: they cannot
+  std::uint64_t space_proof;          // address at which they then find the nonce
   std::uint32_t quota_millicores;     // 0: no limit
   std::uint32_t free_descriptors;     // files that may still be opened
   std::uint32_t pid;
@@ -40,7 +42,7 @@ struct Identity {
   std::uint32_t unused;
   std::uint64_t cpus[kMaskWords];
 };
-static_assert(sizeof(Identity) == (15 + kMaskWords) * 8);
+static_assert(sizeof(Identity) == (17 + kMaskWords) * 8);
 
 // The identity of this process, except memfd and flags.
 Identity identify(std::uint32_t version);
@@ -58,6 +60,9 @@ bool too_few_processors(const std::vector<Identity>& all, int rank);
 // Start time (clock ticks since boot) of a process, 0 when /proc does not show it. `*ended` says
 // that the process is a zombie or being removed.
 std::uint64_t process_start_time(std::uint32_t pid, bool* ended);
+
+// A descriptor that tells when the process has ended, or -1.
+int open_pidfd(std::uint32_t pid);
 
 // The pid that fdinfo shows for a pidfd: -1 when the process is gone, 0 when this process cannot
 // see it; false when the descriptor is no pidfd.

@@ -7,12 +7,10 @@
 //   5. every rank reports whom it could not map; all remove the same candidates
 // Every step can fail without harm: the rank then has nobody to share with and says why.
 #include <fcntl.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <optional>
 
@@ -23,6 +21,7 @@
 #include "node/identity.h"
 #include "node/node.h"
 #include "node/region.h"
+#include "node/separation.h"
 
 namespace od::node {
 namespace {
@@ -39,34 +38,6 @@ void close_if_open(int* fd) {
   *fd = -1;
 }
 
-int open_pidfd(std::uint32_t pid) {
-#ifdef SYS_pidfd_open
-  return static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
-#else
-  (void)pid;
-  return -1;
-#endif
-}
-
-// "0-1,2-3"; false when the text is something else.
-bool parse_pairs(const std::string& text, std::vector<std::pair<int, int>>* pairs) {
-  const char* at = text.data();
-  const char* const end = at + text.size();
-  while (at != end) {
-    int first = 0;
-    int second = 0;
-    auto result = std::from_chars(at, end, first);
-    if (result.ec != std::errc() || result.ptr == end || *result.ptr != '-') return false;
-    result = std::from_chars(result.ptr + 1, end, second);
-    if (result.ec != std::errc() || first < 0 || second < 0) return false;
-    pairs->push_back({std::min(first, second), std::max(first, second)});
-    at = result.ptr;
-    if (at != end && *at++ != ',') return false;
-  }
-  std::sort(pairs->begin(), pairs->end());
-  return true;
-}
-
 }  // namespace
 
 class Joiner {
@@ -81,7 +52,7 @@ class Joiner {
     close_if_open(&listener_);
     for (std::size_t i = 0; i < peers_.size(); ++i) {
       unmap_region(peers_[i].base, layout_);
-      unmap_reach(peers_[i]);
+      let_go(peers_[i]);
       close_if_open(&peers_[i].pidfd);
     }
     unmap_region(my_base_, layout_);
@@ -104,6 +75,7 @@ class Joiner {
       hand_over();
       open_missing_through_proc();
       open_missing_reach_through_proc();
+      open_spaces();
       acknowledge_reach();
     } else if (group_.size() > 1) {
       // The others must not wait for what does not come, nor find it through /proc.
@@ -119,11 +91,13 @@ class Joiner {
     std::byte* base = nullptr;
     std::byte* reach = nullptr;
     std::uint64_t reach_bytes = 0;
+    std::int64_t space = 0;
     int pidfd = -1;
   };
 
-  static void unmap_reach(Peer& peer) {
+  void let_go(Peer& peer) const {
     unmap_reach_file(std::exchange(peer.reach, nullptr), peer.reach_bytes);
+    if (peer.space != 0) options_.space.close(std::exchange(peer.space, 0));
   }
 
   void because(const std::string& reason) {
@@ -161,6 +135,11 @@ class Joiner {
       write_reach_header(options_.reach, me.nonce);
       me.reach_fd = options_.reach.fd;
       me.reach_bytes = options_.reach.bytes;
+    }
+    if (memfd_ >= 0 && options_.space.id > 0) {
+      std::copy(std::begin(me.nonce), std::end(me.nonce), options_.space.proof);
+      me.space_id = options_.space.id;
+      me.space_proof = reinterpret_cast<std::uintptr_t>(options_.space.proof);
     }
     if (memfd_ >= 0) {
       me.flags |= kIdentityShares;
@@ -297,14 +276,28 @@ class Joiner {
     }
   }
 
-  // Tells the owners whose reach files are mapped here; they read it after the next exchange.
+  void open_spaces() {
+    if (options_.space.open == nullptr) return;
+    for (std::size_t i = 0; i < peers_.size(); ++i) {
+      const Identity& identity = group_[i];
+      if (peers_[i].base == nullptr || identity.space_id <= 0) continue;
+      peers_[i].space =
+          options_.space.open(identity.space_id, identity.space_proof, identity.nonce);
+    }
+  }
+
+  // Tells the owners what of theirs is mapped or open here; they read it after the next exchange.
   void acknowledge_reach() {
     const auto me = static_cast<std::size_t>(me_);
+    const std::uint64_t bit = std::uint64_t{1} << (me % 64);
     for (const Peer& peer : peers_) {
-      if (peer.base == nullptr || peer.reach == nullptr) continue;
-      // Relaxed: the exchange orders it.
-      reinterpret_cast<RegionHeader*>(peer.base)->reached_by[me / 64].fetch_or(
-          std::uint64_t{1} << (me % 64), std::memory_order_relaxed);
+      if (peer.base == nullptr) continue;
+      auto* const header = reinterpret_cast<RegionHeader*>(peer.base);
+      // Relaxed: the exchange orders both.
+      if (peer.reach != nullptr) {
+        header->reached_by[me / 64].fetch_or(bit, std::memory_order_relaxed);
+      }
+      if (peer.space != 0) header->opened_by[me / 64].fetch_or(bit, std::memory_order_relaxed);
     }
   }
 
@@ -386,6 +379,8 @@ class Joiner {
         member.reach = std::exchange(peers_[i].reach, nullptr);
         member.reach_bytes = member.reach != nullptr ? peers_[i].reach_bytes : 0;
         member.reaches_us = (reached_by_[i / 64] >> (i % 64) & 1) != 0;
+        member.space = std::exchange(peers_[i].space, 0);
+        member.opens_us = (opened_by_[i / 64] >> (i % 64) & 1) != 0;
         watch(me, identity, &peers_[i].pidfd, &member);
       }
       member.header = reinterpret_cast<RegionHeader*>(member.base);
@@ -406,6 +401,7 @@ class Joiner {
     // Relaxed: the exchange has ordered it.
     for (std::size_t word = 0; word < std::size(reached_by_); ++word) {
       reached_by_[word] = header->reached_by[word].load(std::memory_order_relaxed);
+      opened_by_[word] = header->opened_by[word].load(std::memory_order_relaxed);
     }
   }
 
@@ -430,7 +426,7 @@ class Joiner {
     unmap_region(std::exchange(my_base_, nullptr), layout_);
     for (Peer& peer : peers_) {
       unmap_region(std::exchange(peer.base, nullptr), layout_);
-      unmap_reach(peer);
+      let_go(peer);
     }
     RegionRequest request = options_.region;
     request.buffers_bytes = std::min(request.buffers_bytes, kPrivateBuffersBytes);
@@ -486,7 +482,8 @@ class Joiner {
   std::string map_why_;                                 // why the last peer could not be mapped
   std::uint64_t reach_limit_ = 0;                       // address space left for reach files
   std::uint64_t reached_by_[kMaxLocalRanks / 64] = {};  // by position
-  int me_ = 0;                                          // own position
+  std::uint64_t opened_by_[kMaxLocalRanks / 64] = {};
+  int me_ = 0;  // own position
   int memfd_ = -1;
   int listener_ = -1;
   rlim_t usual_descriptors_ = 0;

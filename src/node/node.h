@@ -45,10 +45,21 @@ struct RegionRequest {
   std::uint64_t buffers_bytes = 1u << 30;
 };
 
+// A rank's whole address space, which peers may open beside what it shares (memory/space.h).
+struct SpaceOffer {
+  std::int64_t id = 0;             // 0: none
+  std::uint64_t* proof = nullptr;  // own memory outside of everything shared, for the nonce
+  // Opens a peer's space after having found its nonce at `proof`, an address of the peer: a handle,
+  // or 0. Null: this rank opens nobody's.
+  std::int64_t (*open)(std::int64_t id, std::uint64_t proof, const std::uint64_t* nonce) = nullptr;
+  void (*close)(std::int64_t handle) = nullptr;
+};
+
 struct JoinOptions {
   RegionRequest region;
   std::string test_remote;  // pairs of world ranks that are treated as not local, or "all"
   ReachFile reach;          // what peers may map of this process beside its region
+  SpaceOffer space;         // and what they may open
   bool disabled = false;    // take part in the exchanges but share nothing
   std::uint32_t version = kRegionVersion;  // ranks of different versions never share
 };
@@ -67,6 +78,10 @@ struct Member {
   std::uint64_t reach_bytes = 0;
   // Whether the member has mapped this process's reach file, so that offsets mean something to it.
   bool reaches_us = false;
+  // The member's address space, as SpaceOffer::open has returned it; 0: not open here. Whether the
+  // member has opened ours.
+  std::int64_t space = 0;
+  bool opens_us = false;
 };
 
 class Node {

@@ -124,5 +124,81 @@ TEST(ReachFiles, AForeignFileIsNotTaken) {
   EXPECT_EQ(map_reach_file(STDIN_FILENO, kFileBytes, nonce, &why), nullptr);
 }
 
+// Address spaces are numbers here: rank r offers 100 + r, and opening gives 1000 more, if the nonce
+// that came along is that of the region's owner.
+struct FakeSpaces {
+  static inline std::uint64_t proof[2];
+  static inline int refused_rank = -1;
+  static inline int closed = 0;
+  static inline std::uint64_t seen_nonce[2][2];
+
+  static std::int64_t open(std::int64_t id, std::uint64_t place, const std::uint64_t* nonce) {
+    if (place != reinterpret_cast<std::uintptr_t>(proof)) return 0;  // forked: equal in all
+    if (id == 100 + refused_rank) return 0;
+    std::memcpy(seen_nonce[id - 100], nonce, sizeof seen_nonce[0]);
+    return id + 1000;
+  }
+  static void close(std::int64_t) { ++closed; }
+  static SpaceOffer offer(int rank) {
+    return {.id = 100 + rank, .proof = proof, .open = open, .close = close};
+  }
+};
+
+TEST(AddressSpaces, AreOpenedAndOwnersKnow) {
+  const auto codes = run_forked_job(2, [](int rank, const Exchange& exchange) {
+    JoinOptions options = sharing({});
+    options.space = FakeSpaces::offer(rank);
+    const auto node = Node::join(exchange, options);
+    OD_REQUIRE(node->size() == 2);
+    const Member& peer = node->member(1 - rank);
+    OD_REQUIRE(peer.space == 1101 - rank && peer.opens_us);
+    OD_REQUIRE(node->member(rank).space == 0 && !node->member(rank).opens_us);
+    OD_REQUIRE(std::memcmp(FakeSpaces::seen_nonce[1 - rank], peer.header->nonce, 16) == 0);
+    OD_REQUIRE(std::memcmp(FakeSpaces::proof, node->member(rank).header->nonce, 16) == 0);
+    OD_REQUIRE(FakeSpaces::closed == 0);
+    return 0;
+  });
+  EXPECT_EQ(codes, std::vector<int>(2, 0));
+}
+
+TEST(AddressSpaces, OneSideAlone) {
+  const auto codes = run_forked_job(2, [](int rank, const Exchange& exchange) {
+    JoinOptions options = sharing({});
+    options.space = FakeSpaces::offer(rank);
+    if (rank == 0) FakeSpaces::refused_rank = 1;
+    const auto node = Node::join(exchange, options);
+    OD_REQUIRE(node->size() == 2);
+    OD_REQUIRE(node->member(1 - rank).space == (rank == 0 ? 0 : 1100));
+    OD_REQUIRE(node->member(1 - rank).opens_us == (rank == 0));
+    return 0;
+  });
+  EXPECT_EQ(codes, std::vector<int>(2, 0));
+}
+
+TEST(AddressSpaces, WhoOffersNoneIsNotOpenedAndOpensNobodys) {
+  const auto codes = run_forked_job(2, [](int rank, const Exchange& exchange) {
+    JoinOptions options = sharing({});
+    if (rank == 1) options.space = FakeSpaces::offer(rank);
+    const auto node = Node::join(exchange, options);
+    OD_REQUIRE(node->size() == 2);
+    OD_REQUIRE(node->member(1 - rank).space == 0 && !node->member(1 - rank).opens_us);
+    return 0;
+  });
+  EXPECT_EQ(codes, std::vector<int>(2, 0));
+}
+
+TEST(AddressSpaces, OfRanksThatStayAloneAreClosed) {
+  const auto codes = run_forked_job(2, [](int rank, const Exchange& exchange) {
+    JoinOptions options = sharing({});
+    options.space = FakeSpaces::offer(rank);
+    options.version = kRegionVersion + static_cast<std::uint32_t>(rank);
+    const auto node = Node::join(exchange, options);
+    OD_REQUIRE(node->size() == 1);
+    OD_REQUIRE(node->member(0).space == 0 && FakeSpaces::closed == 0);
+    return 0;
+  });
+  EXPECT_EQ(codes, std::vector<int>(2, 0));
+}
+
 }  // namespace
 }  // namespace od::node

@@ -98,6 +98,8 @@ struct RegionHeader {
   // Bit i set by the peer at position i of the join when it has mapped the owner's reach file; read
   // by the owner after the exchange that ends the join.
   alignas(kFalseSharingBytes) std::atomic<std::uint64_t> reached_by[kMaxLocalRanks / 64];
+  // Likewise when it has opened the owner's address space.
+  alignas(kFalseSharingBytes) std::atomic<std::uint64_t> opened_by[kMaxLocalRanks / 64];
 };
 
 static_assert(std::is_standard_layout_v<RegionHeader>);
