@@ -12,6 +12,7 @@
 #include "engine/engine.h"
 #include "engine/rank_state.h"
 #include "memory/reach.h"
+#include "memory/space.h"
 #include "node/clock.h"
 #include "observe/log.h"
 #include "observe/stats.h"
@@ -84,7 +85,9 @@ void note_reach(RankState& s) {
   const memory::ReachReport& report = memory::reach_report();
   for (int i = 0; i < s.node->size(); ++i) {
     const node::Member& member = s.node->member(i);
-    if (i != s.node->my_index() && member.reach != nullptr) ++s.counters.reach_peers_peak;
+    if (i == s.node->my_index()) continue;
+    if (member.reach != nullptr) ++s.counters.reach_peers_peak;
+    if (member.space != 0) ++s.counters.xpmem_peers_peak;
   }
   s.counters.reach_static_peak = report.static_bytes;
   if (!s.sharing) return;
@@ -95,6 +98,12 @@ void note_reach(RankState& s) {
   say("large blocks of malloc", report.heap_why);
   say("static data", report.static_why);
   say("the memory of some local ranks", s.node->reach_why());
+  if (memory::own_space().id != 0) {
+    log(Level::kInfo, "XPMEM: the memory of %d local ranks can be attached",
+        static_cast<int>(s.counters.xpmem_peers_peak));
+  } else {
+    log(Level::kInfo, "XPMEM: %s", memory::space_why().c_str());
+  }
 }
 
 void measure_distance(RankState& s) {
@@ -147,6 +156,15 @@ std::unique_ptr<Rank> Rank::create(const host::HostTable& host, const config::Se
   options.test_remote = pairs_text(settings);
   const memory::ReachOwn reach = memory::reach_own();
   options.reach = {.fd = reach.fd, .start = reach.start, .bytes = reach.bytes};
+  memory::begin_space(settings.xpmem == config::XpmemMode::kAuto && !settings.disable &&
+                      exchange.size > 1);
+  const memory::OwnSpace& space = memory::own_space();
+  if (space.id != 0) {
+    options.space = {.id = space.id,
+                     .proof = space.proof,
+                     .open = memory::open_space,
+                     .close = memory::close_space};
+  }
   options.disabled = settings.disable;
   s.node = node::Node::join(exchange, options);
 
@@ -259,6 +277,14 @@ void report_steps(const RankState& s) {
   if (!error.empty()) log(Level::kError, "%s", error.c_str());
 }
 
+// All messages are complete, here and, as far as they touch our buffers, everywhere.
+void leave_spaces(RankState& s) {
+  Guard guard(s);
+  s.transport->close_spaces();
+  for (int i = 0; i < s.node->size(); ++i) memory::close_space(s.node->member(i).space);
+  memory::end_space();
+}
+
 }  // namespace
 
 void Rank::finalize() {
@@ -273,6 +299,7 @@ void Rank::finalize() {
   // What the buffer limit did not let us keep aside has to be fetched first.
   WaitLoop loop(*this, "MPI_Finalize", false);
   while (s.transport->has_unfinished_payload()) loop.step();
+  leave_spaces(s);
   s.header->phase.store(static_cast<std::uint32_t>(node::RankPhase::left),
                         std::memory_order_relaxed);
   report_statistics(s);

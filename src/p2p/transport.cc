@@ -6,6 +6,8 @@
 #include <atomic>
 #include <bit>
 
+#include "memory/space.h"
+#include "node/reach_file.h"
 #include "observe/log.h"
 #include "p2p/inbox.h"
 
@@ -44,6 +46,10 @@ Transport::Transport(node::Node& node, node::WakeMode wake, const config::Settin
       piece_bytes_(settings.piece_bytes),
       verify_(settings.verify),
       plan_(settings),
+      windows_(static_cast<std::size_t>(node.size()),
+               {.total_bytes = std::min(memory::SpaceWindows::Limits{}.total_bytes,
+                                        node::reach_mapping_limit())},
+               counters),
       heap_(layout_.buffers_offset, layout_.buffers_bytes, kKeepBufferBytes,
             [this](std::uint64_t offset, std::uint64_t bytes) { node_.punch(offset, bytes); }),
       pool_(region_, layout_.pool_offset, layout_.pool_bytes,
@@ -70,6 +76,8 @@ Transport::Transport(node::Node& node, node::WakeMode wake, const config::Settin
     link.reach = member.reach;
     link.reach_bytes = member.reach_bytes;
     link.reaches_us = member.reaches_us;
+    link.opens_us = member.opens_us;
+    windows_.open(i, member.space);
     link.releases =
         reinterpret_cast<std::atomic<std::uint8_t>*>(member.base + layout_.releases_offset);
     if (i != my_index_) {
@@ -79,6 +87,7 @@ Transport::Transport(node::Node& node, node::WakeMode wake, const config::Settin
     boxes_[i] =
         BoxConsumer(region_ + layout_.boxes_offset + i * layout_.box_bytes, layout_.box_bytes);
   }
+  windows_.use(memory::own_space().calls);
   doorbells_seen_.assign((count + 63) / 64, 0);
   scratch_.resize(std::max({inline_max_, eager_max_, kFrameShortBytes}) + kHeadPayloadBytes);
   packed_.resize(inline_max_ + kHeadPayloadBytes);

@@ -24,6 +24,7 @@
 #include "engine/request.h"
 #include "host/host_table.h"
 #include "memory/copy.h"
+#include "memory/space_windows.h"
 #include "node/node.h"
 #include "node/wait.h"
 #include "observe/counters.h"
@@ -63,6 +64,7 @@ struct OutgoingStream {
   bool line_seen = false;  // what the receiver has measured has been noted
   bool late = false;       // see Way
   bool offered = false;    // the receiver may read the program's buffer: nothing is in cells
+  bool attached = false;   // of these: it has to attach our memory for it
   Route route = Route::cells;
   const char* contiguous = nullptr;
   Cursor cursor;
@@ -185,6 +187,8 @@ class Transport {
   bool far(std::uint32_t peer) const { return links_[peer].distance.far(); }
   node::WakeMode wake_mode() const { return wake_; }
   const BufferHeap& heap() const { return heap_; }
+  // Before the rank leaves: nothing of the peers' address spaces is attached any more.
+  void close_spaces() { windows_.close(); }
   // Publishes what fast boxes have consumed, so that senders see room while we are away.
   void publish_consumed();
 
@@ -204,6 +208,7 @@ class Transport {
     std::byte* reach = nullptr;  // the peer's shared memory of its program, if it is mapped
     std::uint64_t reach_bytes = 0;
     bool reaches_us = false;  // the peer has mapped ours
+    bool opens_us = false;    // the peer has opened our address space, and could attach so far
     Distance distance;
     StoreSpeed cell_stores;   // into cells, and into the peer's buffers
     StoreSpeed frame_stores;  // into frames that have come back
@@ -276,9 +281,16 @@ class Transport {
   void collect_lingering(bool thorough);
   bool retire(OutgoingStream& stream);
   bool advance_offer(OutgoingStream& stream);
+  // Place of an own buffer for a peer that attaches, if it is worth it; kUnreachable.
+  std::uint64_t attachable_place(const Link& link, const void* address, std::uint64_t bytes);
   bool withdraw(OutgoingStream& stream);
-  // Where the receiver wants the message, in its shared file; checked.
-  std::uint64_t target_offset(const OutgoingStream& stream) const;
+  // Where a place that a peer has told (an offset in its reach file, or a marked address) is in
+  // this process, until the next call; null: it cannot be reached. A place that no buffer of the
+  // peer can have ends the job.
+  std::byte* peer_bytes(std::uint32_t peer, std::uint64_t place, std::uint64_t bytes,
+                        const char* what);
+  // Where the receiver wants the message; null: it cannot be reached.
+  std::byte* target_of(const OutgoingStream& stream);
   bool help_receiver(OutgoingStream& stream);
   bool push_rest(OutgoingStream& stream);
   void copy_to_peer(OutgoingStream& stream, std::byte* to, std::uint64_t from, std::uint64_t bytes);
@@ -312,7 +324,9 @@ class Transport {
   bool advance_incoming(IncomingStream& stream);
   void finish_incoming(IncomingStream& stream);
   Taken take_stream(std::uint32_t peer, const StreamDescriptor& descriptor, const Request& receive);
-  bool readable(std::uint32_t peer, const StreamDescriptor& descriptor) const;
+  // Whether the sender's buffer can be read; if it is to be loaded, it is then at direct_source_.
+  bool readable(std::uint32_t peer, const StreamDescriptor& descriptor);
+  void note_attached(std::uint64_t place, std::uint64_t& messages, std::uint64_t bytes);
   // Both false: the payload has to come through cells after all.
   bool read_direct(std::uint32_t peer, const StreamDescriptor& descriptor, Request& receive);
   bool read_through_kernel(std::uint32_t peer, const StreamDescriptor& descriptor,
@@ -346,6 +360,9 @@ class Transport {
   std::uint64_t direct_checksum_ = 0;  // of what read_direct() has read, when verification is on
   CopyPlan plan_;
   SendHistory history_;
+  memory::SpaceWindows windows_;  // by node index
+  // Where the message lies that has just been taken to be read directly.
+  const std::byte* direct_source_ = nullptr;
 
   std::vector<Link> links_;             // by node index
   std::vector<BoxConsumer> boxes_;      // by node index

@@ -5,6 +5,9 @@
 // receiver that has gone away in between. As long as no receive has come the sender may withdraw
 // its offer; then, and when the receiver cannot read, the message goes on as a stream of cells or
 // out of the sender's own memory. See envelope.h for the states.
+//
+// A buffer lies in its owner's reach file, which its peers have mapped, or anywhere in its address
+// space, of which they then attach a window (memory/space.h).
 
 #include <errno.h>
 #include <sys/uio.h>
@@ -15,6 +18,7 @@
 
 #include "memory/copy.h"
 #include "memory/reach.h"
+#include "memory/space.h"
 #include "node/clock.h"
 #include "observe/log.h"
 #include "p2p/arrival.h"
@@ -50,27 +54,47 @@ Transport::Way Transport::choose_way(std::uint32_t peer, const Payload& payload)
   const bool far = link.distance.far();
   std::uint64_t offset = memory::kUnreachable;
   if (link.reaches_us) offset = memory::reach_offset(payload.contiguous, payload.bytes);
-  const bool reachable = offset != memory::kUnreachable;
+  const bool in_file = offset != memory::kUnreachable;
+  const bool reachable = in_file || (link.opens_us && payload.bytes >= settings_.xpmem_min_bytes);
   const bool rewritten = !reachable || !plan_.wants_guess(payload.bytes, far) ||
                          history_.rewritten(payload.contiguous, payload.bytes);
   way.route = plan_.choose(payload.bytes, far, reachable, rewritten);
+  const auto reads_it = [&] { return way.route == Route::pull || way.route == Route::cooperative; };
+  if (reads_it() && !in_file) {
+    // Not before it matters: it is a system call.
+    offset = attachable_place(link, payload.contiguous, payload.bytes);
+    if (offset == memory::kUnreachable) {
+      way.route = plan_.choose(payload.bytes, far, false, true);
+    }
+  }
   switch (way.route) {
     case Route::pull:
     case Route::cooperative:
-      if (!link.offer_worthwhile()) way = {.route = Route::cells, .late = true};
-      way.source_address = offset;
+      if (!link.offer_worthwhile()) {
+        way = {.route = Route::cells, .late = true};
+      } else {
+        way.source_address = offset;
+      }
       break;
     case Route::kernel:
       if (!link.offer_worthwhile()) way = {.route = Route::cells, .late = true};
       way.source_address = reinterpret_cast<std::uintptr_t>(payload.contiguous);
       break;
     case Route::push:
-      if (link.reach == nullptr) way.route = Route::cells;
+      if (link.reach == nullptr && !windows_.open(peer)) way.route = Route::cells;
       break;
     case Route::cells:
       break;
   }
   return way;
+}
+
+std::uint64_t Transport::attachable_place(const Link& link, const void* address,
+                                          std::uint64_t bytes) {
+  if (!link.opens_us || bytes < settings_.xpmem_min_bytes) return memory::kUnreachable;
+  const std::uint64_t place = memory::space_place(address, bytes);
+  if (place == memory::kUnreachable) ++counters_.xpmem_unfit;
+  return place;
 }
 
 bool Transport::advance_offer(OutgoingStream& stream) {
@@ -91,7 +115,11 @@ bool Transport::advance_offer(OutgoingStream& stream) {
       return true;
     case EnvelopeState::matched:
       ++counters_.offers_declined;
-      link.offers_declined = true;
+      if (stream.attached) {
+        link.opens_us = false;  // what lies in the reach file can still be read
+      } else {
+        link.offers_declined = true;
+      }
       stream.offered = false;
       ++counters_.sends_stream;
       counters_.bytes_stream += stream.bytes;
@@ -135,20 +163,37 @@ void Transport::copy_to_peer(OutgoingStream& stream, std::byte* to, std::uint64_
   copy_in(links_[stream.peer], to, stream.contiguous + from, bytes, true);
 }
 
-std::uint64_t Transport::target_offset(const OutgoingStream& stream) const {
-  const Link& link = links_[stream.peer];
-  const std::uint64_t offset = stream.envelope->target;
-  if (offset > link.reach_bytes || stream.bytes > link.reach_bytes - offset) {
-    corrupt(stream.peer, "receive buffer");
+std::byte* Transport::peer_bytes(std::uint32_t peer, std::uint64_t place, std::uint64_t bytes,
+                                 const char* what) {
+  const Link& link = links_[peer];
+  if (memory::is_address(place)) {
+    const std::uint64_t address = memory::address_of(place);
+    if (address > memory::kAddressLimit || bytes > memory::kAddressLimit - address) {
+      corrupt(peer, what);
+    }
+    return windows_.at(peer, address, bytes);
   }
-  return offset;
+  if (link.reach == nullptr) return nullptr;
+  if (place > link.reach_bytes || bytes > link.reach_bytes - place) corrupt(peer, what);
+  return link.reach + place;
+}
+
+std::byte* Transport::target_of(const OutgoingStream& stream) {
+  return peer_bytes(stream.peer, stream.envelope->target, stream.bytes, "receive buffer");
+}
+
+void Transport::note_attached(std::uint64_t place, std::uint64_t& messages, std::uint64_t bytes) {
+  if (!memory::is_address(place)) return;
+  ++messages;
+  counters_.xpmem_bytes += bytes;
 }
 
 bool Transport::help_receiver(OutgoingStream& stream) {
   Envelope& envelope = *stream.envelope;
   if (envelope.target_generation != envelope.generation) return false;  // it wants no help
   Link& link = links_[stream.peer];
-  std::byte* const target = link.reach + target_offset(stream);
+  std::byte* const target = target_of(stream);
+  if (target == nullptr) return false;  // it does everything itself
   std::uint64_t written = 0;
   for (;;) {
     const std::uint64_t position = claim(envelope);
@@ -158,6 +203,7 @@ bool Transport::help_receiver(OutgoingStream& stream) {
     written += piece;
   }
   if (written == 0) return false;
+  note_attached(envelope.target, counters_.xpmem_writes, written);
   // Release: what has been written; pairs with the acquire in advance_incoming. Added in one step,
   // because this side takes pieces until none is left.
   envelope.filled.store(written, std::memory_order_release);
@@ -172,7 +218,9 @@ bool Transport::push_rest(OutgoingStream& stream) {
     return false;
   }
   Link& link = links_[stream.peer];
-  std::byte* const target = link.reach + target_offset(stream);
+  std::byte* const target = target_of(stream);
+  if (target == nullptr) return false;  // the rest goes through cells as well
+  note_attached(envelope.target, counters_.xpmem_writes, stream.bytes - stream.filled);
   // Plain stores: published by the release of `filled`.
   envelope.buffer_offset = kPushed;
   envelope.buffer_from = stream.filled;
@@ -196,19 +244,14 @@ bool Transport::push_rest(OutgoingStream& stream) {
 
 // --- receiving -----------------------------------------------------------------------------------
 
-bool Transport::readable(std::uint32_t peer, const StreamDescriptor& descriptor) const {
-  const Link& link = links_[peer];
+bool Transport::readable(std::uint32_t peer, const StreamDescriptor& descriptor) {
   switch (static_cast<Route>(descriptor.route)) {
     case Route::pull:
     case Route::cooperative:
-      if (link.reach == nullptr) return false;
-      if (descriptor.source_address > link.reach_bytes ||
-          descriptor.bytes > link.reach_bytes - descriptor.source_address) {
-        corrupt(peer, "send buffer");
-      }
-      return true;
+      direct_source_ = peer_bytes(peer, descriptor.source_address, descriptor.bytes, "send buffer");
+      return direct_source_ != nullptr;
     case Route::kernel:
-      return !link.kernel_refused;
+      return !links_[peer].kernel_refused;
     default:
       return false;
   }
@@ -223,9 +266,12 @@ Taken Transport::take_stream(std::uint32_t peer, const StreamDescriptor& descrip
     std::uint64_t target = memory::kUnreachable;
     char* start = nullptr;
     // A sender that could not map our file cannot write there, whatever it offers.
-    if (links_[peer].reaches_us && descriptor.bytes <= static_cast<std::uint64_t>(receive.bytes) &&
+    const Link& link = links_[peer];
+    if ((link.reaches_us || link.opens_us) &&
+        descriptor.bytes <= static_cast<std::uint64_t>(receive.bytes) &&
         is_contiguous(*receive.layout, receive.address, receive.count, &start)) {
-      target = memory::reach_offset(start, descriptor.bytes);
+      if (link.reaches_us) target = memory::reach_offset(start, descriptor.bytes);
+      if (target == memory::kUnreachable) target = attachable_place(link, start, descriptor.bytes);
     }
     // Another generation than any: no target.
     envelope.target_generation =
@@ -246,7 +292,8 @@ bool Transport::read_direct(std::uint32_t peer, const StreamDescriptor& descript
   if (static_cast<Route>(descriptor.route) == Route::kernel) {
     return read_through_kernel(peer, descriptor, receive);
   }
-  const std::byte* from = links_[peer].reach + descriptor.source_address;
+  const std::byte* from = direct_source_;
+  note_attached(descriptor.source_address, counters_.xpmem_reads, descriptor.bytes);
   deliver_bytes(from, descriptor.bytes, receive);
   if (verify_) {
     direct_checksum_ = memory::checksum_update(memory::kChecksumStart, from, descriptor.bytes);
@@ -300,7 +347,7 @@ bool Transport::cooperates(std::uint32_t peer, const StreamDescriptor& descripto
 
 void Transport::read_cooperatively(IncomingStream& stream, const StreamDescriptor& descriptor) {
   Envelope& envelope = *stream.envelope;
-  const std::byte* from = links_[stream.peer].reach + descriptor.source_address;
+  const std::byte* from = direct_source_;
   stream.cooperative = true;
   for (;;) {
     const std::uint64_t position = claim(envelope);
@@ -309,6 +356,7 @@ void Transport::read_cooperatively(IncomingStream& stream, const StreamDescripto
     std::memcpy(stream.contiguous + position, from + position, piece);
     stream.drained += piece;
   }
+  note_attached(descriptor.source_address, counters_.xpmem_reads, stream.drained);
   if (verify_) {
     stream.checksum = memory::checksum_update(memory::kChecksumStart, from, stream.bytes);
   }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "memory/copy.h"
+#include "memory/space.h"
 #include "node/clock.h"
 #include "observe/log.h"
 #include "p2p/inbox.h"
@@ -73,6 +74,7 @@ int Transport::send_stream(std::uint32_t peer, MessageHeader header, const Paylo
   stream->route = way.route;
   stream->late = way.late;
   stream->offered = way.route != Route::cells && way.route != Route::push;
+  stream->attached = stream->offered && memory::is_address(way.source_address);
   stream->checksum = memory::kChecksumStart;
   request.outgoing = stream.get();
 
