@@ -70,3 +70,20 @@ foreach(abi IN LISTS OVERDRIVE_FACES)
     overdrive_add_test(${name}_${abi} "${source}" overdrive_face_${abi})
   endforeach()
 endforeach()
+
+# XPMEM without its kernel module: a stand-in for libxpmem, and the file that would call the real one.
+# It comes before the core, where that file may have been built for no library at all.
+add_library(xpmem_stand_in SHARED "${CMAKE_SOURCE_DIR}/tests/memory/xpmem/stand_in.c")
+set_target_properties(xpmem_stand_in PROPERTIES
+  OUTPUT_NAME xpmem
+  SOVERSION 0
+  C_VISIBILITY_PRESET default
+  LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests/xpmem")
+target_compile_definitions(xpmem_stand_in PRIVATE _GNU_SOURCE)
+foreach(name IN ITEMS xpmem_test attached_buffers_test)
+  target_sources(${name} PRIVATE "${CMAKE_SOURCE_DIR}/src/memory/xpmem.cc")
+  target_include_directories(${name} PRIVATE "${CMAKE_SOURCE_DIR}/tests/memory/xpmem")
+  target_compile_definitions(${name} PRIVATE
+    OVERDRIVE_XPMEM "XPMEM_STAND_IN_LIBRARY=\"$<TARGET_FILE:xpmem_stand_in>\"")
+  add_dependencies(${name} xpmem_stand_in)
+endforeach()
