@@ -56,6 +56,7 @@ def gather(installation: Installation, environment: Mapping[str, str]) -> dict[s
         return report
     for key in ("machine", "settings", "issues", "files", "calibration", "fingerprint"):
         report[key] = known[key]
+    report["mechanisms"].append(mechanisms.xpmem(known["xpmem"]).as_dict())
     return report
 
 

@@ -264,6 +264,12 @@ def limits() -> Mechanism:
     return Mechanism(name, purpose, roomy, detail)
 
 
+def xpmem(why: str) -> Mechanism:
+    """Attaching to the memory of other processes; `why` not is what the library says itself."""
+    purpose = "reads and writes other ranks' stacks, static data, foreign allocators"
+    return Mechanism("XPMEM", purpose, why == "", why)
+
+
 def all_mechanisms() -> list[Mechanism]:
     """Try everything."""
     return [

@@ -2,8 +2,8 @@
 //
 // The `overdrive` command builds `info` and the manual's tables from it, so that they can never say
 // anything else than the library does. Options: --defaults leaves out environment and files;
-// --counters adds the table of counters; --machine adds the topology. Exit status 0, or 2 for a
-// wrong option, or 3 if the settings would end a job (strict).
+// --counters adds the table of counters; --machine adds the topology and whether XPMEM is there.
+// Exit status 0, or 2 for a wrong option, or 3 if the settings would end a job (strict).
 #include <sched.h>
 #include <unistd.h>
 
@@ -14,6 +14,7 @@
 
 #include "config/json_text.h"
 #include "config/settings.h"
+#include "memory/space_calls.h"
 #include "observe/counters.h"
 #include "topology/cpu_share.h"
 #include "topology/fingerprint.h"
@@ -144,6 +145,13 @@ void write_caches(JsonWriter& json, const std::vector<topology::Cpu>& cpus) {
   json.close_array();
 }
 
+// Why XPMEM is not there; "": it is.
+void write_xpmem(JsonWriter& json) {
+  std::string why;
+  if (memory::xpmem_calls(&why) != nullptr) why.clear();
+  json.member("xpmem", why);
+}
+
 void write_machine(JsonWriter& json) {
   const topology::CpuShare share = topology::own_cpu_share();
   const topology::CpuSet online = topology::online_cpus();
@@ -199,7 +207,10 @@ int run(int argc, char** argv) {
   }
   write_settings(json, loaded);
   if (counters) write_counters(json);
-  if (machine) write_machine(json);
+  if (machine) {
+    write_machine(json);
+    write_xpmem(json);
+  }
   json.close_object();
   std::fputs(json.take().c_str(), stdout);
   return loaded.must_stop ? 3 : 0;

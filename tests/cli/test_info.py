@@ -93,6 +93,20 @@ def test_every_mechanism_gives_an_answer():
         assert mechanism.available or mechanism.detail, mechanism
 
 
+def test_xpmem_says_whether_it_is_there(overdrive, real):
+    run = overdrive("info", "--json", env=real)
+    assert run.code == 0, run.err
+    found = [m for m in json.loads(run.out)["mechanisms"] if m["name"] == "XPMEM"]
+    assert len(found) == 1
+    if found[0]["available"]:
+        assert found[0]["detail"] == ""
+    else:
+        assert found[0]["detail"].startswith(("not built in", "no /dev/xpmem", "/dev/xpmem", "no "))
+    built = mechanisms.xpmem("not built in")
+    assert (built.available, built.detail) == (False, "not built in")
+    assert mechanisms.xpmem("").available
+
+
 def test_refused_memory_is_reported(monkeypatch):
     def refuse(*_):
         raise PermissionError(1, "Operation not permitted")
