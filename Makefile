@@ -73,4 +73,4 @@ format:
 	@$(VENV)/bin/python tools/lint/lint.py --format
 
 clean:
-	rm -rf build/release build/dev build/asan build/tsan build/ubsan build/bench build/check
+	rm -rf build/release build/dev build/asan build/tsan build/ubsan build/bench build/xpmem build/check

@@ -127,6 +127,15 @@ def pytest_steps() -> list[Step]:
     return [Step([*command, *folders], junit, True)]
 
 
+def xpmem_steps() -> list[Step]:
+    """Return the commands that build the library with XPMEM and run its tests over a stand-in."""
+    configure, build = build_steps("xpmem", None)
+    junit = LOGS / "xpmem.xml"
+    command = [python(), "-m", "pytest", "-q", f"--junit-xml={junit}", "tests/memory/test_xpmem.py"]
+    library = ROOT / "build" / "xpmem" / "lib" / "liboverdrive.so"
+    return [configure, build, Step(command, junit, True, {"OVERDRIVE_TEST_LIBRARY": str(library)})]
+
+
 def conformance_steps() -> list[Step]:
     """Return the command that runs the representative part of the conformance suites."""
     return [Step([python(), "tests/conformance/run.py", "--representative"], counts=True)]
@@ -142,6 +151,7 @@ PARTS = [
     Part("unit-release", 900, lambda: unit_steps("release")),
     Part("lint", 180, lint_steps),
     Part("pytest", 1200, pytest_steps),
+    Part("xpmem", 900, xpmem_steps),
     Part("conformance", 1800, conformance_steps),
     # This preset holds the undefined-behaviour sanitizer as well.
     Part("unit-asan", 900, lambda: unit_steps("asan")),
