@@ -32,10 +32,6 @@ class Placement:
         """Return the number of ranks of each node that has some, in the order of nodes."""
         return {node: self.node_of.count(node) for node in sorted(set(self.node_of))}
 
-    def uneven(self) -> bool:
-        """Tell whether nodes have different numbers of ranks."""
-        return len(set(self.counts().values())) > 1
-
 
 def parse_layout(text: str) -> list[int]:
     """Return the ranks per node of a layout such as 3+1+2."""
@@ -150,19 +146,20 @@ def _knows(launcher: str, option: str) -> bool:
 def _hydra_hosts(lab: Lab, placement: Placement, launcher: launchers.Launcher) -> list[str]:
     counts = placement.counts()
     total = len(placement.node_of)
-    names = [lab.nodes[node].name for node in counts]
+    nodes = list(counts)
+    names = [lab.nodes[node].name for node in nodes]
     if placement.order == BLOCK:
         each = [f"{name}:{count}" for name, count in zip(names, counts.values())]
         return ["-hosts", ",".join(each), "-n", str(total)]
-    if not placement.uneven():
+    if all(node == nodes[rank % len(nodes)] for rank, node in enumerate(placement.node_of)):
         # The launcher goes over the list again until all ranks are placed.
         return ["-hosts", ",".join(f"{name}:1" for name in names), "-n", str(total)]
     if not _knows(launcher.path, "-rankmap"):
         raise CommandError(
-            f"{launcher.title} can deal ranks in turn only to nodes with equal numbers of ranks: "
-            f"use --order block, equal numbers, or MPICH 5 or Open MPI"
+            f"{launcher.title} can deal ranks in turn only to nodes with equal numbers of ranks "
+            f"(or one more on the first): use --order block, such numbers, or MPICH 5 or Open MPI"
         )
-    position = {node: index for index, node in enumerate(counts)}
+    position = {node: index for index, node in enumerate(nodes)}
     order = ",".join(str(position[node]) for node in placement.node_of)
     each = [f"{name}:{count}" for name, count in zip(names, counts.values())]
     return ["-hosts", ",".join(each), "-rankmap", order, "-n", str(total)]

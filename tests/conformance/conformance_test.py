@@ -3,15 +3,21 @@
 
 from __future__ import annotations
 
+import json
+import shlex
+import subprocess
 import sys
 import tempfile
 import time
 import unittest
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tools" / "hosts")]
 
-from conformance import report, store  # noqa: E402
+from support.nodes import COMMAND, Nodes  # noqa: E402
+
+from conformance import lab, report, store  # noqa: E402
 from conformance.compare import (  # noqa: E402
     DIFFERENCE,
     FAIL,
@@ -101,6 +107,19 @@ class TestJudges(unittest.TestCase):
         ):
             self.assertNotEqual(verdict("", outcome), "")
 
+    def test_noise(self) -> None:
+        """What a launcher says about itself is not the program's."""
+        warning = (
+            "[odn1-head:0017] plm:rsh: Warning: setpgid(22,22) failed in parent with errno=x\n"
+        )
+        self.assertEqual(verdict("", Outcome(0, f"{warning} No Errors\n", 1, False)), "")
+        for output in (
+            warning,
+            f"{warning}Found 1 errors\n No Errors\n",
+            f"a {warning} No Errors\n",
+        ):
+            self.assertNotEqual(verdict("", Outcome(0, output, 1, False)), "")
+
     def test_expected_failure(self) -> None:
         """Some programs must end with a failure."""
         self.assertEqual(verdict("TestErrFatal", Outcome(1, "anything", 1, False)), "")
@@ -170,10 +189,10 @@ class TestStore(unittest.TestCase):
                 found.results = [Result("pt2pt/a 2", status, "broken", traffic=traffic)]
                 store.add_mpich(work, found)
                 store.add_mpi4py(work, [PythonResults("h", "1", 2, 9, settings=settings)])
-            self.assertEqual(store.all_settings(work, "h"), ["", forced])
+            self.assertEqual(store.kinds(work, "h"), [("", ""), ("", forced)])
             whole = report.Report()
-            for settings in store.all_settings(work, "h"):
-                found, parts = store.load(work, "h", "1", settings)
+            for layout, settings in store.kinds(work, "h"):
+                found, parts = store.load(work, "h", "1", settings, layout)
                 assert found is not None
                 self.assertEqual((found.settings, parts[0].settings), (settings, settings))
                 whole.mpich.append(found)
@@ -184,6 +203,44 @@ class TestStore(unittest.TestCase):
         self.assertIn("**1 differences** among 2 tests compared", page)
         self.assertIn(f"- h {forced} `pt2pt/a 2`: broken", page)
         self.assertIn("| 4321 |", page.partition(f"### `{forced}`")[2])
+
+    def test_layouts_are_kept_apart(self) -> None:
+        """Results of one machine, of each layout and of a layout with settings do not mix."""
+        kinds = [("", ""), ("2x2:round-robin", ""), ("3+1+2", ""), ("3+1+2", "reach=off")]
+        with tempfile.TemporaryDirectory() as name:
+            work, kept = Path(name, "work"), Path(name, "kept")
+            work.mkdir()
+            for number, (layout, settings) in enumerate(kinds):
+                found = HostResults("h", "1", order=WITH_FIRST, settings=settings, layout=layout)
+                traffic = Traffic(own=7, host=11, collectives=1000 + number)
+                status = DIFFERENCE if layout == "3+1+2" and settings else PASS
+                found.results = [Result("coll/a 4", status, "broken", traffic=traffic)]
+                store.add_mpich(work, found)
+                part = PythonResults("h", "1", 6, 9, settings=settings, layout=layout)
+                store.add_mpi4py(work, [part])
+            store.add_mpich(work, HostResults("hh", "1", layout="2x2"))
+            store.keep(work, kept)
+            whole = report.Report()
+            self.assertEqual(store.kinds(kept, "h"), kinds)
+            for layout, settings in store.kinds(kept, "h"):
+                found, parts = store.load(kept, "h", "1", settings, layout)
+                assert found is not None
+                self.assertEqual((found.layout, found.settings), (layout, settings))
+                self.assertEqual((parts[0].layout, parts[0].settings), (layout, settings))
+                whole.mpich.append(found)
+                whole.mpi4py += parts
+        self.assertEqual(
+            [f.results[0].traffic.collectives for f in whole.mpich], [1000, 1001, 1002, 1003]
+        )
+        page = report.page(whole)
+        self.assertIn("**1 differences** among 4 tests compared", page)
+        self.assertIn("- h in the lab 3+1+2 reach=off `coll/a 4`: broken", page)
+        self.assertIn("| MPICH's on h 1 | 2x2:round-robin | default |", page)
+        section = page.partition("### 2x2:round-robin\n")[2].partition("###")[0]
+        self.assertIn("| 11 | 1001 |", section)
+        self.assertNotIn("1002", section)
+        usual = page.partition("## MPICH's test suite on h 1")[2].partition("## ")[0]
+        self.assertIn("| **all** | 1 |", usual)
 
     def test_results_of_several_machines(self) -> None:
         """Later results replace earlier ones; tests that a later run left out keep theirs."""
@@ -214,6 +271,79 @@ class TestStore(unittest.TestCase):
         self.assertEqual(results.skipped, {"pt2pt/c 2": "takes long"})
         self.assertEqual(results.overdrive, "a, b")
         self.assertEqual((parts[0].passed_with, parts[0].left_out), (9, []))
+
+
+class TestLayouts(unittest.TestCase):
+    """Which node the ranks of a test lie on."""
+
+    def test_texts(self) -> None:
+        """Both notations, with an order or without; anything else is refused."""
+        for text, shares, order in (
+            ("2x2", (2, 2), lab.BLOCK),
+            ("3x2", (2, 2, 2), lab.BLOCK),
+            ("3+1+2", (3, 1, 2), lab.BLOCK),
+            ("2x2:round-robin", (2, 2), lab.ROUND_ROBIN),
+        ):
+            layout = lab.parse_layout(text)
+            self.assertEqual(layout, lab.Layout(text, shares, order))
+            self.assertEqual(layout.ranks, sum(shares))
+        self.assertEqual(lab.parse_layout("2x2:block"), lab.parse_layout("2x2"))
+        for text in ("", "2", "1x4", "2x0", "3+0", "2x2x2", "2x2:", "2x2:seq", "2+2:", "x2"):
+            with self.assertRaises(ValueError, msg=text):
+                lab.parse_layout(text)
+
+    def test_any_number_of_ranks(self) -> None:
+        """Nodes get ranks in turn until each has its share, then all over again."""
+        layout = lab.parse_layout("3+1+2")
+        for ranks, counts in (
+            (1, [1, 0, 0]),
+            (2, [1, 1, 0]),
+            (3, [1, 1, 1]),
+            (4, [2, 1, 1]),
+            (6, [3, 1, 2]),
+            (7, [4, 1, 2]),
+            (10, [5, 2, 3]),
+            (12, [6, 2, 4]),
+        ):
+            self.assertEqual(layout.counts(ranks), counts)
+        self.assertEqual(lab.parse_layout("2x2").counts(7), [4, 3])
+
+    def test_command(self) -> None:
+        """Jobs are started as users start them; what ranks need reaches all nodes."""
+        cluster = lab.Lab(lab.parse_layout("2x2:round-robin"), Nodes(2))
+        for overdrive in (False, True):
+            command = cluster.command(
+                "mpiexec",
+                3,
+                overdrive,
+                ["./a", "-x"],
+                options=["-p", "a b"],
+                variables={"V": "1 2"},
+            )
+            text = shlex.join(command)
+            self.assertIn("--layout 2+1 --order round-robin", text)
+            self.assertIn(" -x 'V=1 2' ", text)
+            self.assertEqual("--without-overdrive" in text, not overdrive)
+            self.assertTrue(text.endswith("--options '-p '\"'\"'a b'\"'\"'' ./a -x"), text)
+
+    def test_nodes_go_down(self) -> None:
+        """Whoever interrupts a run leaves no nodes; they stand once for everything in between."""
+        try:
+            with self.assertRaises(KeyboardInterrupt), lab.up(lab.parse_layout("2x2")) as cluster:
+                assert cluster is not None
+                self.assertIn(cluster.nodes.lab, [found["name"] for found in labs()])
+                raise KeyboardInterrupt
+        except lab.CannotMakeLab as reason:
+            self.skipTest(str(reason))
+        self.assertNotIn(cluster.nodes.lab, [found["name"] for found in labs()])
+        with lab.up(None) as nothing:
+            self.assertIsNone(nothing)
+
+
+def labs() -> list[dict]:
+    """Return what `overdrive lab` says about the labs that are up."""
+    query = subprocess.run([*COMMAND, "status", "--json"], capture_output=True, check=True)
+    return json.loads(query.stdout)
 
 
 class TestRecords(unittest.TestCase):

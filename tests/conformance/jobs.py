@@ -1,4 +1,5 @@
-"""How an MPI job is started for a test: without or with Overdrive, many ranks on few processors.
+"""How an MPI job is started for a test: without or with Overdrive, many ranks on few processors,
+on this machine or over the nodes of a lab.
 
 Both runs of a test differ in nothing but Overdrive: same launcher options, same yielding, same
 temporary folder. The counters that Overdrive writes per rank are added up here.
@@ -12,14 +13,18 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from support import programs
 from support.expect import LOCAL_SENDS
 
 if TYPE_CHECKING:
     from hosts import Host
+
+    from conformance.lab import Lab
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -29,6 +34,8 @@ OWN_PATH = LOCAL_SENDS
 """Counters of messages between different ranks that took Overdrive's path."""
 SELF_PATH = ["sends_self"]
 HOST_PATH = ["sends_host"]
+COLLECTIVES = ["collectives_served"]
+"""Counters of collective calls that Overdrive made itself, once per rank."""
 
 WAYS = {
     "cells": ["receives_frame", "receives_cell", "receives_stream"],
@@ -62,11 +69,12 @@ SHARING: dict[str, dict[str, str]] = {
 
 @dataclass
 class Traffic:
-    """Messages sent by the ranks of one job, or of many."""
+    """Messages sent and collective calls made by the ranks of one job, or of many."""
 
     own: int = 0
     to_self: int = 0
     host: int = 0
+    collectives: int = 0
     ranks: int = 0
     ways: dict[str, int] = field(default_factory=dict)
 
@@ -75,6 +83,7 @@ class Traffic:
         self.own += other.own
         self.to_self += other.to_self
         self.host += other.host
+        self.collectives += other.collectives
         self.ranks += other.ranks
         for way, number in other.ways.items():
             self.ways[way] = self.ways.get(way, 0) + number
@@ -87,9 +96,11 @@ class Launcher:
     host: Host
     work: Path
     temporary: Path
-    yield_library: Path | None = None
+    helpers: list[Path] = field(default_factory=list)
+    """Libraries that are preloaded without Overdrive and with it alike."""
     lib: Path = DEFAULT_LIBRARY
     settings: dict[str, str] = field(default_factory=dict)
+    lab: Lab | None = None
 
     @staticmethod
     def create(
@@ -97,19 +108,22 @@ class Launcher:
         work: Path,
         lib: Path = DEFAULT_LIBRARY,
         settings: dict[str, str] | None = None,
+        lab: Lab | None = None,
     ) -> Launcher:
-        """Prepare the folders, and the library that makes the host yield."""
+        """Prepare the folders, and the libraries that make the host yield, and end over nodes."""
         work.mkdir(parents=True, exist_ok=True)
         # Short: Open MPI's session folders hold sockets, whose paths are limited to 108 bytes.
         temporary = Path(tempfile.mkdtemp(prefix=f"odc-{host.name}-"))
-        launcher = Launcher(host, work, temporary, lib=lib, settings=dict(settings or {}))
+        launcher = Launcher(host, work, temporary, lib=lib, settings=dict(settings or {}), lab=lab)
         if host.name != "impi":
             library = work / "yield.so"
             partial = work / f"yield-{os.getpid()}.so"
             command = ["cc", "-O2", "-shared", "-fPIC", "-o", str(partial), str(HERE / "yield.c")]
             subprocess.run([*command, "-ldl"], check=True)
             partial.replace(library)  # never changes under a job that has it loaded
-            launcher.yield_library = library
+            launcher.helpers.append(library)
+        if lab is not None and host.name == "mpich4":
+            launcher.helpers.append(programs.plain_library(programs.SUPPORT / "disconnect.c"))
         return launcher
 
     def close(self) -> None:
@@ -132,17 +146,35 @@ class Launcher:
         result["LC_ALL"] = "C.UTF-8"
         preload = []
         if overdrive:
-            preload.append(str(self.lib))
+            if self.lab is None:
+                preload.append(str(self.lib))
+            else:
+                result["OVERDRIVE_LIBRARY"] = str(self.lib)  # `overdrive lab` preloads it
             if statistics:
                 result["OVERDRIVE_STATS"] = statistics
             for name, value in self.settings.items():
                 result[f"OVERDRIVE_{name.upper()}"] = value
-        if self.yield_library is not None:
-            preload.append(str(self.yield_library))
+        preload += [str(helper) for helper in self.helpers]
         if preload:
             result["LD_PRELOAD"] = ":".join(preload)
         result.update(variables)
         return result
+
+    def command(
+        self,
+        ranks: int,
+        overdrive: bool,
+        program: Sequence[str],
+        *,
+        options: Sequence[str] = (),
+        variables: Mapping[str, str] | None = None,
+    ) -> list[str]:
+        """Return the command line of a job; `variables`, which its environment has, reach ranks."""
+        if self.lab is None:
+            return [*self.host.mpiexec(ranks), *options, *program]
+        return self.lab.command(
+            self.host.launcher, ranks, overdrive, program, options=options, variables=variables
+        )
 
 
 def read_traffic(folder: Path) -> Traffic:
@@ -154,6 +186,7 @@ def read_traffic(folder: Path) -> Traffic:
             traffic.own += sum(counters.get(name, 0) for name in OWN_PATH)
             traffic.to_self += sum(counters.get(name, 0) for name in SELF_PATH)
             traffic.host += sum(counters.get(name, 0) for name in HOST_PATH)
+            traffic.collectives += sum(counters.get(name, 0) for name in COLLECTIVES)
             traffic.ranks += 1
             for way, names in WAYS.items():
                 number = sum(counters.get(name, 0) for name in names)
@@ -161,9 +194,20 @@ def read_traffic(folder: Path) -> Traffic:
     return traffic
 
 
+def layout_label(lab: Lab | None) -> str:
+    """Return the layout of a lab's nodes; empty for jobs on this machine itself."""
+    return "" if lab is None else lab.layout.text
+
+
 def settings_label(settings: dict[str, str]) -> str:
     """Return settings in the notation of the command line."""
     return ",".join(f"{name}={value}" for name, value in settings.items())
+
+
+def baseline_path(work: Path, name: str, layout: str) -> Path:
+    """Return the file of the results without Overdrive of a host, or of a host's mpi4py."""
+    place = f"@{layout.replace(':', '-')}" if layout else ""
+    return work / f"baseline-{name}{place}.json"
 
 
 def tested_version() -> str:

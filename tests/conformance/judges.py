@@ -12,10 +12,17 @@ from conformance.processes import Outcome
 
 NO_ERRORS = re.compile(r"\s*No [Ee]rrors\s*")
 PASSED = re.compile(r"\s*Test Passed\s*")
+NOISE = re.compile(
+    r".*FORTRAN STOP.*"
+    # Open MPI 4.1 when it starts its daemons: a child was quicker than its parent. No program of
+    # the job runs yet.
+    r"|\[\S+\] plm:rsh: Warning: setpgid\(\d+,\d+\) failed in parent with errno=.*"
+)
+"""Lines that say nothing about the program."""
 
 
 def _lines(output: str) -> list[str]:
-    return [line for line in output.splitlines() if "FORTRAN STOP" not in line]
+    return [line for line in output.splitlines() if not NOISE.fullmatch(line)]
 
 
 def _plain(outcome: Outcome) -> str:

@@ -37,7 +37,9 @@ from conformance.jobs import (
     HERE,
     Launcher,
     Traffic,
+    baseline_path,
     describe,
+    layout_label,
     read_traffic,
     settings_label,
     tested_version,
@@ -49,6 +51,8 @@ from conformance.suite import SuiteError, unpack
 
 if TYPE_CHECKING:
     from hosts import Host
+
+    from conformance.lab import Lab
 
 EXCLUDED_MODULES = ["test_spawn", "test_dynproc"]
 """Dynamic processes: on several hosts in containers they crash already when they are imported."""
@@ -104,6 +108,8 @@ class PythonResults:
     order: str = WITHOUT_FIRST
     settings: str = ""
     """Settings that all runs with Overdrive had, as `NAME=VALUE,...`."""
+    layout: str = ""
+    """The lab's nodes over which all runs went; empty: they ran on one machine."""
     overdrive: str = ""
     """The version of Overdrive that ran."""
     left_out: list[str] = field(default_factory=list)
@@ -245,12 +251,17 @@ class PythonSuite:
         records, statistics = folder / "records", folder / "statistics"
         records.mkdir(parents=True)
         statistics.mkdir()
-        environment = self.launcher.environment(overdrive, {}, str(statistics / "rank"))
-        environment["PYTHONUNBUFFERED"] = "1"
-        # Workers that the pools start import the test modules by name.
-        environment["PYTHONPATH"] = str(self.tests)
+        variables = {
+            "PYTHONUNBUFFERED": "1",
+            # Workers that the pools start import the test modules by name.
+            "PYTHONPATH": str(self.tests),
+        }
+        environment = self.launcher.environment(overdrive, variables, str(statistics / "rank"))
+        assert self.host.python is not None
         program = [self.host.python, str(HERE / "mpi4py_rank.py"), str(self.tests), str(records)]
-        command = [*self.host.mpiexec(ranks), *program, *arguments]
+        command = self.launcher.command(
+            ranks, overdrive, [*program, *arguments], variables=variables
+        )
         watch = StallWatch(records, STALL_SECONDS * self.patience)
 
         outcome = run_job(
@@ -381,14 +392,16 @@ def run_host(
     order: str,
     left_out: list[str],
     settings: dict[str, str],
+    lab: Lab | None,
     report: Callable[[str, Result], None],
 ) -> list[PythonResults]:
     """Compare the suite on one host for each number of ranks."""
     if host.python is None:
         raise SuiteError("no Python interpreter with mpi4py for this host")
     tests = fetch(host.python, work / "source")
-    launcher = Launcher.create(host, work / "tmp", lib, settings)
-    stored = Baselines(work / f"baseline-mpi4py-{host.name}.json", f"{describe(host)} {tests}")
+    launcher = Launcher.create(host, work / "tmp", lib, settings, lab)
+    path = baseline_path(work, f"mpi4py-{host.name}", layout_label(lab))
+    stored = Baselines(path, f"{describe(host)} {tests}")
     everything = []
     try:
         for ranks in numbers:
@@ -398,6 +411,7 @@ def run_host(
                 ranks,
                 order=order,
                 settings=settings_label(settings),
+                layout=layout_label(lab),
                 overdrive=tested_version(),
                 left_out=sorted({*left_out, *(ONE_RANK_MPI4PY if ranks > 1 else [])}),
             )

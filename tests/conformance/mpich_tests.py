@@ -1,4 +1,7 @@
-"""Runs MPICH's own test suite on one host MPI, without and with Overdrive."""
+"""Runs MPICH's own test suite on one host MPI, without and with Overdrive.
+
+Jobs run on this machine, or over the nodes of a lab (lab.py).
+"""
 
 from __future__ import annotations
 
@@ -17,12 +20,15 @@ from conformance.compare import WITHOUT_FIRST, Baselines, Result, Run, compare_a
 from conformance.jobs import (
     DEFAULT_LIBRARY,
     Launcher,
+    baseline_path,
     describe,
+    layout_label,
     read_traffic,
     settings_label,
     tested_version,
 )
 from conformance.judges import verdict
+from conformance.lab import ONE_RANK, Lab
 from conformance.processes import run as run_job
 from conformance.suite import Build, source
 from conformance.testlist import (
@@ -47,6 +53,8 @@ LONGEST_LIMIT_SECONDS = 180.0
 """The longest that any test may take."""
 REPRESENTATIVE_LIMIT_SECONDS = 60.0
 """The longest in the representative part, which has no test that needs so long."""
+LAB_LIMIT_SECONDS = 60.0
+"""The longest in a lab: some hosts hang there in dozens of tests."""
 SHORTEST_LIMIT_SECONDS = 30.0
 SLOWDOWN_ALLOWED = 20.0
 """With Overdrive a test may take this many times as long as without before it counts as hanging;
@@ -69,6 +77,8 @@ class HostResults:
     order: str = WITHOUT_FIRST
     settings: str = ""
     """Settings that all runs with Overdrive had, as `NAME=VALUE,...`."""
+    layout: str = ""
+    """The lab's nodes over which all runs went; empty: they ran on one machine."""
     overdrive: str = ""
     """The version of Overdrive that ran."""
 
@@ -89,6 +99,7 @@ class Options:
     without_heavy: bool = False
     stacks: bool = False
     settings: dict[str, str] = field(default_factory=dict)
+    lab: Lab | None = None
     patience: float = 1.0
     known: frozenset[str] = frozenset()
     """Tests that need not run any more."""
@@ -151,6 +162,8 @@ class Runner:
         limit = min(test.limit_seconds, LONGEST_LIMIT_SECONDS if stated else LIMIT_SECONDS)
         if self.options.representative:
             limit = min(limit, REPRESENTATIVE_LIMIT_SECONDS)
+        if self.options.lab is not None:
+            limit = min(limit, LAB_LIMIT_SECONDS)
         if overdrive and expected_seconds > 0:
             allowed = max(SHORTEST_LIMIT_SECONDS, SLOWDOWN_ALLOWED * expected_seconds)
             limit = min(limit, allowed)
@@ -166,8 +179,13 @@ class Runner:
         launcher_arguments = list(test.launcher_arguments)
         if self.launcher.host.family == "openmpi":
             launcher_arguments = []  # the lists name options of MPICH's launcher only
-        prefix = self.launcher.host.mpiexec(test.ranks)
-        command = [*prefix, *launcher_arguments, f"./{test.program}", *test.arguments]
+        command = self.launcher.command(
+            test.ranks,
+            overdrive,
+            [f"./{test.program}", *test.arguments],
+            options=launcher_arguments,
+            variables=dict(test.environment),
+        )
         seen: list[str] = []
 
         def look(pids: list[int]) -> None:
@@ -214,7 +232,8 @@ def add_what_did_not_run(
     suite = source(work / "source")
     for test in _tests(host, work / "suite" / host.name, suite, list(directories)).tests:
         if test.identity not in known:
-            found.skipped[test.identity] = NOT_RUN
+            single = bool(found.layout) and test.ranks == 1
+            found.skipped[test.identity] = ONE_RANK if single else NOT_RUN
 
 
 def run_host(
@@ -227,6 +246,7 @@ def run_host(
         host.version,
         order=options.order,
         settings=settings_label(options.settings),
+        layout=layout_label(options.lab),
         overdrive=tested_version(),
     )
     suite = source(work / "source")
@@ -242,6 +262,8 @@ def run_host(
             continue
         short = options.representative or options.without_heavy
         reason = selection.excluded(host, test, short, "pull_wait" in options.settings)
+        if not reason and options.lab is not None and test.ranks == 1:
+            reason = ONE_RANK
         if not reason and test.memory_gib > memory_gib() / 2:
             reason = f"needs {test.memory_gib:g} GiB of memory"
         if reason:
@@ -258,9 +280,13 @@ def run_host(
             runnable.append(test)
     if options.build_only:
         return found
-    launcher = Launcher.create(host, work / "tmp", options.lib, options.settings)
+    if options.lab is not None:
+        # Variants that choose one of MPICH's algorithms come last: who interrupts the run has then
+        # seen every program.
+        runnable.sort(key=lambda test: bool(test.environment))
+    launcher = Launcher.create(host, work / "tmp", options.lib, options.settings, options.lab)
     try:
-        stored = Baselines(work / f"baseline-{host.name}.json", version)
+        stored = Baselines(baseline_path(work, host.name, found.layout), version)
         found.results = compare_all(
             runnable,
             Runner(build, launcher, options),

@@ -1,4 +1,4 @@
-"""Turns results into tables for the terminal, JSON and the page in docs/measurements."""
+"""Turns results into counts, JSON and the page in docs/measurements."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import json
 import os
 import platform
 import re
-from collections import Counter
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from conformance import lab
 from conformance.compare import (
     BASELINE_ONLY,
     DIFFERENCE,
@@ -17,15 +17,23 @@ from conformance.compare import (
     FLAKY_WITH,
     FLAKY_WITHOUT,
     PASS,
-    WITH_FIRST,
     WITHOUT_ONLY,
     Result,
     as_json,
 )
-from conformance.jobs import WAYS, Traffic
 from conformance.mpi4py_tests import EXCLUDED_MODULES, EXCLUDED_MODULES_ON, PythonResults
 from conformance.mpich_tests import NOT_RUN, HostResults
-from conformance.selection import FORCED_DIRECTORIES, ONE_RANK_MPI4PY
+from conformance.selection import FORCED_DIRECTORIES, LAB_DIRECTORIES, ONE_RANK_MPI4PY
+from conformance.tables import (
+    FORCED_COLUMNS,
+    LAB_COLUMNS,
+    as_table,
+    kind_table,
+    mpi4py_table,
+    mpich_table,
+    rows,
+    sum_of,
+)
 
 
 @dataclass
@@ -75,166 +83,6 @@ class Report:
         return f"{passed} passed, {failed} failed, {skipped} skipped"
 
 
-@dataclass
-class Row:
-    """One line of the table of MPICH's suite: a folder."""
-
-    tests: int = 0
-    unbuildable: int = 0
-    skipped: int = 0
-    counts: Counter = field(default_factory=Counter)
-    traffic: Traffic = field(default_factory=Traffic)
-
-    @property
-    def passed_without(self) -> int:
-        """Return how many tests pass without Overdrive."""
-        good = (PASS, DIFFERENCE, FLAKY_WITH, BASELINE_ONLY)
-        return sum(self.counts[status] for status in good)
-
-    def add(self, other: Row) -> None:
-        """Add another line."""
-        self.tests += other.tests
-        self.unbuildable += other.unbuildable
-        self.skipped += other.skipped
-        self.counts += other.counts
-        self.traffic.add(other.traffic)
-
-
-def _top(identity: str) -> str:
-    return identity.split("/")[0]
-
-
-def rows(found: HostResults) -> dict[str, Row]:
-    """Return the lines of a host's table by folder."""
-    table: dict[str, Row] = {}
-    for result in found.results:
-        row = table.setdefault(_top(result.identity), Row())
-        row.tests += 1
-        row.counts[result.status] += 1
-        row.traffic.add(result.traffic)
-    for identity in found.unbuildable:
-        row = table.setdefault(_top(identity), Row())
-        row.tests += 1
-        row.unbuildable += 1
-    for identity in found.skipped:
-        row = table.setdefault(_top(identity), Row())
-        row.tests += 1
-        row.skipped += 1
-    return dict(sorted(table.items()))
-
-
-def sum_of(table: dict[str, Row]) -> Row:
-    """Return the line of all folders together."""
-    total = Row()
-    for row in table.values():
-        total.add(row)
-    return total
-
-
-HEADINGS = [
-    "folder",
-    "tests",
-    "not built",
-    "left out",
-    "fail without",
-    "flaky without",
-    "pass without",
-    "pass with",
-    "flaky with",
-    "differences",
-    "messages on own path",
-    "to self",
-    "through host",
-]
-
-
-def _cells(name: str, row: Row, order: str) -> list[str]:
-    ran_with = order != WITHOUT_ONLY
-    return [
-        name,
-        str(row.tests),
-        str(row.unbuildable),
-        str(row.skipped),
-        str(row.counts[FAIL]),
-        str(row.counts[FLAKY_WITHOUT]),
-        str(row.passed_without) if order != WITH_FIRST else "-",
-        str(row.counts[PASS] + row.counts[FLAKY_WITH]) if ran_with else "-",
-        str(row.counts[FLAKY_WITH]) if ran_with else "-",
-        str(row.counts[DIFFERENCE]) if ran_with else "-",
-        str(row.traffic.own),
-        str(row.traffic.to_self),
-        str(row.traffic.host),
-    ]
-
-
-def _table(headings: list[str], lines: list[list[str]], markdown: bool) -> str:
-    if markdown:
-        text = ["| " + " | ".join(headings) + " |", "|---" * len(headings) + "|"]
-        text += ["| " + " | ".join(line) + " |" for line in lines]
-        return "\n".join(text)
-    widths = [max(len(line[i]) for line in [headings, *lines]) for i in range(len(headings))]
-    return "\n".join(
-        "  ".join(
-            cell.ljust(width) if i == 0 else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(line, widths))
-        )
-        for line in [headings, *lines]
-    )
-
-
-def mpich_table(found: HostResults, markdown: bool = False) -> str:
-    """Return the table of MPICH's suite on one host."""
-    table = rows(found)
-    lines = [_cells(name, row, found.order) for name, row in table.items()]
-    lines.append(_cells("**all**" if markdown else "all", sum_of(table), found.order))
-    text = _table(HEADINGS, lines, markdown)
-    if markdown:
-        return text
-    return f"MPICH's suite on {found.host} {found.version}\n{text}"
-
-
-def mpi4py_table(found: list[PythonResults], markdown: bool = False) -> str:
-    """Return the table of mpi4py's suite."""
-    headings = [
-        "host",
-        "ranks",
-        "tests",
-        "skipped by the suite",
-        "pass without",
-        "pass with",
-        "flaky with",
-        "differences",
-        "messages on own path",
-        "to self",
-        "through host",
-        "seconds without",
-        "seconds with",
-    ]
-    lines = []
-    for part in found:
-        counts = Counter(result.status for result in part.results)
-        ran = part.order != WITHOUT_ONLY
-        lines.append(
-            [
-                f"{part.host} {part.version}",
-                str(part.ranks),
-                str(part.tests),
-                str(part.skipped),
-                str(part.passed_without) if part.order != WITH_FIRST else "-",
-                str(part.passed_with + counts[FLAKY_WITH]) if ran else "-",
-                str(counts[FLAKY_WITH]) if ran else "-",
-                str(counts[DIFFERENCE]) if ran else "-",
-                str(part.traffic.own),
-                str(part.traffic.to_self),
-                str(part.traffic.host),
-                f"{part.seconds_without:.0f}" if part.order != WITH_FIRST else "-",
-                f"{part.seconds_with:.0f}" if ran else "-",
-            ]
-        )
-    text = _table(headings, lines, markdown)
-    return text if markdown else f"mpi4py's suite\n{text}"
-
-
 def write_json(whole: Report, path: Path) -> None:
     """Write everything for other programs."""
     content = {
@@ -244,6 +92,8 @@ def write_json(whole: Report, path: Path) -> None:
             {
                 "host": found.host,
                 "version": found.version,
+                "layout": found.layout,
+                "settings": found.settings,
                 "results": as_json(found.results),
                 "left_out": found.skipped,
                 "not_built": found.unbuildable,
@@ -281,68 +131,10 @@ def _reasons(title: str, reasons: dict[str, str]) -> list[str]:
     return [*lines, "", "</details>", ""]
 
 
-FORCED_HEADINGS = [
-    "suite and host",
-    "tests",
-    "not run yet",
-    "left out",
-    "not built",
-    "fail without",
-    "flaky",
-    "pass with",
-    "differences",
-    "messages on own path",
-    *(f"received: {way}" for way in WAYS),
-]
-
-
-def forced_table(mpich: list[HostResults], mpi4py: list[PythonResults]) -> str:
-    """Return the table of the runs with one choice of settings."""
-    lines = []
-    for found in mpich:
-        not_run = sum(reason == NOT_RUN for reason in found.skipped.values())
-        total = sum_of(rows(found))
-        counts = total.counts
-        lines.append(
-            [
-                f"MPICH's, {found.host}",
-                str(total.tests),
-                str(not_run),
-                str(total.skipped - not_run),
-                str(total.unbuildable),
-                str(counts[FAIL]),
-                str(counts[FLAKY_WITHOUT] + counts[FLAKY_WITH]),
-                str(counts[PASS] + counts[FLAKY_WITH]),
-                str(counts[DIFFERENCE]),
-                str(total.traffic.own),
-                *(str(total.traffic.ways.get(way, 0)) for way in WAYS),
-            ]
-        )
-    for part in mpi4py:
-        counts = Counter(result.status for result in part.results)
-        passed = part.passed_with + counts[FLAKY_WITH]
-        failing = part.tests - part.skipped - passed - counts[DIFFERENCE]
-        lines.append(
-            [
-                f"mpi4py's, {part.host}, {part.ranks} ranks",
-                str(part.tests),
-                "0",
-                str(part.skipped),
-                "0",
-                str(failing),
-                str(counts[FLAKY_WITH]),
-                str(passed),
-                str(counts[DIFFERENCE]),
-                str(part.traffic.own),
-                *(str(part.traffic.ways.get(way, 0)) for way in WAYS),
-            ]
-        )
-    return _table(FORCED_HEADINGS, lines, markdown=True)
-
-
 def _forced_section(whole: Report) -> list[str]:
     """Return the part of the page about forced ways."""
-    labels = sorted({part.settings for part in [*whole.mpich, *whole.mpi4py] if part.settings})
+    parts = [part for part in [*whole.mpich, *whole.mpi4py] if not part.layout]
+    labels = sorted({part.settings for part in parts if part.settings})
     if not labels:
         return ["## With each way of copying forced", "", "Not run yet.", ""]
     lines = [
@@ -358,9 +150,59 @@ def _forced_section(whole: Report) -> list[str]:
         "",
     ]
     for label in labels:
-        mpich = [found for found in whole.mpich if found.settings == label]
-        mpi4py = [part for part in whole.mpi4py if part.settings == label]
-        lines += [f"### `{label}`", "", forced_table(mpich, mpi4py), ""]
+        mpich = [f for f in whole.mpich if (f.layout, f.settings) == ("", label)]
+        mpi4py = [p for p in whole.mpi4py if (p.layout, p.settings) == ("", label)]
+        lines += [f"### `{label}`", "", kind_table(mpich, mpi4py, FORCED_COLUMNS), ""]
+    return lines
+
+
+def _lab_section(whole: Report) -> list[str]:
+    """Return the part of the page about jobs over several nodes."""
+    parts = [*whole.mpich, *whole.mpi4py]
+    kinds = sorted(
+        {(part.layout, part.settings) for part in parts if part.layout},
+        key=lambda kind: (kind[0] not in lab.LAYOUTS, kind),
+    )
+    lines = [
+        "## Over several nodes, in the lab",
+        "",
+        f"Folders {', '.join(LAB_DIRECTORIES)} of MPICH's suite and mpi4py's suite without the",
+        "modules that only use windows, files, neighbours and groups that do not overlap, over the",
+        "virtual nodes of [`overdrive lab`](../design/lab.md). A layout says how many ranks each",
+        "node has: 2x2 are 2 nodes with 2 ranks each, 3+1+2 are 3 nodes with so many. The tests of",
+        "MPICH's suite name their number of ranks themselves. Nodes get these ranks in turn until",
+        "each has its share, and then all over again: on 3+1+2, 2 ranks lie 1+1+0, 4 ranks 2+1+1",
+        "and 10 ranks 5+2+3. The ranks of a node follow each other, and with `round-robin` they",
+        "are dealt as the nodes get them. Tests with one rank are left out.",
+        "",
+        "Messages `on own path` went between ranks of one node, those `through host` between nodes",
+        "(a rank that is alone on its node does not count them). `Collective calls served` were",
+        "made by Overdrive, counted once per rank. With mpich4 a preloaded library keeps",
+        "connections open until all ranks end (`tests/support/disconnect.c`), without Overdrive as",
+        "with it: MPICH 4.0 alone hangs at the end of one in three jobs over several nodes.",
+        "",
+    ]
+    if not kinds:
+        return [*lines[:2], "Not run yet.", ""]
+    for layout, label in kinds:
+        mpich = [f for f in whole.mpich if (f.layout, f.settings) == (layout, label)]
+        mpi4py = [p for p in whole.mpi4py if (p.layout, p.settings) == (layout, label)]
+        title = f"{layout} with `{label}`" if label else layout
+        lines += [f"### {title}", "", kind_table(mpich, mpi4py, LAB_COLUMNS), ""]
+        for found in mpich:
+            lines += _reasons_of(found)
+    return lines
+
+
+def _reasons_of(found: HostResults) -> list[str]:
+    """Return the folded lists of the tests of a host that were not compared."""
+    failing = {r.identity: r.reason for r in found.results if r.status == FAIL}
+    flaky = {r.identity: r.reason for r in found.results if r.status == FLAKY_WITHOUT}
+    on = f" ({found.host})" if found.layout else ""
+    lines = _reasons(f"Fail without Overdrive, not compared{on}", failing)
+    lines += _reasons(f"Flaky without Overdrive{on}", flaky)
+    lines += _reasons(f"Not built{on}", found.unbuildable)
+    lines += _reasons(f"Left out{on}", found.skipped)
     return lines
 
 
@@ -373,6 +215,7 @@ def _totals(whole: Report) -> list[str]:
         lines.append(
             [
                 f"MPICH's on {found.host} {found.version}",
+                found.layout or "one",
                 f"`{found.settings}`" if found.settings else "default",
                 str(counts[PASS] + counts[FLAKY_WITH] + counts[DIFFERENCE]),
                 str(counts[DIFFERENCE]),
@@ -382,10 +225,11 @@ def _totals(whole: Report) -> list[str]:
                 found.overdrive,
             ]
         )
-    grouped: dict[tuple[str, str, str], list[PythonResults]] = {}
+    grouped: dict[tuple[str, str, str, str], list[PythonResults]] = {}
     for part in whole.mpi4py:
-        grouped.setdefault((part.host, part.version, part.settings), []).append(part)
-    for (host, version, settings), parts in grouped.items():
+        key = (part.host, part.version, part.layout, part.settings)
+        grouped.setdefault(key, []).append(part)
+    for (host, version, layout, settings), parts in grouped.items():
         flaky = sum(result.status == FLAKY_WITH for part in parts for result in part.results)
         passed = sum(part.passed_with for part in parts) + flaky
         different = sum(result.status == DIFFERENCE for p in parts for result in p.results)
@@ -394,6 +238,7 @@ def _totals(whole: Report) -> list[str]:
         lines.append(
             [
                 f"mpi4py's on {host} {version}, {_numbers(parts)} ranks",
+                layout or "one",
                 f"`{settings}`" if settings else "default",
                 str(passed + different),
                 str(different),
@@ -405,6 +250,7 @@ def _totals(whole: Report) -> list[str]:
         )
     headings = [
         "suite",
+        "nodes",
         "settings",
         "compared",
         "differences",
@@ -413,7 +259,7 @@ def _totals(whole: Report) -> list[str]:
         "messages on own path",
         "Overdrive",
     ]
-    return ["## All results", "", _table(headings, lines, markdown=True), ""]
+    return ["## All results", "", as_table(headings, lines, markdown=True), ""]
 
 
 def _numbers(parts: list[PythonResults]) -> str:
@@ -423,8 +269,8 @@ def _numbers(parts: list[PythonResults]) -> str:
 
 def page(whole: Report) -> str:
     """Return the page for docs/measurements."""
-    tagged = [(_where(found), result) for found in whole.mpich for result in found.results]
-    tagged += [(_where(part), result) for part in whole.mpi4py for result in part.results]
+    tagged = [(where(found), result) for found in whole.mpich for result in found.results]
+    tagged += [(where(part), result) for part in whole.mpi4py for result in part.results]
     parts = [*whole.mpich, *whole.mpi4py]
     versions = {text for part in parts for text in part.overdrive.split(", ") if text}
     lines = [
@@ -453,6 +299,7 @@ def page(whole: Report) -> str:
         "tests/conformance/run.py --hosts mpich4 --dirs pt2pt,comm --with-first   # MPICH's suite",
         "tests/conformance/run.py --hosts impi --dirs mpi4py --ranks 1,2,3,4      # mpi4py's suite",
         "tests/conformance/run.py --forced-paths                                  # forced ways",
+        "tests/conformance/run.py --lab                                           # several nodes",
         "tests/conformance/run.py --page                                          # this page",
         "```",
         "",
@@ -467,7 +314,7 @@ def page(whole: Report) -> str:
     if whole.skipped:
         lines += ["Not run yet:", "", *(f"- {text}" for text in whole.skipped), ""]
     lines += _totals(whole)
-    mpi4py = [part for part in whole.mpi4py if not part.settings]
+    mpi4py = [part for part in whole.mpi4py if not part.settings and not part.layout]
     if mpi4py:
         lines += ["## mpi4py's test suite", "", mpi4py_table(mpi4py, markdown=True), ""]
         lines += [
@@ -484,22 +331,20 @@ def page(whole: Report) -> str:
             lines.append(f"On {host}: {_names(modules)} (needs Fortran, which this host has not).")
         lines.append("")
     for found in whole.mpich:
-        if found.settings:
+        if found.settings or found.layout:
             continue
         lines += [f"## MPICH's test suite on {found.host} {found.version}", ""]
         lines += [mpich_table(found, markdown=True), ""]
-        failing = {r.identity: r.reason for r in found.results if r.status == FAIL}
-        flaky = {r.identity: r.reason for r in found.results if r.status == FLAKY_WITHOUT}
-        lines += _reasons("Fail without Overdrive, not compared", failing)
-        lines += _reasons("Flaky without Overdrive", flaky)
-        lines += _reasons("Not built", found.unbuildable)
-        lines += _reasons("Left out", found.skipped)
-    return "\n".join(lines + _forced_section(whole)).rstrip() + "\n"
+        lines += _reasons_of(found)
+    lines += [*_forced_section(whole), *_lab_section(whole)]
+    return "\n".join(lines).rstrip() + "\n"
 
 
 def _names(modules: list[str]) -> str:
     return ", ".join(f"`{name}`" for name in modules)
 
 
-def _where(found: HostResults | PythonResults) -> str:
-    return f"{found.host} {found.settings}".rstrip()
+def where(found: HostResults | PythonResults) -> str:
+    """Return on what a result was found: host, layout of nodes and settings."""
+    place = f"in the lab {found.layout}" if found.layout else ""
+    return " ".join(word for word in (found.host, place, found.settings) if word)

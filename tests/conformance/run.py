@@ -8,8 +8,10 @@ and with Overdrive on every host MPI; the difference must be empty.
     run.py --all               everything; writes docs/measurements/conformance.md
     run.py --representative    the part that `make check` runs
     run.py --forced-paths      parts of both suites with each way of copying forced in turn
+    run.py --lab               parts of both suites over several nodes, for each layout in turn
     run.py --hosts mpich4 --dirs pt2pt,comm --only icsend --verbose
     run.py --hosts mpich4 --dirs pt2pt --settings copy_path=pull,reach_min=4K
+    run.py --hosts openmpi4 --dirs coll,mpi4py --lab 2x2,3+1+2,2x2:round-robin
     run.py --page              writes the page from the results of all earlier invocations, which
                                it adds to those in docs/measurements/data/conformance
 """
@@ -34,7 +36,7 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tools" / "hosts")]
 
 import hosts as host_mpis
 
-from conformance import mpi4py_tests, mpich_tests, report, store
+from conformance import lab, mpi4py_tests, mpich_tests, report, store
 from conformance.compare import (
     DIFFERENCE,
     FLAKY_WITH,
@@ -43,7 +45,7 @@ from conformance.compare import (
     WITHOUT_ONLY,
     Result,
 )
-from conformance.jobs import DEFAULT_LIBRARY, settings_label
+from conformance.jobs import DEFAULT_LIBRARY, layout_label, settings_label
 from conformance.processes import Interrupted
 from conformance.selection import (
     FORCED,
@@ -51,6 +53,8 @@ from conformance.selection import (
     FORCED_MPI4PY_HOSTS,
     FORCED_MPI4PY_RANKS,
     FORCED_MPICH_HOSTS,
+    LAB_DIRECTORIES,
+    LAB_HOSTS,
     ONE_RANK_MPI4PY,
     left_out_of_mpi4py,
 )
@@ -85,6 +89,15 @@ def parse_arguments() -> argparse.Namespace:
     parts.add_argument(
         "--forced-paths", action="store_true", help="each way of copying forced in turn"
     )
+    parser.add_argument(
+        "--lab",
+        nargs="?",
+        const=",".join(lab.LAYOUTS),
+        default="",
+        metavar="LAYOUT,...",
+        help=f"jobs over the nodes of `overdrive lab`, placed like this ({','.join(lab.LAYOUTS)}); "
+        "results are kept apart",
+    )
     parser.add_argument("--hosts", default="", help=f"of {','.join(host_mpis.NAMES)}")
     parser.add_argument("--dirs", default="", help="folders of MPICH's suite, or mpi4py")
     parser.add_argument("--only", default="", help="tests whose name contains this text")
@@ -115,8 +128,16 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--verbose", action="store_true", help="show outputs of differing tests")
     options = parser.parse_args()
     chosen = options.all or options.representative or options.page or options.forced_paths
-    if not chosen and not (options.hosts or options.dirs):
-        parser.error("choose --all, --representative, --forced-paths, --page, --hosts or --dirs")
+    if chosen and options.lab:
+        parser.error("--lab goes with --hosts, --dirs and the like only; --all includes it")
+    if not chosen and not (options.hosts or options.dirs or options.lab):
+        parser.error(
+            "choose --all, --representative, --forced-paths, --lab, --page, --hosts or --dirs"
+        )
+    try:
+        options.lab = [lab.parse_layout(text) for text in options.lab.split(",") if text]
+    except ValueError as problem:
+        parser.error(f"--lab: {problem}")
     pairs = [text.partition("=") for text in options.settings.split(",") if text]
     if not all(equals and value for _, equals, value in pairs):
         parser.error("--settings takes NAME=VALUE, several separated by commas")
@@ -162,12 +183,13 @@ def write_page(options: argparse.Namespace, skipped: list[str]) -> int:
     whole = report.Report(skipped=skipped)
     hosts = chosen_hosts(options)
     for host in hosts:
-        for settings in store.all_settings(KEPT, host.name):
-            found, parts = store.load(KEPT, host.name, host.version, settings)
+        for layout, settings in store.kinds(KEPT, host.name):
+            found, parts = store.load(KEPT, host.name, host.version, settings, layout)
             whole.mpi4py += parts
             if found is not None:
                 whole.mpich.append(found)
                 part = FORCED_DIRECTORIES if settings else mpich_tests.DIRECTORIES
+                part = LAB_DIRECTORIES if layout else part
                 mpich_tests.add_what_did_not_run(host, WORK, found, part)
     whole.skipped += missing_parts(whole, [host.name for host in hosts])
     PAGE.parent.mkdir(parents=True, exist_ok=True)
@@ -180,24 +202,29 @@ def write_page(options: argparse.Namespace, skipped: list[str]) -> int:
 def missing_parts(whole: report.Report, hosts: list[str]) -> list[str]:
     """Return what the page lacks altogether."""
     labels = [settings_label(settings) for settings in FORCED]
-    wanted: list[tuple[str, str, int]] = [(name, "", 0) for name in ALL_MPICH_HOSTS]
-    wanted += [(name, "", ranks) for name in hosts for ranks in ALL_MPI4PY_RANKS]
-    wanted += [(name, label, 0) for label in labels for name in FORCED_MPICH_HOSTS]
+    # Host, settings, layout, ranks of mpi4py's suite (0: MPICH's suite).
+    wanted: list[tuple[str, str, str, int]] = [(name, "", "", 0) for name in ALL_MPICH_HOSTS]
+    wanted += [(name, "", "", ranks) for name in hosts for ranks in ALL_MPI4PY_RANKS]
+    wanted += [(name, label, "", 0) for label in labels for name in FORCED_MPICH_HOSTS]
     for label in labels:
         for name in FORCED_MPI4PY_HOSTS:
-            wanted += [(name, label, ranks) for ranks in FORCED_MPI4PY_RANKS]
-    found = {(part.host, part.settings, 0) for part in whole.mpich}
-    found |= {(part.host, part.settings, part.ranks) for part in whole.mpi4py}
-    missing: dict[tuple[str, str], list[int]] = {}
-    for name, label, ranks in wanted:
-        if name in hosts and (name, label, ranks) not in found:
-            missing.setdefault((name, label), []).append(ranks)
+            wanted += [(name, label, "", ranks) for ranks in FORCED_MPI4PY_RANKS]
+    for layout in lab.LAYOUTS:
+        numbers = (0, lab.parse_layout(layout).ranks)
+        wanted += [(name, "", layout, ranks) for name in LAB_HOSTS for ranks in numbers]
+    found = {(part.host, part.settings, part.layout, 0) for part in whole.mpich}
+    found |= {(part.host, part.settings, part.layout, part.ranks) for part in whole.mpi4py}
+    missing: dict[tuple[str, str, str], list[int]] = {}
+    for name, label, layout, ranks in wanted:
+        if name in hosts and (name, label, layout, ranks) not in found:
+            missing.setdefault((name, label, layout), []).append(ranks)
     lines = []
-    for (name, label), numbers in missing.items():
+    for (name, label, layout), numbers in missing.items():
         where = f"{name} with `{label}`" if label else name
+        where += f" in the lab, {layout}" if layout else ""
         suites = ["MPICH's suite"] if 0 in numbers else []
-        ranks = ", ".join(str(number) for number in numbers if number)
-        suites += [f"mpi4py's suite with {ranks} ranks"] if ranks else []
+        several = ", ".join(str(number) for number in numbers if number)
+        suites += [f"mpi4py's suite with {several} ranks"] if several else []
         lines.append(f"{where}: {' and '.join(suites)}")
     return lines
 
@@ -211,11 +238,15 @@ class Plan:
     ranks: Sequence[int] = ALL_MPI4PY_RANKS
     mpich_hosts: Sequence[str] = field(default_factory=lambda: list(host_mpis.NAMES))
     mpi4py_hosts: Sequence[str] = field(default_factory=lambda: list(host_mpis.NAMES))
+    layout: lab.Layout | None = None
+    """The lab's nodes over which all jobs go."""
 
 
 def make_plans(options: argparse.Namespace) -> list[Plan]:
     """Return the sweeps that the command line asks for."""
     directories = options.dirs.split(",") if options.dirs else mpich_tests.DIRECTORIES + ["mpi4py"]
+    if options.lab and not options.dirs:
+        directories = [*LAB_DIRECTORIES, "mpi4py"]
     if options.representative and not options.dirs:
         directories = [*REPRESENTATIVE_DIRECTORIES, "mpi4py"]
     unknown = set(directories) - set(mpich_tests.DIRECTORIES) - {"mpi4py"}
@@ -224,7 +255,7 @@ def make_plans(options: argparse.Namespace) -> list[Plan]:
     order = WITHOUT_FIRST
     if options.without_only:
         order = WITHOUT_ONLY
-    elif options.representative or options.with_first or options.forced_paths:
+    elif options.representative or options.with_first or options.forced_paths or options.lab:
         order = WITH_FIRST
     plan = Plan(
         mpich_tests.Options(
@@ -252,10 +283,30 @@ def make_plans(options: argparse.Namespace) -> list[Plan]:
         plan.mpich_hosts = ALL_MPICH_HOSTS
     if options.ranks:
         plan.ranks = [int(text) for text in options.ranks.split(",")]
+    if options.lab:
+        return [lab_plan(options, plan, layout) for layout in options.lab]
     plans = [] if options.forced_paths else [plan]
     if options.forced_paths or (options.all and not options.without_only):
         plans += [forced_plan(options, plan, settings) for settings in FORCED]
+    if options.all and not options.without_only:
+        plans += [lab_plan(options, plan, lab.parse_layout(text)) for text in lab.LAYOUTS]
     return plans
+
+
+def lab_plan(options: argparse.Namespace, plan: Plan, layout: lab.Layout) -> Plan:
+    """Return the sweep over the nodes of one layout."""
+    directories = plan.mpich.directories
+    if not options.dirs:
+        directories = [name for name in LAB_DIRECTORIES if name in directories]
+    order = plan.mpich.order if options.without_only else WITH_FIRST
+    return replace(
+        plan,
+        mpich=replace(plan.mpich, directories=directories, order=order, without_heavy=True),
+        ranks=plan.ranks if options.ranks else [layout.ranks],
+        mpich_hosts=plan.mpich_hosts if options.hosts else LAB_HOSTS,
+        mpi4py_hosts=plan.mpi4py_hosts if options.hosts else LAB_HOSTS,
+        layout=layout,
+    )
 
 
 def forced_plan(options: argparse.Namespace, plan: Plan, settings: dict[str, str]) -> Plan:
@@ -291,7 +342,7 @@ def run_mpich(
         pending.clear()
 
     def tell(found: mpich_tests.HostResults, result: Result) -> None:
-        announce(host.name, result, verbose)
+        announce(report.where(found), result, verbose)
         with lock:
             pending.append(found)
             if len(pending) >= SAVE_AFTER:
@@ -300,7 +351,8 @@ def run_mpich(
     lock = threading.Lock()
     if resume:
         label = settings_label(plan.mpich.settings)
-        stored, _ = store.load(WORK, host.name, host.version, label)
+        place = layout_label(plan.mpich.lab)
+        stored, _ = store.load(WORK, host.name, host.version, label, place)
         known = frozenset(result.identity for result in stored.results) if stored else frozenset()
         plan = replace(plan, mpich=replace(plan.mpich, known=known))
     try:
@@ -329,7 +381,8 @@ def run_mpi4py(
     ranks = list(plan.ranks)
     if resume:
         label = settings_label(plan.mpich.settings)
-        _, stored = store.load(WORK, host.name, host.version, label)
+        place = layout_label(plan.mpich.lab)
+        _, stored = store.load(WORK, host.name, host.version, label, place)
         enough = {*left_out, *ONE_RANK_MPI4PY}
         known = {part.ranks for part in stored if enough.issuperset(part.left_out)}
         ranks = [number for number in ranks if number not in known]
@@ -347,6 +400,7 @@ def run_mpi4py(
             order=plan.mpich.order,
             left_out=left_out,
             settings=plan.mpich.settings,
+            lab=plan.mpich.lab,
             report=lambda name, result: announce(name, result, verbose),
         )
     except SuiteError as problem:
@@ -359,12 +413,27 @@ def run_mpi4py(
     print(report.mpi4py_table(found), flush=True)
 
 
+def sweep(plan: Plan, hosts: list, options: argparse.Namespace, whole: report.Report) -> None:
+    """Run one sweep over the hosts."""
+    if plan.mpich.settings:
+        print(f"with {settings_label(plan.mpich.settings)}", flush=True)
+    if plan.mpich.lab is not None:
+        print(f"in the lab, {layout_label(plan.mpich.lab)}", flush=True)
+    for host in hosts:
+        if plan.mpich.directories and host.name in plan.mpich_hosts:
+            run_mpich(host, plan, options.verbose, options.resume, whole)
+        if plan.mpi4py and host.name in plan.mpi4py_hosts:
+            run_mpi4py(host, plan, options.verbose, options.resume, whole)
+
+
 def main() -> int:
     """Run what was asked for; 1 when there are differences, 2 when nothing could be run."""
     options = parse_arguments()
     if options.page:
         return write_page(options, [])
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:  # as under nohup
+            signal.signal(number, signal.default_int_handler)
     started = time.monotonic()
     needed = not options.without_only and not options.build_only
     if needed and not options.lib.is_file():
@@ -377,13 +446,13 @@ def main() -> int:
     whole = report.Report()
     hosts = chosen_hosts(options)
     for plan in plans:
-        if plan.mpich.settings:
-            print(f"with {settings_label(plan.mpich.settings)}", flush=True)
-        for host in hosts:
-            if plan.mpich.directories and host.name in plan.mpich_hosts:
-                run_mpich(host, plan, options.verbose, options.resume, whole)
-            if plan.mpi4py and host.name in plan.mpi4py_hosts:
-                run_mpi4py(host, plan, options.verbose, options.resume, whole)
+        try:
+            with lab.up(plan.layout) as nodes:
+                sweep(replace(plan, mpich=replace(plan.mpich, lab=nodes)), hosts, options, whole)
+        except lab.CannotMakeLab as problem:
+            assert plan.layout is not None
+            print(f"lab {plan.layout.text} skipped: {problem}", flush=True)
+            whole.skipped.append(f"everything in the lab, {plan.layout.text}: {problem}")
     whole.seconds = time.monotonic() - started
     report.write_json(whole, WORK / "results.json")
     if options.all and not options.without_only and not options.only:

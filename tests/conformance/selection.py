@@ -89,6 +89,11 @@ FORCED_MPI4PY_HOSTS = ["openmpi5", "mpich5"]
 FORCED_MPI4PY_RANKS = [2, 3]
 
 
+LAB_DIRECTORIES = ["coll", "comm", "pt2pt", "datatype"]
+LAB_HOSTS = ["openmpi4", "mpich4"]
+"""What runs over the nodes of a lab; mpi4py's suite does as well."""
+
+
 def left_out_of_mpi4py(host_name: str, forced: bool = False) -> list[str]:
     """Return the modules of mpi4py's suite that a short run leaves out on a host."""
     others = HOST_ONLY_MPI4PY if forced or host_name.startswith("mpich") else []

@@ -1,8 +1,8 @@
 """Keeps the results of all invocations, so that a page can be made of runs of single parts.
 
-One file per host, and one more for each choice of settings that a run forced: what a later run
-says about a test replaces what an earlier one said. Results of another version of the host are
-forgotten.
+One file per host, and one more for each layout of nodes and each choice of settings that a run
+forced: what a later run says about a test replaces what an earlier one said. Results of another
+version of the host are forgotten.
 
 The same files stand, shortened, in docs/measurements/data/conformance: the runs take hours, so the
 page is made of what several machines found, and everybody can see which version passed which test.
@@ -24,17 +24,21 @@ from conformance.mpich_tests import HostResults
 EMPTY: dict = {"results": {}, "left_out": {}, "not_built": {}, "mpi4py": {}}
 
 
-def _path(work: Path, host: str, settings: str) -> Path:
+def _path(work: Path, host: str, settings: str, layout: str) -> Path:
+    place = f"@{layout.replace(':', '-')}" if layout else ""
     forced = "+" + re.sub(r"[^\w=,.-]", "_", settings) if settings else ""
-    return work / f"results-{host}{forced}.json"
+    return work / f"results-{host}{place}{forced}.json"
 
 
-def _load(path: Path, version: str, settings: str) -> dict:
+def _load(path: Path, version: str, settings: str, layout: str) -> dict:
     if path.is_file():
         content = json.loads(path.read_text(encoding="utf-8"))
         if content["version"] == version:
             return content
-    return {"version": version, "settings": settings, **{name: {} for name in EMPTY}}
+    about = {"version": version, "settings": settings}
+    if layout:
+        about["layout"] = layout
+    return {**about, **{name: {} for name in EMPTY}}
 
 
 def _save(path: Path, content: dict) -> None:
@@ -45,10 +49,10 @@ def _save(path: Path, content: dict) -> None:
 
 def add_mpich(work: Path, found: HostResults) -> None:
     """Remember results of MPICH's suite."""
-    path = _path(work, found.host, found.settings)
+    path = _path(work, found.host, found.settings, found.layout)
     with path.with_suffix(".lock").open("w") as guard:
         fcntl.flock(guard, fcntl.LOCK_EX)
-        content = _load(path, found.version, found.settings)
+        content = _load(path, found.version, found.settings, found.layout)
         for plain in as_json(found.results):
             about = {"order": found.order, "overdrive": found.overdrive}
             content["results"][plain["identity"]] = {**plain, **about}
@@ -66,10 +70,10 @@ def add_mpich(work: Path, found: HostResults) -> None:
 def add_mpi4py(work: Path, parts: list[PythonResults]) -> None:
     """Remember results of mpi4py's suite."""
     for part in parts:
-        path = _path(work, part.host, part.settings)
+        path = _path(work, part.host, part.settings, part.layout)
         with path.with_suffix(".lock").open("w") as guard:
             fcntl.flock(guard, fcntl.LOCK_EX)
-            content = _load(path, part.version, part.settings)
+            content = _load(path, part.version, part.settings, part.layout)
             content["mpi4py"][str(part.ranks)] = asdict(part)
             _save(path, content)
 
@@ -108,7 +112,8 @@ def keep(work: Path, kept: Path) -> None:
     kept.mkdir(parents=True, exist_ok=True)
     for path in sorted(work.glob("results-*.json")):
         new = json.loads(path.read_text(encoding="utf-8"))
-        content = _load(kept / path.name, new["version"], new["settings"])
+        layout = new.get("layout", "")
+        content = _load(kept / path.name, new["version"], new["settings"], layout)
         for identity, values in new["results"].items():
             content["results"][identity] = _short(values)
             content["left_out"].pop(identity, None)
@@ -132,19 +137,20 @@ def _result(values: dict) -> Result:
     return Result(**values, traffic=traffic)
 
 
-def all_settings(work: Path, host: str) -> list[str]:
-    """Return the choices of settings with which a host was tested; the empty one comes first."""
-    found = {""}
-    for path in work.glob(f"results-{host}+*.json"):
-        found.add(json.loads(path.read_text(encoding="utf-8"))["settings"])
+def kinds(work: Path, host: str) -> list[tuple[str, str]]:
+    """Return the pairs of layout and settings with which a host was tested, the usual one first."""
+    found = {("", "")}
+    for path in work.glob(f"results-{host}[+@]*.json"):
+        content = json.loads(path.read_text(encoding="utf-8"))
+        found.add((content.get("layout", ""), content["settings"]))
     return sorted(found)
 
 
 def load(
-    work: Path, host: str, version: str, settings: str
+    work: Path, host: str, version: str, settings: str, layout: str = ""
 ) -> tuple[HostResults | None, list[PythonResults]]:
-    """Return everything that is remembered about a host with these settings."""
-    content = _load(_path(work, host, settings), version, settings)
+    """Return everything that is remembered about a host with these settings and these nodes."""
+    content = _load(_path(work, host, settings, layout), version, settings, layout)
     parts = []
     for _, values in sorted(content["mpi4py"].items()):
         traffic = Traffic(**values.pop("traffic", {}))
@@ -154,7 +160,8 @@ def load(
         return None, parts
     orders = {values["order"] for values in content["results"].values()}
     versions = {values.get("overdrive", "") for values in content["results"].values()} - {""}
-    found = HostResults(host, version, settings=settings, overdrive=", ".join(sorted(versions)))
+    found = HostResults(host, version, settings=settings, layout=layout)
+    found.overdrive = ", ".join(sorted(versions))
     found.order = orders.pop() if len(orders) == 1 else WITH_FIRST
     found.results = [_result(values) for values in content["results"].values()]
     found.skipped, found.unbuildable = content["left_out"], content["not_built"]

@@ -98,10 +98,11 @@ def expect_counters(job: Job, nodes: list[str]) -> None:
     [
         (["-n", "8", "--ppn", "2"], "00112233"),
         (["-n", "8", "--ppn", "2", "--order", "round-robin"], "01230123"),
+        (["--layout", "2+2+1", "--order", "round-robin"], "01201"),
         (["--layout", "3+1+2"], "000122"),
         (["--layout", "3+1+2", "--order", "round-robin"], "012020"),
     ],
-    ids=["block", "round-robin", "uneven", "uneven-round-robin"],
+    ids=["block", "round-robin", "short-last-turn", "uneven", "uneven-round-robin"],
 )
 def test_ranks_are_where_they_should_be(job, placement, numbers):
     if job.host.name == "mpich4" and numbers == "012020":

@@ -35,7 +35,10 @@ class Nodes:
     def __enter__(self) -> Nodes:
         """Make the nodes, or raise CannotMakeNodes and leave nothing."""
         command = [*COMMAND, "up", "--name", self.lab, "--nodes", str(len(self.names)), "--quiet"]
-        made = subprocess.run(command, capture_output=True, text=True, check=False)
+        # Ctrl-C is for this process: if it ends while `up` still works, the lab ends as well.
+        made = subprocess.run(
+            command, capture_output=True, text=True, check=False, start_new_session=True
+        )
         if made.returncode != 0 and any(text in made.stderr for text in IMPOSSIBLE):
             raise CannotMakeNodes(made.stderr.strip())
         assert made.returncode == 0, made.stderr
@@ -48,7 +51,7 @@ class Nodes:
         trace: TracebackType | None,
     ) -> None:
         """End the nodes with everything in them."""
-        subprocess.run([*COMMAND, "down", "--name", self.lab], check=True)
+        subprocess.run([*COMMAND, "down", "--name", self.lab], check=True, start_new_session=True)
 
     def enter(self, name: str) -> list[str]:
         """Return the command prefix that runs something on a node; the head knows the others."""
