@@ -35,7 +35,7 @@ from conformance.compare import (  # noqa: E402
 from conformance.jobs import Traffic, settings_label  # noqa: E402
 from conformance.judges import verdict  # noqa: E402
 from conformance.mpi4py_tests import PythonResults, SuiteRun, read_records  # noqa: E402
-from conformance.mpich_tests import HostResults  # noqa: E402
+from conformance.mpich_tests import HostResults, absence  # noqa: E402
 from conformance.processes import Outcome, run  # noqa: E402
 from conformance.testlist import Test, parse_line, read_lists, without_foreign_variables  # noqa: E402
 
@@ -126,6 +126,16 @@ class TestJudges(unittest.TestCase):
         self.assertNotEqual(verdict("TestErrFatal", Outcome(0, "", 1, False)), "")
         self.assertEqual(verdict("TestStatusNoErrors", Outcome(1, "No Errors\n", 1, False)), "")
         self.assertNotEqual(verdict("TestStatusNoErrors", Outcome(1, "oops\n", 1, False)), "")
+
+
+class TestPresence(unittest.TestCase):
+    """A job in which Overdrive was not must not count as one that passes with it."""
+
+    def test_absence(self) -> None:
+        """Who ends well has written counters."""
+        self.assertEqual(absence(Outcome(0, "", 1, False), Traffic(ranks=1)), "")
+        self.assertEqual(absence(Outcome(1, "", 1, False), Traffic()), "")
+        self.assertNotEqual(absence(Outcome(0, "", 1, False), Traffic()), "")
 
 
 class TestComparison(unittest.TestCase):

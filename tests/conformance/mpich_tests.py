@@ -20,6 +20,7 @@ from conformance.compare import WITHOUT_FIRST, Baselines, Result, Run, compare_a
 from conformance.jobs import (
     DEFAULT_LIBRARY,
     Launcher,
+    Traffic,
     baseline_path,
     describe,
     layout_label,
@@ -29,6 +30,7 @@ from conformance.jobs import (
 )
 from conformance.judges import verdict
 from conformance.lab import ONE_RANK, Lab
+from conformance.processes import Outcome
 from conformance.processes import run as run_job
 from conformance.suite import Build, source
 from conformance.testlist import (
@@ -140,6 +142,16 @@ def stacks_of(pids: list[int]) -> str:
     return "\n".join(texts)
 
 
+def absence(outcome: Outcome, traffic: Traffic) -> str:
+    """Return why a job that passed with Overdrive says nothing about it; empty if it does.
+
+    Every rank writes its counters at its end, also one that never communicates.
+    """
+    if outcome.status != 0 or traffic.ranks > 0:
+        return ""
+    return "no rank wrote counters: Overdrive was not in this job"
+
+
 class Runner:
     """Runs single tests of one host."""
 
@@ -210,6 +222,7 @@ class Runner:
         )
         if overdrive:
             run.traffic = read_traffic(statistics)
+            run.reason = run.reason or absence(outcome, run.traffic)
             shutil.rmtree(statistics, ignore_errors=True)
         return run
 
