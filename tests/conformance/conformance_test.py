@@ -11,13 +11,14 @@ import tempfile
 import time
 import unittest
 from pathlib import Path
+from types import SimpleNamespace
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tools" / "hosts")]
 
 from support.nodes import COMMAND, Nodes  # noqa: E402
 
-from conformance import lab, report, store  # noqa: E402
+from conformance import lab, report, selection, store  # noqa: E402
 from conformance.compare import (  # noqa: E402
     DIFFERENCE,
     FAIL,
@@ -317,6 +318,21 @@ class TestLayouts(unittest.TestCase):
         ):
             self.assertEqual(layout.counts(ranks), counts)
         self.assertEqual(lab.parse_layout("2x2").counts(7), [4, 3])
+
+    def test_left_out(self) -> None:
+        """One rank says nothing over nodes; variants of an algorithm are for long runs."""
+        host = SimpleNamespace(name="h")
+        single = Test("coll", "a", 1)
+        variant = Test("coll", "a", 4, environment=(("MPIR_CVAR_X", "1"),))
+        for test, short, in_lab, reason in (
+            (single, False, False, ""),
+            (single, False, True, selection.ONE_RANK),
+            (variant, True, False, ""),
+            (variant, False, True, ""),
+            (variant, True, True, selection.VARIANT),
+            (Test("coll", "a", 4), True, True, ""),
+        ):
+            self.assertEqual(selection.excluded(host, test, short, in_lab=in_lab), reason)
 
     def test_command(self) -> None:
         """Jobs are started as users start them; what ranks need reaches all nodes."""

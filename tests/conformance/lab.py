@@ -33,8 +33,6 @@ LAYOUTS = ("2x2", "3x2", "3+1+2", "2x2:round-robin")
 
 BLOCK, ROUND_ROBIN = "block", "round-robin"
 
-ONE_RANK = "has one rank, for which a node is like any other"
-
 
 @dataclass(frozen=True)
 class Layout:

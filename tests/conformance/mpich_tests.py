@@ -29,7 +29,7 @@ from conformance.jobs import (
     tested_version,
 )
 from conformance.judges import verdict
-from conformance.lab import ONE_RANK, Lab
+from conformance.lab import Lab
 from conformance.processes import Outcome
 from conformance.processes import run as run_job
 from conformance.suite import Build, source
@@ -245,8 +245,8 @@ def add_what_did_not_run(
     suite = source(work / "source")
     for test in _tests(host, work / "suite" / host.name, suite, list(directories)).tests:
         if test.identity not in known:
-            single = bool(found.layout) and test.ranks == 1
-            found.skipped[test.identity] = ONE_RANK if single else NOT_RUN
+            reason = selection.excluded(host, test, False, in_lab=bool(found.layout))
+            found.skipped[test.identity] = reason or NOT_RUN
 
 
 def run_host(
@@ -274,9 +274,8 @@ def run_host(
         if test.identity in options.known:
             continue
         short = options.representative or options.without_heavy
-        reason = selection.excluded(host, test, short, "pull_wait" in options.settings)
-        if not reason and options.lab is not None and test.ranks == 1:
-            reason = ONE_RANK
+        forced, in_lab = "pull_wait" in options.settings, options.lab is not None
+        reason = selection.excluded(host, test, short, forced, in_lab)
         if not reason and test.memory_gib > memory_gib() / 2:
             reason = f"needs {test.memory_gib:g} GiB of memory"
         if reason:

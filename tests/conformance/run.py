@@ -301,7 +301,7 @@ def lab_plan(options: argparse.Namespace, plan: Plan, layout: lab.Layout) -> Pla
     order = plan.mpich.order if options.without_only else WITH_FIRST
     return replace(
         plan,
-        mpich=replace(plan.mpich, directories=directories, order=order, without_heavy=True),
+        mpich=replace(plan.mpich, directories=directories, order=order),
         ranks=plan.ranks if options.ranks else [layout.ranks],
         mpich_hosts=plan.mpich_hosts if options.hosts else LAB_HOSTS,
         mpi4py_hosts=plan.mpi4py_hosts if options.hosts else LAB_HOSTS,
@@ -376,7 +376,7 @@ def run_mpi4py(
     left_out = []
     if plan.mpich.representative or plan.mpich.settings:
         left_out = left_out_of_mpi4py(host.name, forced=bool(plan.mpich.settings))
-    elif plan.mpich.without_heavy:
+    elif plan.mpich.without_heavy or plan.layout is not None:
         left_out = left_out_of_mpi4py(host.name, forced=True)
     ranks = list(plan.ranks)
     if resume:

@@ -1,4 +1,4 @@
-"""Which tests are left out, each with its reason.
+"""Which tests run where, and which are left out, each with its reason.
 
 `EVERYWHERE` are tests that cannot say anything in this setting; `HEAVY` are left out of the
 representative part and of the runs with forced ways, because of what they cost on a small machine.
@@ -93,6 +93,11 @@ LAB_DIRECTORIES = ["coll", "comm", "pt2pt", "datatype"]
 LAB_HOSTS = ["openmpi4", "mpich4"]
 """What runs over the nodes of a lab; mpi4py's suite does as well."""
 
+ONE_RANK = "has one rank, for which a node is like any other"
+VARIANT = "chooses one of MPICH's algorithms; runs in its plain form"
+"""What a short run over nodes leaves out, hundreds of tests: where Overdrive serves a collective,
+such a choice changes nothing."""
+
 
 def left_out_of_mpi4py(host_name: str, forced: bool = False) -> list[str]:
     """Return the modules of mpi4py's suite that a short run leaves out on a host."""
@@ -100,7 +105,9 @@ def left_out_of_mpi4py(host_name: str, forced: bool = False) -> list[str]:
     return [*HEAVY_MPI4PY, *others]
 
 
-def excluded(host: Host, test: Test, representative: bool, forced: bool = False) -> str:
+def excluded(
+    host: Host, test: Test, representative: bool, forced: bool = False, in_lab: bool = False
+) -> str:
     """Return why a test is left out; empty when it is to be run."""
     for hosts, pattern, reason in EVERYWHERE:
         if fnmatch.fnmatchcase(host.name, hosts) and fnmatch.fnmatchcase(test.identity, pattern):
@@ -109,6 +116,10 @@ def excluded(host: Host, test: Test, representative: bool, forced: bool = False)
         for pattern, reason in HEAVY:
             if fnmatch.fnmatchcase(test.identity, pattern):
                 return reason
+        if in_lab and any(name.startswith("MPIR_CVAR_") for name, _ in test.environment):
+            return VARIANT
+    if in_lab and test.ranks == 1:
+        return ONE_RANK
     for pattern, reason in FORCED_LEFT_OUT if forced else []:
         if fnmatch.fnmatchcase(test.identity, pattern):
             return reason
