@@ -186,7 +186,8 @@ class Runner:
             statistics.mkdir()
         variables = dict(test.environment)
         if stated:
-            variables["MPIEXEC_TIMEOUT"] = str(int(test.limit_seconds))
+            timeout = test.limit_seconds * max(1.0, self.options.patience)
+            variables["MPIEXEC_TIMEOUT"] = str(int(timeout))
         environment = self.launcher.environment(overdrive, variables, str(statistics / "rank"))
         launcher_arguments = list(test.launcher_arguments)
         if self.launcher.host.family == "openmpi":
