@@ -12,11 +12,12 @@ import time
 import unittest
 from pathlib import Path
 from types import SimpleNamespace
+from unittest import mock
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tools" / "hosts")]
 
-from support.nodes import COMMAND, Nodes  # noqa: E402
+from support.nodes import COMMAND, CannotMakeNodes, Nodes  # noqa: E402
 
 from conformance import lab, report, selection, store  # noqa: E402
 from conformance.compare import (  # noqa: E402
@@ -364,6 +365,19 @@ class TestLayouts(unittest.TestCase):
         self.assertNotIn(cluster.nodes.lab, [found["name"] for found in labs()])
         with lab.up(None) as nothing:
             self.assertIsNone(nothing)
+
+    def test_no_lab_here(self) -> None:
+        """Where there can be no nodes the reason is told, and nothing else hides as that."""
+        for problem, told in (
+            (CannotMakeNodes, lab.CannotMakeLab),
+            (AssertionError, AssertionError),
+        ):
+            with (
+                mock.patch.object(Nodes, "__enter__", side_effect=problem("no right")),
+                self.assertRaisesRegex(told, "no right"),
+                lab.up(lab.parse_layout("2x2")),
+            ):
+                self.fail("there are no nodes")
 
 
 def labs() -> list[dict]:
