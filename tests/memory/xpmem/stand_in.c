@@ -17,8 +17,8 @@
 // been attached; other threads of the owner must not store to a page in the moment when it is
 // moved.
 //
-// XPMEM_STAND_IN=missing: as where there is no device. =refuse: attaching fails. =lie: segments
-// cannot show their memory.
+// XPMEM_STAND_IN=missing: as where there is no device. =refuse: attaching fails, except for the
+// first page, by which a segment shows whose it is. =lie: segments cannot show their memory.
 #include "xpmem.h"
 
 #include <errno.h>
@@ -63,6 +63,7 @@ struct Control {
 struct Segment {  // as a process that attaches knows it
   struct Control* control;
   int fd;
+  bool shown;  // something of it has been attached
 };
 struct Window {
   char* start;
@@ -355,7 +356,7 @@ xpmem_apid_t xpmem_get(xpmem_segid_t segment, int flags, int permit_type, void* 
     errno = ENOENT;
     return -1;
   }
-  segments[segment_count] = (struct Segment){control, fd};
+  segments[segment_count] = (struct Segment){control, fd, false};
   return ++segment_count;
 }
 
@@ -394,10 +395,12 @@ void* xpmem_attach(struct xpmem_addr from, size_t bytes, void* at) {
     errno = EINVAL;
     return failed;
   }
-  if (mode_is("refuse") && bytes > kPage) {
+  struct Segment* const segment = &segments[from.apid - 1];
+  if (mode_is("refuse") && (segment->shown || bytes > kPage)) {
     errno = ENOMEM;
     return failed;
   }
+  segment->shown = true;
   int i = 0;
   while (i < window_count && windows[i].bytes != 0) ++i;
   if (i == kMostWindows) {
