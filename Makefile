@@ -32,7 +32,7 @@ setup-build:
 	@$(HOSTS) setup
 
 setup-tests: setup-build
-	@$(PACKAGES) lint conformance faults
+	@$(PACKAGES) lint conformance simulation faults
 	@$(PYTHON) tools/setup/environments.py > /dev/null
 
 setup-programs: setup-build

@@ -116,15 +116,21 @@ def fixed_addresses_work() -> bool:
 
 
 def pytest_steps() -> list[Step]:
-    """Return the command that runs the Python tests."""
-    junit = LOGS / "pytest.xml"
-    folders = [
-        name
-        for name in ("tests", "src", "cli", "bench", "tools", "packaging")
-        if (ROOT / name).is_dir()
-    ]
-    command = [python(), "-m", "pytest", "-q", "-ra", "--durations=10", f"--junitxml={junit}"]
-    return [Step([*command, *folders], junit, True)]
+    """Return the commands that run the Python tests.
+
+    The folder `packaging` has a run of its own: once it has been collected, its name hides the
+    library `packaging`, which matplotlib needs.
+    """
+    steps = []
+    for name, wanted in (
+        ("pytest", ("tests", "src", "cli", "bench", "tools")),
+        ("pytest-packaging", ("packaging",)),
+    ):
+        junit = LOGS / f"{name}.xml"
+        folders = [folder for folder in wanted if (ROOT / folder).is_dir()]
+        command = [python(), "-m", "pytest", "-q", "-ra", "--durations=10", f"--junitxml={junit}"]
+        steps.append(Step([*command, *folders], junit, True))
+    return steps
 
 
 def xpmem_steps() -> list[Step]:
