@@ -272,7 +272,10 @@ def _pipeline(results: Results, around: Circumstances) -> list[str]:
     measured_picture = [entry for entry in around.pictures if entry[0].endswith(MEASURED_PICTURE)]
     measured_lines = [
         "The same call as it was in the virtual cluster, of median length: the ranks noted the "
-        "times of their steps (`OVERDRIVE_TIMELINE`, `overdrive study timeline --measured`).",
+        "times of their steps (`OVERDRIVE_TIMELINE`, `overdrive study timeline --measured`). "
+        "Overlap can save no more than the time inside the nodes, which on links as slow as these "
+        "is little; segments that are on the way together share the link and finish late, which "
+        "can cost more.",
         "",
         *(f"![{text}]({file})" for file, text in measured_picture),
         "",
