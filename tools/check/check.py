@@ -154,14 +154,14 @@ def lint_steps() -> list[Step]:
 
 # The limits are about three times what a machine with two processors of its own needs.
 PARTS = [
-    Part("unit-release", 900, lambda: unit_steps("release")),
+    Part("unit-release", 1800, lambda: unit_steps("release")),
     Part("lint", 180, lint_steps),
-    Part("pytest", 1200, pytest_steps),
-    Part("xpmem", 900, xpmem_steps),
+    Part("pytest", 1800, pytest_steps),
+    Part("xpmem", 1500, xpmem_steps),
     Part("conformance", 1800, conformance_steps),
     # This preset holds the undefined-behaviour sanitizer as well.
-    Part("unit-asan", 900, lambda: unit_steps("asan")),
-    Part("unit-tsan", 900, lambda: unit_steps("tsan")),
+    Part("unit-asan", 1500, lambda: unit_steps("asan")),
+    Part("unit-tsan", 1500, lambda: unit_steps("tsan")),
 ]
 
 
