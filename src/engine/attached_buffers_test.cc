@@ -1,7 +1,6 @@
 // Messages between buffers that only XPMEM makes reachable, over the stand-in of
 // tests/memory/xpmem: every way, every kind of memory, and every refusal.
 
-#include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <malloc.h>
 #include <sys/mman.h>
@@ -14,6 +13,7 @@
 #include "engine/engine.h"
 #include "engine/test_traffic.h"
 #include "memory/bump_arena.h"
+#include "memory/test_stand_in.h"
 
 namespace od {
 namespace {
@@ -53,17 +53,7 @@ config::Settings forced(CopyPath path) {
   return settings;
 }
 
-class AttachedBuffers : public testing::Test {
- protected:
-  void SetUp() override {
-#if defined(__SANITIZE_THREAD__)
-    GTEST_SKIP() << "the stand-in's signals wait for system calls under this sanitizer";
-#endif
-    ASSERT_NE(dlopen(XPMEM_STAND_IN_LIBRARY, RTLD_NOW), nullptr) << dlerror();
-    unsetenv("XPMEM_STAND_IN");
-  }
-  void TearDown() override { unsetenv("XPMEM_STAND_IN"); }
-};
+class AttachedBuffers : public memory::StandInTest {};
 
 TEST_F(AttachedBuffers, ArePulled) {
   random_traffic(2, 51, forced(CopyPath::kPull), 600, kPrivate, [](RankState& s) {

@@ -1,6 +1,5 @@
 // The calls of libxpmem between real processes, over the stand-in of tests/memory/xpmem: exposing,
 // opening with proof, attaching, what is refused, what ends with whom.
-#include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -13,6 +12,7 @@
 #include <cstring>
 
 #include "memory/space.h"
+#include "memory/test_stand_in.h"
 #include "node/forked_job.h"
 
 namespace od::memory {
@@ -48,17 +48,8 @@ Told exchange_told(const Exchange& exchange, const void* memory) {
   return all[1 - exchange.rank];
 }
 
-class XpmemTest : public testing::Test {
+class XpmemTest : public StandInTest {
  protected:
-  void SetUp() override {
-#if defined(__SANITIZE_THREAD__)
-    GTEST_SKIP() << "the stand-in's signals wait for system calls under this sanitizer";
-#endif
-    // From here on it is the libxpmem.so.0 of this process.
-    ASSERT_NE(dlopen(XPMEM_STAND_IN_LIBRARY, RTLD_NOW), nullptr) << dlerror();
-    unsetenv("XPMEM_STAND_IN");
-  }
-  void TearDown() override { unsetenv("XPMEM_STAND_IN"); }
   static void expect_success(const std::vector<int>& codes) {
     for (const int code : codes) EXPECT_EQ(code, 0);
   }
