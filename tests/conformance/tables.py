@@ -77,13 +77,7 @@ def sum_of(table: dict[str, Row]) -> Row:
     return total
 
 
-HEADINGS = [
-    "folder",
-    "tests",
-    "not built",
-    "left out",
-    "fail without",
-    "flaky without",
+OUTCOMES = [
     "pass without",
     "pass with",
     "flaky with",
@@ -91,6 +85,17 @@ HEADINGS = [
     "messages on own path",
     "to self",
     "through host",
+]
+"""What is said of both suites."""
+
+HEADINGS = [
+    "folder",
+    "tests",
+    "not built",
+    "left out",
+    "fail without",
+    "flaky without",
+    *OUTCOMES,
 ]
 
 
@@ -147,13 +152,7 @@ def mpi4py_table(found: list[PythonResults], markdown: bool = False) -> str:
         "ranks",
         "tests",
         "skipped by the suite",
-        "pass without",
-        "pass with",
-        "flaky with",
-        "differences",
-        "messages on own path",
-        "to self",
-        "through host",
+        *OUTCOMES,
         "seconds without",
         "seconds with",
     ]
