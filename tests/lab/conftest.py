@@ -23,7 +23,6 @@ from support import jobs, processes
 from support.nodes import IMPOSSIBLE
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "cli"))
 
 COMMAND = ROOT / "overdrive"
 
