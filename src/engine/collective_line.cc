@@ -98,6 +98,48 @@ bool fill_blocks(const Team& team, const CollectiveCall& call, Line& line) {
   return true;
 }
 
+// Gather and scatter of two members: one block crosses over.
+bool fill_rooted(const Team& team, const CollectiveCall& call, Line& line) {
+  if (team.size() != 2) return false;
+  const bool gathers = call.collective == Collective::kGather;
+  const bool root = team.position() == call.root;
+  line.use = Use::copy;
+  line.root = call.root;
+  line.pattern = gathers ? Pattern::to_root : Pattern::from_root;
+  line.content = gathers ? Content::same : Content::each;
+  const auto me = static_cast<std::uint64_t>(team.position());
+  // The side that has two blocks describes them by the one buffer, its own block by the other.
+  const auto run = [&](bool receives, std::int64_t blocks) {
+    const std::int64_t count = receives ? call.recv_count : call.send_count;
+    const p2p::LayoutRef& type = receives ? call.recv_type : call.send_type;
+    line.bytes = fitting(count, type->size);
+    if (line.bytes == 0) return static_cast<std::byte*>(nullptr);
+    return run_of(receives ? call.recv : call.send, blocks * count, type);
+  };
+  if (!root) {
+    line.shown = line.into = run(!gathers, 1);
+    return line.into != nullptr;
+  }
+  if (!call.in_place) {
+    line.own = run(!gathers, 1);
+    if (line.own == nullptr) return false;
+  }
+  const std::uint64_t own_bytes = line.bytes;
+  std::byte* const blocks = run(gathers, 2);
+  if (blocks == nullptr || (!call.in_place && own_bytes != line.bytes)) return false;
+  if (gathers) {
+    line.into = blocks;
+    return true;
+  }
+  // The root of a scatter gets its own block without looking at anybody.
+  line.shown = blocks + (1 - me) * line.bytes;
+  if (!call.in_place) {
+    line.into = const_cast<std::byte*>(line.own);
+    line.own = blocks + me * line.bytes;
+  }
+  return true;
+}
+
 bool fill_line(const Team& team, const CollectiveCall& call, Line& line) {
   switch (call.collective) {
     case Collective::kBarrier:
@@ -112,6 +154,9 @@ bool fill_line(const Team& team, const CollectiveCall& call, Line& line) {
     case Collective::kAllgather:
     case Collective::kAlltoall:
       return fill_blocks(team, call, line);
+    case Collective::kGather:
+    case Collective::kScatter:
+      return fill_rooted(team, call, line);
     default:
       return false;
   }

@@ -72,6 +72,7 @@ void RankState::prepare_collectives() {
         std::make_unique<coll::shm::Slots>(node->member(node->my_index()).base, node->layout());
     collectives.cache = topology::own_cache_claim(node->my_index(), node->size());
   }
+  collectives.tuning = coll::shm::Tuning::built_in();
   collectives.tuning.driver = settings.collective_driver == config::ReductionDriver::kGeneric
                                   ? coll::shm::Driver::generic
                                   : coll::shm::Driver::segmented;

@@ -35,7 +35,7 @@ inline constexpr std::size_t kFrameHeadBytes = kPageBytes;
 inline constexpr std::uint32_t kMaxLocalRanks = 1024;
 
 inline constexpr std::uint64_t kRegionMagic = 0x6f76657264726976;  // "overdriv"
-inline constexpr std::uint32_t kRegionVersion = 6;
+inline constexpr std::uint32_t kRegionVersion = 7;
 
 // Where the parts of one region are; equal on all ranks of a job by construction, verified on join.
 struct RegionLayout {

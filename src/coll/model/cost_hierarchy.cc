@@ -58,6 +58,15 @@ class Inside {
 
 }  // namespace
 
+Link pair_link(const Machine& machine, Collective collective, double bytes) {
+  Link link = machine.near;
+  const bool one_way = collective == Collective::kBcast || collective == Collective::kGather ||
+                       collective == Collective::kScatter;
+  // Shorter ones are lines of shared memory.
+  if (one_way && bytes > kCopied) link.byte_ns /= 4;
+  return link;
+}
+
 double node_cost(const Machine& machine, Collective collective, int ranks, double bytes) {
   if (ranks <= 1) return 0;
   const Inside in(machine, ranks);

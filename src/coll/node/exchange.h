@@ -149,6 +149,7 @@ struct Exchange {
   bool active = false, prepared = false, way_chosen = false, posted = false, own_done = false,
        drained = false;
   bool awaits_readers = false, told_end = false;
+  bool turning = false;    // another root than that of the last exchange that had one
   bool irregular = false;  // a source's blocks are of different sizes, some of them may be empty
   bool must_tell_rounds = false, must_tell_end = false;
   // What has changed since sleepers were last looked for.

@@ -61,8 +61,10 @@ bool Team::direct_pays(const Exchange& x, std::uint64_t bytes) {
                                            : tuning_.near_row;
   const bool rooted = x.pattern == Pattern::from_root || x.pattern == Pattern::to_root;
   if (bytes < (rooted ? row.direct_rooted : row.direct_everyone)) return false;
-  std::uint64_t rewritten_min = rooted ? row.rewritten_rooted : row.rewritten_everyone;
-  if (!rooted && x.use == Use::combine) {
+  std::uint64_t rewritten_min = row.rewritten_everyone;
+  if (rooted || x.pattern == Pattern::before) {
+    rewritten_min = x.turning ? row.rewritten_turning : row.rewritten_rooted;
+  } else if (x.use == Use::combine) {
     rewritten_min = x.content == Content::same ? row.rewritten_whole : row.rewritten_slices;
   }
   // Slices that were combined just now: written by us, if not by the program.

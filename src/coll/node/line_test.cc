@@ -22,8 +22,20 @@ namespace {
 using od::node::Exchange;
 using od::node::run_forked_job;
 
-enum class Kind { barrier, bcast, reduce, allreduce, allgather, alltoall, reduce_scatter };
-constexpr unsigned kKinds = 7;
+enum class Kind {
+  barrier,
+  bcast,
+  reduce,
+  allreduce,
+  allgather,
+  // Lines in teams of two only:
+  alltoall,
+  reduce_scatter,
+  gather,
+  scatter
+};
+constexpr unsigned kKinds = 9;
+constexpr unsigned kKindsOfAll = 5;
 
 // One collective of the plan, alike on all ranks; small numbers, so that sums are exact.
 struct Case {
@@ -49,7 +61,8 @@ class Member {
   // `patience` < 0: as an operation from the start.
   void run(const Case& one, int patience) {
     const auto ranks = static_cast<std::uint64_t>(team_.size());
-    const bool blocks = one.kind == Kind::alltoall || one.kind == Kind::reduce_scatter;
+    const bool blocks =
+        one.kind == Kind::alltoall || one.kind == Kind::reduce_scatter || one.kind == Kind::scatter;
     const int me = team_.position();
     in_.resize(one.count * (blocks ? ranks : 1));
     for (std::uint64_t i = 0; i < in_.size(); ++i) in_[i] = one.value(me, i);
@@ -86,6 +99,17 @@ class Member {
     }
     if (one.kind == Kind::reduce) line.pattern = Pattern::to_root;
     if (one.kind == Kind::reduce || one.kind == Kind::allreduce) line.use = Use::combine;
+    const bool root = team_.position() == one.root;
+    if (one.kind == Kind::gather) {
+      line.pattern = Pattern::to_root;
+      if (!root) line.into = nullptr;
+    }
+    if (one.kind == Kind::scatter) {
+      line.pattern = Pattern::from_root;
+      line.content = Content::each;
+      line.shown = line.own + (1 - me) * line.bytes;
+      line.own = root ? line.own + me * line.bytes : nullptr;
+    }
     if (one.kind == Kind::alltoall || one.kind == Kind::reduce_scatter) {
       line.content = Content::each;
       line.shown = line.own + (1 - me) * line.bytes;
@@ -119,6 +143,10 @@ class Member {
         return team_.alltoall(op, all(in_), all(out_));
       case Kind::reduce_scatter:
         return team_.reduce_scatter(op, all(in_), out_.data(), combiner_);
+      case Kind::gather:
+        return team_.gather(op, one.root, in_.data(), bytes, all(out_));
+      case Kind::scatter:
+        return team_.scatter(op, one.root, all(in_), out_.data(), bytes);
     }
   }
 
@@ -131,10 +159,13 @@ class Member {
       for (int rank = 0; rank < team_.size(); ++rank) sum += one.value(rank, at);
       for (int rank = 0; rank < team_.size(); ++rank) {
         const std::int32_t block = out_[static_cast<std::uint64_t>(rank) * one.count + i];
-        if (one.kind == Kind::allgather) REQUIRE(block == one.value(rank, i));
+        if (one.kind == Kind::allgather || (one.kind == Kind::gather && root)) {
+          REQUIRE(block == one.value(rank, i));
+        }
         if (one.kind == Kind::alltoall) REQUIRE(block == one.value(rank, me * one.count + i));
       }
       if (one.kind == Kind::bcast) REQUIRE(out_[i] == one.value(one.root, i));
+      if (one.kind == Kind::scatter) REQUIRE(out_[i] == one.value(one.root, me * one.count + i));
       if (one.kind == Kind::reduce && root) REQUIRE(out_[i] == sum);
       if (one.kind == Kind::allreduce || one.kind == Kind::reduce_scatter) REQUIRE(out_[i] == sum);
     }
@@ -165,10 +196,10 @@ void mixed(int ranks, unsigned seed, bool delays, bool fences) {
         const int rounds = delays ? 3000 : 6000;
         for (int number = 0; number < rounds; ++number) {
           Case one{};
-          // Blocks for each member are lines in teams of two only.
-          one.kind = static_cast<Kind>(plan() % (ranks == 2 ? kKinds : kKinds - 2));
+          one.kind = static_cast<Kind>(plan() % (ranks == 2 ? kKinds : kKindsOfAll));
           one.root = static_cast<int>(plan() % static_cast<unsigned>(ranks));
-          one.count = 1 + plan() % (plan() % 2 == 0 ? 12 : 256);
+          constexpr auto kMost = static_cast<unsigned>(kLinesBytes / sizeof(std::int32_t));
+          one.count = 1 + plan() % (plan() % 2 == 0 ? 12 : kMost);
           one.number = static_cast<std::uint64_t>(number);
           int patience = 1'000'000;
           if (delays) {

@@ -3,10 +3,10 @@
 //
 //   overdrive-node-bench RANKS SECONDS COLLECTIVE[,...] BYTES[,...] [VARIANT[,...]]
 // Variants, joined by + where several apply: auto, cells, direct, whole, slices, generic,
-// segment64K (slices of that size), groups (each half of the ranks as if it shared a cache). Prints
-// for each distance that the cores had meanwhile, collective, size, shape (usual: buffers stay
-// unchanged; app: written before and read after each call, without the time of that) and variant
-// the median time of a call in microseconds.
+// segment64K (slices of that size), piece4K (what cells hold), groups (each half of the ranks as if
+// it shared a cache). Prints for each distance that the cores had meanwhile, collective, size,
+// shape (usual: buffers stay unchanged; app: written before and read after each call, without the
+// time of that) and variant the median time of a call in microseconds.
 #include <sched.h>
 #include <sys/mman.h>
 
@@ -50,12 +50,14 @@ std::uint64_t bytes_of(const std::string& text) {
 // Variants joined by + are all applied.
 Tuning tuning_of(const std::string& variant, bool crowded) {
   const auto has = [&](const char* word) { return variant.find(word) != std::string::npos; };
-  Tuning tuning;
+  Tuning tuning = Tuning::built_in();
   tuning.crowded = crowded;
-  const std::size_t segment = variant.find("segment");
-  if (segment != std::string::npos) {
-    tuning.segment_slice_bytes = bytes_of(variant.substr(segment + std::strlen("segment")));
-  }
+  const auto set = [&](const char* word, std::uint64_t& bytes) {
+    const std::size_t at = variant.find(word);
+    if (at != std::string::npos) bytes = bytes_of(variant.substr(at + std::strlen(word)));
+  };
+  set("segment", tuning.segment_slice_bytes);
+  set("piece", tuning.piece_bytes);
   if (has("cells")) tuning.way = WayChoice::cells;
   if (has("direct")) tuning.way = WayChoice::direct;
   if (has("whole")) set_whole(tuning, std::uint64_t{1} << 40);

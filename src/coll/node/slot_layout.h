@@ -29,7 +29,7 @@ inline constexpr std::uint32_t kLanes = 8;
 // What fits the line of a post.
 inline constexpr std::size_t kInlineBytes = 48;
 // What a member can show at once, past the ring: larger blocks gain little by it.
-inline constexpr std::size_t kLinesBytes = 1024;
+inline constexpr std::size_t kLinesBytes = 4096;
 // What precedes the ring of a slot.
 inline constexpr std::size_t kLinesOffset = od::node::kPageBytes;
 inline constexpr std::size_t kControlBytes = kLinesOffset + kLanes * kLinesBytes;

@@ -172,6 +172,10 @@ bool Team::begin_next() {
     x.sources = sources_of(x, x.me, x.size);
     x.reader_cursor = x.end_cursor = x.readers.first;
     x.posted = std::exchange(shown_ahead_, false);
+    if (x.pattern == Pattern::from_root || x.pattern == Pattern::to_root) {
+      const int root = x.member(x.root);
+      x.turning = std::exchange(last_root_, root) != root;
+    }
     x.prepared = true;
   }
   if (!prepare_source(x)) {

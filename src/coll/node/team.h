@@ -300,6 +300,7 @@ class Team {
   std::uint64_t completed_ = 0;     // all below are over here
   std::uint64_t acknowledged_ = 0;  // all below are over everywhere
   Awaited awaits_acknowledgement_;
+  int last_root_ = -1;
   bool shown_ahead_ = false;  // the next exchange's post is there already
   bool news_completed_ = false;
   bool any_news_ = false;

@@ -680,6 +680,38 @@ TEST(Team, SignalsGoOneWay) {
   munmap(memory, sizeof(std::atomic<int>));
 }
 
+// A root that stays lets the others run ahead, so it shows cells; one that changes does not.
+TEST(Team, AnotherRootThanLastTimeShowsItsBuffer) {
+  expect_success(run_forked_job(2, [](int me, const Exchange& exchange) {
+    REQUIRE(memory::BumpArena::begin(16u << 20));
+    TestTeamOptions options;
+    for (Tuning::Row* row : {&options.tuning.near_row, &options.tuning.crowded_row}) {
+      row->direct_rooted = row->rewritten_turning = 1;
+      row->rewritten_rooted = std::uint64_t{1} << 40;
+    }
+    TestNode node(exchange, options);
+    auto team = node.make_team();
+    constexpr std::uint64_t kBytes = 20000;
+    const std::span<unsigned char> data = memory::BumpArena::allocate(kBytes);
+    const auto bcast = [&](int root, int value) {
+      if (me == root) std::memset(data.data(), value, kBytes);
+      Operation op;
+      team->bcast(op, root, data.data(), kBytes);
+      node.wait_for(*team, op);
+      REQUIRE(data[0] == value && data[kBytes - 1] == value);
+      return 0;
+    };
+    for (int i = 0; i < 20; ++i) REQUIRE(bcast(i % 2, i) == 0);
+    REQUIRE(team->counters().shown_direct == 10);
+    REQUIRE(bcast(0, 20) == 0);  // another one than in the last call
+    for (int i = 0; i < 20; ++i) REQUIRE(bcast(0, 21 + i) == 0);
+    REQUIRE(team->counters().shown_direct == (me == 0 ? 11u : 10u));
+    REQUIRE(team->counters().shown_cells == (me == 0 ? 20u : 0u));
+    exchange.barrier();
+    return 0;
+  }));
+}
+
 // Empty blocks have no address, which does not mean MPI_IN_PLACE.
 TEST(Team, OneWhoOnlyReceivesInAnAlltoallv) {
   expect_success(run_forked_job(3, [](int me, const Exchange& exchange) {

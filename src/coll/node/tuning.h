@@ -25,17 +25,21 @@ struct Tuning {
     std::uint64_t direct_everyone;  // each member reads what all others show
     std::uint64_t direct_rooted;    // one shows, or one reads
     std::uint64_t rewritten_everyone;
+    // One way, so that whoever shows can run ahead of the readers: the root is that of the last
+    // rooted exchange, or the exchange is a scan's.
     std::uint64_t rewritten_rooted;
-    // Reductions: each member reads all of it and leaves all of its lines shared; slices, each of
-    // which one member reads; and results of slices, which everyone reads.
+    std::uint64_t rewritten_turning;  // another root than last time
+    // Reductions that everyone makes: each member reads all of it and leaves all of its lines
+    // shared; slices, each of which one member reads; and results of slices, which everyone reads.
     std::uint64_t rewritten_whole;
     std::uint64_t rewritten_slices;
     std::uint64_t results;
   };
-  Row near_row{4 << 10, 16 << 10, 4 << 10, 256 << 10, 512 << 10, 8 << 10, 8 << 10};
-  Row far_row{2 << 10, 16 << 10, 64 << 10, 4 << 20, 1 << 20, 32 << 10, 256 << 10};
+  Row near_row{4 << 10, 16 << 10, 4 << 10, 256 << 10, 256 << 10, 512 << 10, 8 << 10, 8 << 10};
+  Row far_row{2 << 10, 16 << 10, 64 << 10, 4 << 20, 4 << 20, 1 << 20, 32 << 10, 256 << 10};
   // More ranks than cores: reading a buffer directly costs the owner one more wait.
-  Row crowded_row{64 << 10, 128 << 10, 64 << 10, 256 << 10, 512 << 10, 64 << 10, 64 << 10};
+  Row crowded_row{64 << 10,  128 << 10, 64 << 10, 256 << 10,
+                  256 << 10, 512 << 10, 64 << 10, 64 << 10};
   WayChoice way = WayChoice::automatic;
   std::uint64_t piece_bytes = 16 << 10;  // alike: what is copied or combined at a time
   // Alike: up to this size a reduction is made by every member that wants the result, from all
@@ -53,6 +57,9 @@ struct Tuning {
   bool crowded = false;         // more ranks than cores
   bool crowded_groups = false;  // alike: groups combine first nevertheless
   bool far = false;             // a cache line takes long between these cores
+
+  // With rows for the kind of processor on which this runs.
+  static Tuning built_in();
 };
 
 }  // namespace od::coll::shm

@@ -267,6 +267,26 @@ TEST(Model, ChoosesSensiblyForTwoRanks) {
   EXPECT_EQ(loaded.selection.decide(kAllreduce, pair, true, 4 << 20).mode, Mode::kHierarchical);
 }
 
+// Both ranks of a pair copy a long message, while in shared memory the root waits for the reader.
+TEST(Model, LongBlocksOfAPairGoAsMessages) {
+  const Loaded loaded = with({});
+  const auto decide = [&](Collective collective, std::uint64_t bytes, const Layout& layout) {
+    return loaded.selection.decide(collective, layout, true, bytes);
+  };
+  for (const Collective collective : {kBcast, kGather, kScatter}) {
+    EXPECT_EQ(decide(collective, 4096, {2, 1, 2}).mode, Mode::kHierarchical);
+    for (const std::uint64_t bytes : {8u << 10, 64u << 10, 1u << 20, 64u << 20}) {
+      const Decision decision = decide(collective, bytes, {2, 1, 2});
+      EXPECT_EQ(decision.mode, Mode::kFlat) << info(collective).name << ' ' << bytes;
+      EXPECT_STREQ(decision.algorithm->name, "binomial") << info(collective).name << ' ' << bytes;
+      EXPECT_EQ(decide(collective, bytes, {3, 1, 3}).mode, Mode::kHierarchical);
+    }
+  }
+  for (const Collective collective : {kReduce, kAllgather, kAlltoall}) {
+    EXPECT_EQ(decide(collective, 1 << 20, {2, 1, 2}).mode, Mode::kHierarchical);
+  }
+}
+
 TEST(Model, EveryAlgorithmHasACost) {
   const Machine machine;
   for (const Algorithm& algorithm : algorithms()) {
