@@ -81,8 +81,13 @@ void Team::show_line(const Line& line) {
 // we wait, they do not have to be fetched when there is something to show.
 void Team::take_next_lines(std::uint64_t bytes) {
   const std::uint64_t next = next_number_ + 1;
-  od::node::prefetch_for_writing(&lane(me_, next).post);
-  if (bytes <= kInlineBytes) return;
+  Post& post = lane(me_, next).post;
+  od::node::prefetch_for_writing(&post);
+  if (bytes <= kFirstLineBytes) return;
+  if (bytes <= kInlineBytes) {
+    od::node::prefetch_for_writing(post.payload + kFirstLineBytes);
+    return;
+  }
   const std::byte* const lines = peer(me_).slot + lines_offset(next);
   for (std::uint64_t at = 0; at < bytes; at += od::node::kLineBytes) {
     od::node::prefetch_for_writing(lines + at);

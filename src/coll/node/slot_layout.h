@@ -26,8 +26,10 @@ namespace od::coll::shm {
 
 // Exchanges of one communicator that can be under way at once.
 inline constexpr std::uint32_t kLanes = 8;
-// What fits the line of a post.
-inline constexpr std::size_t kInlineBytes = 48;
+// What fits the post: the rest of its first line, and the second one, which prefetchers that take
+// lines in pairs bring along.
+inline constexpr std::size_t kInlineBytes = 112;
+inline constexpr std::size_t kFirstLineBytes = 48;
 // What a member can show at once, past the ring: larger blocks gain little by it.
 inline constexpr std::size_t kLinesBytes = 4096;
 // What precedes the ring of a slot.
@@ -42,7 +44,8 @@ enum class Way : std::uint8_t {
   direct,   // in its own buffer, in reachable memory
 };
 
-// One line: what a member contributes to an exchange. Written once per exchange by the owner;
+// Two lines: what a member contributes to an exchange; the second only holds payload that the first
+// has no room for. Written once per exchange by the owner;
 // `ticket` is stored last (release).
 struct Post {
   struct Place {
@@ -65,7 +68,8 @@ struct Post {
     std::byte payload[kInlineBytes];
   };
 };
-static_assert(sizeof(Post) == od::node::kLineBytes);
+static_assert(sizeof(Post) == od::node::kFalseSharingBytes);
+static_assert(offsetof(Post, payload) + kFirstLineBytes == od::node::kLineBytes);
 static_assert(offsetof(Post, payload) == 16);  // reductions want aligned elements
 
 struct TableEntry {
