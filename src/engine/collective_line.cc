@@ -70,6 +70,11 @@ bool fill_reduction(const Team& team, const CollectiveCall& call, Line& line) {
     return true;
   }
   line.content = Content::same;
+  if (call.collective == Collective::kScan || call.collective == Collective::kExscan) {
+    line.pattern = Pattern::before;
+    if (call.collective == Collective::kExscan) line.own = nullptr;
+    return true;
+  }
   if (call.collective == Collective::kAllreduce) return team.allreduces_whole(line.bytes);
   line.pattern = Pattern::to_root;
   line.root = call.root;
@@ -150,6 +155,8 @@ bool fill_line(const Team& team, const CollectiveCall& call, Line& line) {
     case Collective::kAllreduce:
     case Collective::kReduceScatter:
     case Collective::kReduceScatterBlock:
+    case Collective::kScan:
+    case Collective::kExscan:
       return fill_reduction(team, call, line);
     case Collective::kAllgather:
     case Collective::kAlltoall:

@@ -16,11 +16,13 @@ namespace od::coll::shm {
 
 namespace {
 
-bool shows(const Line& line, int me) {
+bool shows(const Line& line, int me, int size) {
+  if (line.pattern == Pattern::before) return me < size - 1;
   return line.pattern == Pattern::everyone ||
          (line.pattern == Pattern::from_root) == (me == line.root);
 }
 bool looks(const Line& line, int me) {
+  if (line.pattern == Pattern::before) return me > 0;
   return line.pattern == Pattern::everyone ||
          (line.pattern == Pattern::to_root) == (me == line.root);
 }
@@ -32,15 +34,15 @@ bool Team::serve_line(const Line& line, int patience) {
   // As an exchange it is one round.
   if (line.bytes > std::min<std::uint64_t>(kLinesBytes, piece_bytes(line.content, size_, 1)))
     return false;
-  if (shows(line, me_)) {
+  if (shows(line, me_, size_)) {
     if (next_number_ >= kLanes && !acknowledged(next_number_ - kLanes + 1)) return false;
     show_line(line);
   }
   if (looks(line, me_)) {
     if (!lines_here(line, patience)) return false;
     take_lines(line);
-  } else if (line.use == Use::copy && line.into != nullptr && line.own != nullptr &&
-             line.own != line.into) {
+  } else if ((line.use == Use::copy || line.pattern == Pattern::before) && line.into != nullptr &&
+             line.own != nullptr && line.own != line.into) {
     std::memcpy(line.into, line.own, line.bytes);
   }
   complete_line();
@@ -98,7 +100,7 @@ void Team::take_next_lines(std::uint64_t bytes) {
 bool Team::lines_here(const Line& line, int patience) {
   const bool from_one = line.pattern == Pattern::from_root;
   const int first = from_one ? line.root : 0;
-  const int last = from_one ? line.root + 1 : size_;
+  const int last = from_one ? line.root + 1 : line.pattern == Pattern::before ? me_ : size_;
   for (int i = first; i < last; ++i) {
     if (i == me_) continue;
     const Post& post = lane(i, next_number_).post;
@@ -130,10 +132,13 @@ void Team::take_lines(const Line& line) {
     return lane(i, next_number_).post.payload;
   };
   if (line.use == Use::combine) {
-    for (int i = 0; i < size_; ++i) {
-      operands_[static_cast<std::size_t>(i)] = i == me_ ? line.own : payload(i);
+    std::size_t count = 0;
+    const int last = line.pattern == Pattern::before ? me_ + 1 : size_;
+    for (int i = 0; i < last; ++i) {
+      const std::byte* const operand = i == me_ ? line.own : payload(i);
+      if (operand != nullptr) operands_[count++] = operand;
     }
-    line.combiner.combine(line.into, operands_.data(), operands_.size(),
+    line.combiner.combine(line.into, operands_.data(), count,
                           line.bytes / line.combiner.extent_bytes, nullptr);
     return;
   }

@@ -27,7 +27,8 @@ struct Line {
   // Where the blocks go, the first member's first and one after the other (copy), or the result
   // (combine). Null: this member gets nothing.
   std::byte* into = nullptr;
-  // This member's own contribution: an operand, or copied to its place. Null: it is there already.
+  // This member's own contribution: an operand, or copied to its place. Null: it is there already,
+  // or no operand (exscan).
   const std::byte* own = nullptr;
   Combiner combiner;
 };

@@ -28,14 +28,16 @@ enum class Kind {
   reduce,
   allreduce,
   allgather,
+  scan,
+  exscan,
   // Lines in teams of two only:
   alltoall,
   reduce_scatter,
   gather,
   scatter
 };
-constexpr unsigned kKinds = 9;
-constexpr unsigned kKindsOfAll = 5;
+constexpr unsigned kKinds = 11;
+constexpr unsigned kKindsOfAll = 7;
 
 // One collective of the plan, alike on all ranks; small numbers, so that sums are exact.
 struct Case {
@@ -99,6 +101,11 @@ class Member {
     }
     if (one.kind == Kind::reduce) line.pattern = Pattern::to_root;
     if (one.kind == Kind::reduce || one.kind == Kind::allreduce) line.use = Use::combine;
+    if (one.kind == Kind::scan || one.kind == Kind::exscan) {
+      line.use = Use::combine;
+      line.pattern = Pattern::before;
+      if (one.kind == Kind::exscan) line.own = nullptr;
+    }
     const bool root = team_.position() == one.root;
     if (one.kind == Kind::gather) {
       line.pattern = Pattern::to_root;
@@ -143,6 +150,10 @@ class Member {
         return team_.alltoall(op, all(in_), all(out_));
       case Kind::reduce_scatter:
         return team_.reduce_scatter(op, all(in_), out_.data(), combiner_);
+      case Kind::scan:
+        return team_.scan(op, in_.data(), out_.data(), one.count, combiner_);
+      case Kind::exscan:
+        return team_.exscan(op, in_.data(), out_.data(), one.count, combiner_);
       case Kind::gather:
         return team_.gather(op, one.root, in_.data(), bytes, all(out_));
       case Kind::scatter:
@@ -165,6 +176,12 @@ class Member {
         if (one.kind == Kind::alltoall) REQUIRE(block == one.value(rank, me * one.count + i));
       }
       if (one.kind == Kind::bcast) REQUIRE(out_[i] == one.value(one.root, i));
+      if (one.kind == Kind::scan || one.kind == Kind::exscan) {
+        const int last = team_.position() + (one.kind == Kind::scan ? 1 : 0);
+        std::int32_t before = last == 0 ? -1 : 0;  // an exscan leaves the first one's as it was
+        for (int rank = 0; rank < last; ++rank) before += one.value(rank, i);
+        REQUIRE(out_[i] == before);
+      }
       if (one.kind == Kind::scatter) REQUIRE(out_[i] == one.value(one.root, me * one.count + i));
       if (one.kind == Kind::reduce && root) REQUIRE(out_[i] == sum);
       if (one.kind == Kind::allreduce || one.kind == Kind::reduce_scatter) REQUIRE(out_[i] == sum);
