@@ -1,4 +1,4 @@
-// A collective whose contributions fit the line of a post or the few lines of its lane's own cell,
+// A collective whose contributions fit a post or the few lines of its lane's own cell,
 // and that is waited for at once.
 //
 // On the wire it is the single exchange that the same collective is as an Operation, so members may

@@ -45,8 +45,7 @@ enum class Way : std::uint8_t {
 };
 
 // Two lines: what a member contributes to an exchange; the second only holds payload that the first
-// has no room for. Written once per exchange by the owner;
-// `ticket` is stored last (release).
+// has no room for. Written once per exchange by the owner; `ticket` is stored last (release).
 struct Post {
   struct Place {
     std::uint64_t offset;  // cells: from the start of the slot; direct: in the reach file

@@ -59,7 +59,7 @@ struct TeamCounters {
   std::uint64_t operations = 0;
   std::uint64_t exchanges = 0;
   std::uint64_t lines = 0;          // operations of a line, served without an exchange's state
-  std::uint64_t shown_payload = 0;  // in the line of the post
+  std::uint64_t shown_payload = 0;  // in the post itself
   std::uint64_t shown_cells = 0;
   std::uint64_t shown_direct = 0;
   std::uint64_t cell_bytes = 0;    // copied into cells
