@@ -76,7 +76,8 @@ CASES = {
         "datatypes.c",
         arguments=["--types=60"],
         least=1000,
-        reference={"openmpi5": ["--types=0"], "mpich4": ["--types=0"]},
+        # Of every host of these kinds alone some random types come out wrong.
+        reference={name: ["--types=0"] for name in ("openmpi4", "openmpi5", "mpich4", "impi")},
     ),
     "host_progress": Case("host_progress.c", least=20, limit=40),
     "large_count": Case("large_count.c", least=0),
