@@ -33,11 +33,6 @@ Cost scatter_linear, scatter_knomial, scatterv_linear;
 
 }  // namespace cost
 
-// What messages of a pair of ranks cost that have nothing else to do: where one block crosses over
-// (bcast, gather, scatter) both of them copy it, or it goes through memory that passes to and fro
-// between them. In shared memory the one waits while the other copies.
-Link pair_link(const Machine& machine, Collective collective, double bytes);
-
 // A collective that the ranks of one node do together in shared memory.
 double node_cost(const Machine& machine, Collective collective, int ranks, double bytes);
 

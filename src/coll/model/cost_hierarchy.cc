@@ -58,15 +58,6 @@ class Inside {
 
 }  // namespace
 
-Link pair_link(const Machine& machine, Collective collective, double bytes) {
-  Link link = machine.near;
-  const bool one_way = collective == Collective::kBcast || collective == Collective::kGather ||
-                       collective == Collective::kScatter;
-  // Shorter ones are lines of shared memory.
-  if (one_way && bytes > kCopied) link.byte_ns /= 4;
-  return link;
-}
-
 double node_cost(const Machine& machine, Collective collective, int ranks, double bytes) {
   if (ranks <= 1) return 0;
   const Inside in(machine, ranks);
@@ -113,7 +104,7 @@ HierarchyCost hierarchy_cost(const Machine& machine, Collective collective, Cost
   // Leaders of a node share its link.
   Machine shared = machine;
   shared.far.byte_ns *= rails;
-  const Estimate estimate(shared, collective, nodes, 1);
+  const Estimate estimate(shared, collective, nodes, 1, bytes);
   const auto net = [&](double size) { return between(estimate, size / rails, parameters); };
   const auto pipeline = static_cast<double>(parameters.pipeline_bytes);
   HierarchyCost result;

@@ -15,8 +15,14 @@ namespace od::coll {
 
 class Estimate {
  public:
-  Estimate(const Machine& machine, Collective collective, int ranks, int per_node)
-      : machine_(machine), collective_(collective), ranks_(ranks), per_node_(per_node) {}
+  // `size_bytes`: the collective's message size.
+  Estimate(const Machine& machine, Collective collective, int ranks, int per_node,
+           double size_bytes)
+      : machine_(machine),
+        collective_(collective),
+        ranks_(ranks),
+        per_node_(per_node),
+        size_bytes_(size_bytes) {}
 
   int ranks() const { return ranks_; }
   int per_node() const { return per_node_; }
@@ -34,7 +40,8 @@ class Estimate {
   double hop(double bytes, double distance, int flows) const {
     const Link& l = link(distance);
     const double handshake = bytes >= machine_.rendezvous_bytes ? 2 * l.latency_ns : 0;
-    return l.latency_ns + 2 * l.overhead_ns + handshake + transfer(bytes, distance, flows);
+    const double way = transfer(bytes, distance, flows);
+    return l.latency_ns + 2 * l.overhead_ns + handshake + (copied_by_both(bytes) ? way / 4 : way);
   }
   // All ranks send at the same time.
   double exchange(double bytes, double distance) const { return hop(bytes, distance, per_node_); }
@@ -54,6 +61,15 @@ class Estimate {
   double copy(double bytes) const { return bytes * machine_.copy_byte_ns; }
 
  private:
+  // Where one block crosses over between two ranks of a node and is sent whole, both have nothing
+  // else to do and copy it together, or it goes through memory that passes to and fro between them:
+  // a quarter of the time. Shorter ones are copied by one.
+  bool copied_by_both(double bytes) const {
+    constexpr double kShort = 4096;
+    const bool one_way = collective_ == Collective::kBcast || collective_ == Collective::kGather ||
+                         collective_ == Collective::kScatter;
+    return one_way && ranks_ == 2 && per_node_ >= 2 && bytes > kShort && bytes >= size_bytes_;
+  }
   double transfer(double bytes, double distance, int flows) const {
     const Link& l = link(distance);
     if (is_near(distance)) return bytes * l.byte_ns;
@@ -65,6 +81,7 @@ class Estimate {
   Collective collective_;
   int ranks_;
   int per_node_;
+  double size_bytes_;
 };
 
 }  // namespace od::coll

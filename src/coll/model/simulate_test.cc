@@ -172,7 +172,8 @@ TEST(Model, ChoosesWhatTheSimulatorFindsGood) {
     for (const auto& [ranks, per_node] : {std::pair{8, 1}, {16, 4}, {13, 1}}) {
       for (const std::uint64_t bytes : {8u, 4096u, 262144u}) {
         if (collective == kBarrier && bytes > 8) continue;
-        const Estimate estimate(machine, collective, ranks, per_node);
+        const auto size = static_cast<double>(bytes);
+        const Estimate estimate(machine, collective, ranks, per_node, size);
         double best = INFINITY;
         double cheapest = INFINITY;
         double time_of_cheapest = 0;
@@ -181,7 +182,7 @@ TEST(Model, ChoosesWhatTheSimulatorFindsGood) {
           if (algorithm.is_host() || why_not(algorithm, {ranks, true}) != nullptr) continue;
           const Parameters& p = algorithm.defaults;
           const double time = simulate(algorithm, p, ranks, per_node, bytes, machine).last_ns;
-          const double cost = algorithm.cost(estimate, static_cast<double>(bytes), p);
+          const double cost = algorithm.cost(estimate, size, p);
           best = std::min(best, time);
           if (cost < cheapest) {
             cheapest = cost;

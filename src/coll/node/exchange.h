@@ -79,7 +79,38 @@ struct Span {
   int first = 0;
   int last = 0;  // the one after the last
   bool has(int i) const { return i >= first && i < last; }
+  bool has_another_than(int i) const { return last - first > (has(i) ? 1 : 0); }
 };
+
+// Who reads what the one at `position` of `size` shows, and whose contributions it uses. Either may
+// include the position itself, which shows itself nothing: whoever walks the range passes it over,
+// or takes its own contribution there.
+inline Span readers_of(Pattern pattern, int root, int position, int size) {
+  switch (pattern) {
+    case Pattern::everyone:
+      return {0, size};
+    case Pattern::from_root:
+      return position == root ? Span{0, size} : Span{};
+    case Pattern::to_root:
+      return position == root ? Span{} : Span{root, root + 1};
+    case Pattern::before:
+      return {position + 1, size};
+  }
+  return {};
+}
+inline Span sources_of(Pattern pattern, int root, int position, int size) {
+  switch (pattern) {
+    case Pattern::everyone:
+      return {0, size};
+    case Pattern::from_root:
+      return position == root ? Span{} : Span{root, root + 1};
+    case Pattern::to_root:
+      return position == root ? Span{0, size} : Span{};
+    case Pattern::before:
+      return {0, position + 1};
+  }
+  return {};
+}
 
 // Waiting for a word of another member.
 struct Awaited {
@@ -144,7 +175,7 @@ struct Exchange {
   std::uint64_t number = 0;
   int size = 0;  // how many take part
   int me = 0;
-  Span readers, sources;  // without this member itself
+  Span readers, sources;  // may include this member itself
   Way way = Way::nothing;
   bool active = false, prepared = false, way_chosen = false, posted = false, own_done = false,
        drained = false;

@@ -14,37 +14,19 @@
 
 namespace od::coll::shm {
 
-namespace {
-
-bool shows(const Line& line, int me, int size) {
-  if (line.pattern == Pattern::before) return me < size - 1;
-  return line.pattern == Pattern::everyone ||
-         (line.pattern == Pattern::from_root) == (me == line.root);
-}
-bool looks(const Line& line, int me) {
-  if (line.pattern == Pattern::before) return me > 0;
-  return line.pattern == Pattern::everyone ||
-         (line.pattern == Pattern::to_root) == (me == line.root);
-}
-
-}  // namespace
-
 bool Team::serve_line(const Line& line, int patience) {
   if (first_open_ != nullptr || completed_ != next_number_ || broken_) return false;
   // As an exchange it is one round.
   if (line.bytes > std::min<std::uint64_t>(kLinesBytes, piece_bytes(line.content, size_, 1)))
     return false;
-  if (shows(line, me_, size_)) {
+  const Span readers = readers_of(line.pattern, line.root, me_, size_);
+  const Span sources = sources_of(line.pattern, line.root, me_, size_);
+  if (readers.has_another_than(me_)) {
     if (next_number_ >= kLanes && !acknowledged(next_number_ - kLanes + 1)) return false;
     show_line(line);
   }
-  if (looks(line, me_)) {
-    if (!lines_here(line, patience)) return false;
-    take_lines(line);
-  } else if ((line.use == Use::copy || line.pattern == Pattern::before) && line.into != nullptr &&
-             line.own != nullptr && line.own != line.into) {
-    std::memcpy(line.into, line.own, line.bytes);
-  }
+  if (!lines_here(line, sources, patience)) return false;
+  take_lines(line, sources);
   complete_line();
   return true;
 }
@@ -97,11 +79,8 @@ void Team::take_next_lines(std::uint64_t bytes) {
 }
 
 // Whether the lines of all sources are there, and are what this member expects.
-bool Team::lines_here(const Line& line, int patience) {
-  const bool from_one = line.pattern == Pattern::from_root;
-  const int first = from_one ? line.root : 0;
-  const int last = from_one ? line.root + 1 : line.pattern == Pattern::before ? me_ : size_;
-  for (int i = first; i < last; ++i) {
+bool Team::lines_here(const Line& line, Span sources, int patience) {
+  for (int i = sources.first; i < sources.last; ++i) {
     if (i == me_) continue;
     const Post& post = lane(i, next_number_).post;
     const std::uint64_t expected = ticket(i, next_number_);
@@ -126,31 +105,39 @@ bool Team::as_expected(const Line& line, const Post& post) const {
   return post.place.offset == lines_offset(next_number_) && post.place.bytes == line.bytes;
 }
 
-void Team::take_lines(const Line& line) {
-  const auto payload = [&](int i) -> const std::byte* {
+void Team::take_lines(const Line& line, Span sources) {
+  const auto shown_by = [&](int i) -> const std::byte* {
+    if (i == me_) return line.own;
     if (line.bytes > kInlineBytes) return peer(i).slot + lines_offset(next_number_);
     return lane(i, next_number_).post.payload;
   };
-  if (line.use == Use::combine) {
-    std::size_t count = 0;
-    const int last = line.pattern == Pattern::before ? me_ + 1 : size_;
-    for (int i = 0; i < last; ++i) {
-      const std::byte* const operand = i == me_ ? line.own : payload(i);
-      if (operand != nullptr) operands_[count++] = operand;
+  const auto copy = [&](std::byte* to, const std::byte* from) {
+    if (to != nullptr && from != nullptr && to != from) std::memcpy(to, from, line.bytes);
+  };
+  switch (line.use) {
+    case Use::wait:
+      break;
+    case Use::combine: {
+      std::size_t count = 0;
+      for (int i = sources.first; i < sources.last; ++i) {
+        const std::byte* const operand = shown_by(i);
+        if (operand != nullptr) operands_[count++] = operand;
+      }
+      // None: the first of an exscan, or whoever only gives.
+      if (count == 0) break;
+      line.combiner.combine(line.into, operands_.data(), count,
+                            line.bytes / line.combiner.extent_bytes, nullptr);
+      break;
     }
-    line.combiner.combine(line.into, operands_.data(), count,
-                          line.bytes / line.combiner.extent_bytes, nullptr);
-    return;
-  }
-  if (line.use != Use::copy) return;
-  if (line.pattern == Pattern::from_root) {
-    std::memcpy(line.into, payload(line.root), line.bytes);
-    return;
-  }
-  for (int i = 0; i < size_; ++i) {
-    const std::byte* const from = i == me_ ? line.own : payload(i);
-    std::byte* const to = line.into + static_cast<std::uint64_t>(i) * line.bytes;
-    if (from != nullptr && from != to) std::memcpy(to, from, line.bytes);
+    case Use::copy:
+      if (line.pattern == Pattern::from_root) {
+        copy(line.into, shown_by(line.root));
+        break;
+      }
+      for (int i = sources.first; i < sources.last; ++i) {
+        copy(line.into + static_cast<std::uint64_t>(i) * line.bytes, shown_by(i));
+      }
+      break;
   }
 }
 

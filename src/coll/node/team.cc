@@ -9,35 +9,6 @@ namespace od::coll::shm {
 
 namespace {
 
-Span readers_of(const Exchange& x, int position, int size) {
-  switch (x.pattern) {
-    case Pattern::everyone:
-      return {0, size};
-    case Pattern::from_root:
-      return position == x.root ? Span{0, size} : Span{};
-    case Pattern::to_root:
-      return position == x.root ? Span{} : Span{x.root, x.root + 1};
-    case Pattern::before:
-      return {position + 1, size};
-  }
-  return {};
-}
-
-// Includes the position itself where its own contribution may be an operand.
-Span sources_of(const Exchange& x, int position, int size) {
-  switch (x.pattern) {
-    case Pattern::everyone:
-      return {0, size};
-    case Pattern::from_root:
-      return position == x.root ? Span{} : Span{x.root, x.root + 1};
-    case Pattern::to_root:
-      return position == x.root ? Span{0, size} : Span{};
-    case Pattern::before:
-      return position == 0 && !x.own_operand ? Span{} : Span{0, position + 1};
-  }
-  return {};
-}
-
 std::vector<CacheClaim> claims_of(const TeamSetup& setup) {
   std::vector<CacheClaim> claims;
   for (const TeamMember& member : setup.members) claims.push_back(member.cache);
@@ -168,8 +139,10 @@ bool Team::begin_next() {
     x.number = next_number_;
     x.size = x.circle == nullptr ? size_ : static_cast<int>(x.circle->size());
     x.me = x.circle == nullptr ? me_ : groups_.place(me_);
-    x.readers = readers_of(x, x.me, x.size);
-    x.sources = sources_of(x, x.me, x.size);
+    x.readers = readers_of(x.pattern, x.root, x.me, x.size);
+    x.sources = sources_of(x.pattern, x.root, x.me, x.size);
+    // The first of an exscan combines nothing.
+    if (x.pattern == Pattern::before && x.me == 0 && !x.own_operand) x.sources = {};
     x.reader_cursor = x.end_cursor = x.readers.first;
     x.posted = std::exchange(shown_ahead_, false);
     if (x.pattern == Pattern::from_root || x.pattern == Pattern::to_root) {

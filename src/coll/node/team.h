@@ -234,9 +234,9 @@ class Team {
   static std::uint64_t lines_offset(std::uint64_t number);
   void show_line(const Line& line);
   void take_next_lines(std::uint64_t bytes);
-  bool lines_here(const Line& line, int patience);
+  bool lines_here(const Line& line, Span sources, int patience);
   bool as_expected(const Line& line, const Post& post) const;
-  void take_lines(const Line& line);
+  void take_lines(const Line& line, Span sources);
   void complete_line();
   void tell_others(bool ends);
 

@@ -10,10 +10,20 @@ Tuning Tuning::built_in() {
   // Xeon (Ice Lake) they are not: whoever waits for others anyway reads a rewritten buffer where it
   // lies in 0.5 (line 60 ns) to 0.9 (110 ns) of the time from a few KiB on; docs/design has the
   // figures. Only where the same rank shows, or reads, call after call, do cells let the others run
-  // ahead (rewritten_rooted, the fourth).
+  // ahead (rewritten_rooted).
   if (__builtin_cpu_is("intel") != 0) {
-    tuning.near_row = {2 << 10, 2 << 10, 2 << 10, 256 << 10, 2 << 10, 2 << 10, 2 << 10, 8 << 10};
-    tuning.far_row = {2 << 10, 2 << 10, 2 << 10, 4 << 20, 2 << 10, 2 << 10, 2 << 10, 8 << 10};
+    tuning.near_row = {
+        .direct_everyone = 2 << 10,
+        .direct_rooted = 2 << 10,
+        .rewritten_everyone = 2 << 10,
+        .rewritten_rooted = 256 << 10,
+        .rewritten_turning = 2 << 10,
+        .rewritten_whole = 2 << 10,
+        .rewritten_slices = 2 << 10,
+        .results = 8 << 10,
+    };
+    tuning.far_row = tuning.near_row;
+    tuning.far_row.rewritten_rooted = 4 << 20;
   }
 #endif
   return tuning;

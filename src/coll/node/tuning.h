@@ -35,11 +35,37 @@ struct Tuning {
     std::uint64_t rewritten_slices;
     std::uint64_t results;
   };
-  Row near_row{4 << 10, 16 << 10, 4 << 10, 256 << 10, 256 << 10, 512 << 10, 8 << 10, 8 << 10};
-  Row far_row{2 << 10, 16 << 10, 64 << 10, 4 << 20, 4 << 20, 1 << 20, 32 << 10, 256 << 10};
+  Row near_row{
+      .direct_everyone = 4 << 10,
+      .direct_rooted = 16 << 10,
+      .rewritten_everyone = 4 << 10,
+      .rewritten_rooted = 256 << 10,
+      .rewritten_turning = 256 << 10,
+      .rewritten_whole = 512 << 10,
+      .rewritten_slices = 8 << 10,
+      .results = 8 << 10,
+  };
+  Row far_row{
+      .direct_everyone = 2 << 10,
+      .direct_rooted = 16 << 10,
+      .rewritten_everyone = 64 << 10,
+      .rewritten_rooted = 4 << 20,
+      .rewritten_turning = 4 << 20,
+      .rewritten_whole = 1 << 20,
+      .rewritten_slices = 32 << 10,
+      .results = 256 << 10,
+  };
   // More ranks than cores: reading a buffer directly costs the owner one more wait.
-  Row crowded_row{64 << 10,  128 << 10, 64 << 10, 256 << 10,
-                  256 << 10, 512 << 10, 64 << 10, 64 << 10};
+  Row crowded_row{
+      .direct_everyone = 64 << 10,
+      .direct_rooted = 128 << 10,
+      .rewritten_everyone = 64 << 10,
+      .rewritten_rooted = 256 << 10,
+      .rewritten_turning = 256 << 10,
+      .rewritten_whole = 512 << 10,
+      .rewritten_slices = 64 << 10,
+      .results = 64 << 10,
+  };
   WayChoice way = WayChoice::automatic;
   std::uint64_t piece_bytes = 16 << 10;  // alike: what is copied or combined at a time
   // Alike: up to this size a reduction is made by every member that wants the result, from all

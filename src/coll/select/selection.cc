@@ -93,13 +93,7 @@ double Selection::cost(const Decision& decision, const Layout& layout, std::uint
   const Collective collective = algorithm.collective;
   const auto bytes = static_cast<double>(size);
   if (decision.mode == Mode::kFlat) {
-    Machine machine = machine_;
-    // Of two ranks: one message, which no other algorithm leaves whole in every collective.
-    const bool whole = std::string_view(algorithm.name) == "binomial";
-    if (whole && layout.ranks == 2 && layout.nodes == 1) {
-      machine.near = pair_link(machine, collective, bytes);
-    }
-    const Estimate estimate(machine, collective, layout.ranks, layout.most_per_node);
+    const Estimate estimate(machine_, collective, layout.ranks, layout.most_per_node, bytes);
     return algorithm.cost(estimate, bytes, decision.parameters);
   }
   if (layout.nodes == 1) return node_cost(machine_, collective, layout.ranks, bytes);

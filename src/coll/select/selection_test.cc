@@ -293,7 +293,7 @@ TEST(Model, EveryAlgorithmHasACost) {
     if (algorithm.is_host()) continue;
     for (const int ranks : {1, 2, 3, 8, 100, 4096}) {
       for (const double bytes : {0.0, 8.0, 65536.0, 1e9}) {
-        const Estimate estimate(machine, algorithm.collective, ranks, std::min(ranks, 4));
+        const Estimate estimate(machine, algorithm.collective, ranks, std::min(ranks, 4), bytes);
         const double cost = algorithm.cost(estimate, bytes, algorithm.defaults);
         EXPECT_TRUE(cost >= 0 && cost < 1e18) << algorithm.name << ' ' << ranks << ' ' << bytes;
       }
