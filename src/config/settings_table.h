@@ -50,7 +50,7 @@
   X(spin_ns, DurationType, "spin", 0, 0, 10 * kSecond, wait,                                       \
     "How long a rank spins before it yields or sleeps. 0 means automatic: 50 ms if every local "   \
     "rank has a core; otherwise 0.2 us, or up to 2 us while the rank that it waits for runs, "     \
-    "after which it yields for 0.1 ms and then sleeps.")                                           \
+    "after which it yields for 0.3 ms and then sleeps.")                                           \
   X(peer_check_ns, DurationType, "peer_check", 100 * kMillisecond, kMillisecond, 60 * kSecond,     \
     wait,                                                                                          \
     "How often a rank that waits for a local rank checks that the other process still exists.")    \

@@ -306,9 +306,9 @@ TEST(Plan, OwnCoreSpinsAMillisecondFirst) {
   EXPECT_LT(result.cpu_ns, 500'000'000u);
 }
 
-TEST(Plan, SharedCoreSpinsBrieflyAndYieldsForATenthOfAMillisecond) {
+TEST(Plan, SharedCoreSpinsBrieflyAndYieldsForSomeTenthsOfAMillisecond) {
   const WaitPlan plan = plan_waiting(WaitPolicy::automatic, true, 0);
-  EXPECT_EQ(plan.yield_ns, 100'000u);
+  EXPECT_EQ(plan.yield_ns, 300'000u);
   EXPECT_EQ(plan.spin_ns, 0u);
   EXPECT_GE(plan.pauses_per_check, 1u);
   EXPECT_LE(plan.pauses_per_check, 100u);
@@ -316,11 +316,11 @@ TEST(Plan, SharedCoreSpinsBrieflyAndYieldsForATenthOfAMillisecond) {
   for (int i = 0; i < 20; ++i) {
     const Awake result = awake(plan);
     EXPECT_TRUE(result.slept);
-    EXPECT_GE(result.ns, 100'000u);
+    EXPECT_GE(result.ns, 300'000u);
     // The processor's time: each yield may give it to others for milliseconds.
     best = std::min(best, result.cpu_ns);
   }
-  EXPECT_LT(best, 500'000u);
+  EXPECT_LT(best, 900'000u);
 }
 
 TEST(Plan, ForcedPoliciesNeverSleepButReport) {
