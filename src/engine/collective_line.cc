@@ -16,10 +16,6 @@ using coll::shm::Use;
 
 namespace {
 
-// How often a line looks for those of the others: some microseconds. Until then nothing else makes
-// progress.
-constexpr int kLooks = 200;
-
 // `count` elements as bytes of one run; null if they are not.
 std::byte* run_of(const void* address, std::int64_t count, const p2p::LayoutRef& layout) {
   char* start;
@@ -171,9 +167,9 @@ bool fill_line(const Team& team, const CollectiveCall& call, Line& line) {
 
 }  // namespace
 
-bool serve_as_line(Team& team, const CollectiveCall& call) {
+bool serve_as_line(Team& team, const CollectiveCall& call, int patience) {
   Line line;
-  return fill_line(team, call, line) && team.serve_line(line, kLooks);
+  return fill_line(team, call, line) && team.serve_line(line, patience);
 }
 
 }  // namespace od

@@ -7,9 +7,14 @@
 
 namespace od {
 
-// True: the call is done. False: it goes on as start_whole(), of which the others notice nothing.
-// The team must be that of the whole communicator.
-bool serve_as_line(coll::shm::Team& team, const CollectiveCall& call);
+// How often a rank with a core of its own looks for the lines of the others: some microseconds.
+// Until then nothing else makes progress.
+inline constexpr int kLineLooks = 200;
+
+// True: the call is done. False: after another look at what is missing, `patience` times, it goes
+// on as start_whole(), of which the others notice nothing. The team must be that of the whole
+// communicator.
+bool serve_as_line(coll::shm::Team& team, const CollectiveCall& call, int patience);
 
 }  // namespace od
 

@@ -155,9 +155,11 @@ int RankState::launch_collective(CollectiveOp& op) {
 bool RankState::serve_at_once(const CollectiveCall& call, const Comm& comm,
                               const coll::Decision& decision) {
   const CollectiveComm& own = *comm.collectives;
-  if (!tight_looks || collectives.timed || own.spans_nodes()) return false;
+  if (threads || collectives.timed || own.spans_nodes()) return false;
   CollectiveTeam* const team = team_for(call, own, decision);
-  if (team == nullptr || !serve_as_line(team->team(), call)) return false;
+  // Who is late may be waiting for this very core.
+  const int patience = tight_looks ? kLineLooks : 0;
+  if (team == nullptr || !serve_as_line(team->team(), call, patience)) return false;
   ++counters.collectives_served;
   ++counters.collectives_shared;
   ++counters.collectives_lines;

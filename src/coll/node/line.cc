@@ -24,6 +24,7 @@ bool Team::serve_line(const Line& line, int patience) {
   if (readers.has_another_than(me_)) {
     if (next_number_ >= kLanes && !acknowledged(next_number_ - kLanes + 1)) return false;
     show_line(line);
+    tell_of_line(line, readers);
   }
   if (!lines_here(line, sources, patience)) return false;
   take_lines(line, sources);
@@ -58,7 +59,25 @@ void Team::show_line(const Line& line) {
   post.ticket.store(ticket(me_, next_number_), std::memory_order_release);
   shown_ahead_ = true;
   take_next_lines(line.bytes);
-  tell_others(false);
+}
+
+// Where ranks share cores whoever finds that nothing is missing wakes a reader, as after an
+// exchange's post (tell_sleepers).
+void Team::tell_of_line(const Line& line, Span readers) {
+  if (wake_mode_.expedited) {
+    tell_others(false);
+    return;
+  }
+  // Free: all exchanges are over.
+  Exchange& x = exchanges_[next_number_ % kLanes] = {};
+  x.pattern = line.pattern;
+  x.root = line.root;
+  x.number = next_number_;
+  x.size = size_;
+  x.me = me_;
+  x.readers = readers;
+  x.news_post = any_news_ = true;
+  tell_sleepers();
 }
 
 // The others read this lane's next lines eight exchanges ago and still hold them: taken back while

@@ -233,6 +233,7 @@ class Team {
   static Way way_of_lines(std::uint64_t bytes);
   static std::uint64_t lines_offset(std::uint64_t number);
   void show_line(const Line& line);
+  void tell_of_line(const Line& line, Span readers);
   void take_next_lines(std::uint64_t bytes);
   bool lines_here(const Line& line, Span sources, int patience);
   bool as_expected(const Line& line, const Post& post) const;
