@@ -11,6 +11,7 @@
 #ifndef OVERDRIVE_ENGINE_COLLECTIVE_OP_H_
 #define OVERDRIVE_ENGINE_COLLECTIVE_OP_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -69,6 +70,11 @@ class CollectiveOp {
   // Whether advance() would move something that stood still: another member of the team has come.
   bool anything_ready() const {
     return team_ != nullptr && !waits_for_team() && team_->team().anything_ready();
+  }
+
+  // As Team::awaited_member().
+  const std::atomic<std::uint32_t>* awaited_member() const {
+    return team_ != nullptr && !waits_for_team() ? team_->team().awaited_member() : nullptr;
   }
 
   // What it is and what it waits for, for reports.

@@ -261,7 +261,7 @@ int Rank::collective(const CollectiveCall& call, Comm& comm, bool* served) {
     }
     s.collectives.active.push_back(op);
   }
-  WaitLoop loop(*this, coll::info(call.collective).name, comm.collectives->spans_nodes());
+  WaitLoop loop(*this, coll::info(call.collective).name, comm.collectives->spans_nodes(), *op);
   while (!op->done()) loop.step();
   // Whoever completed it has let go of it with the lock.
   Guard guard(s);

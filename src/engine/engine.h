@@ -136,6 +136,8 @@ class Rank {
   class WaitLoop {
    public:
     WaitLoop(Rank& rank, const char* where, bool host_pending, Request* waiting_for = nullptr);
+    // For a collective, which the caller holds until the loop is gone.
+    WaitLoop(Rank& rank, const char* where, bool host_pending, const CollectiveOp& collective);
     ~WaitLoop() {
       if (idler_.yields() != 0) [[unlikely]]
         count_yields();
@@ -152,6 +154,7 @@ class Rank {
     const char* where_;
     bool host_pending_;
     Request* waiting_for_;
+    const CollectiveOp* collective_ = nullptr;
     node::Idler idler_;
     std::uint32_t rounds_ = 0;
     std::uint64_t started_ns_ = 0;

@@ -97,6 +97,12 @@ Rank::WaitLoop::WaitLoop(Rank& rank, const char* where, bool host_pending, Reque
       waiting_for_(waiting_for),
       idler_(rank.state_->wait_plan, presence(*rank.state_, waiting_for)) {}
 
+Rank::WaitLoop::WaitLoop(Rank& rank, const char* where, bool host_pending,
+                         const CollectiveOp& collective)
+    : WaitLoop(rank, where, host_pending) {
+  collective_ = &collective;
+}
+
 void Rank::WaitLoop::count_yields() {
   RankState& s = *rank_.state_;
   Guard guard(s);
@@ -121,6 +127,9 @@ void Rank::WaitLoop::step() {
     if (s.progress()) {
       idler_.reset();
       return;
+    }
+    if (collective_ != nullptr && s.wait_plan.peer_spin_ns != 0) {
+      idler_.watch(collective_->awaited_member());
     }
     unfinished_sends = s.transport->has_unfinished_sends();
     if (++rounds_ % kRoundsPerLook == 0 && unfinished_sends) {

@@ -135,6 +135,13 @@ class Idler {
     return true;
   }
 
+  // Another peer than before, or none (as Presence::peer).
+  void watch(const std::atomic<std::uint32_t>* peer) {
+    if (peer == presence_.peer) return;
+    if (presence_.peer == nullptr) next_check_ = 0;
+    presence_.peer = peer;
+  }
+
   // Something has moved: start spinning again.
   void reset() {
     rounds_ = 0;
@@ -172,7 +179,7 @@ class Idler {
   void sleep(std::atomic<std::uint32_t>& armed, bool host_pending, std::uint64_t limit_ns);
 
   const WaitPlan& plan_;
-  const Presence presence_;
+  Presence presence_;
   std::uint64_t rounds_ = 0;
   std::uint64_t next_check_;              // round of the next look at the clock
   std::uint64_t yielding_since_ns_ = 0;   // 0: not yet

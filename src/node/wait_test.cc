@@ -261,6 +261,25 @@ TEST(Presence, APeerThatRunsForLongIsYieldedFor) {
   EXPECT_EQ(idler.yields_with_peer(), 0u);
 }
 
+TEST(Presence, AnotherPeerIsWatched) {
+  const WaitPlan plan = watching_peer(kForeverNs);
+  std::atomic<std::uint32_t> armed{0};
+  std::atomic<std::uint32_t> runs{0}, away{1};
+  Idler idler(plan, {nullptr, &runs});
+  const auto step = [&] { idler.step(armed, WakeMode{}, false, [] { return true; }); };
+  for (int i = 0; i < 10; ++i) step();
+  EXPECT_EQ(idler.yields(), 0u);
+  idler.watch(&away);
+  for (int i = 0; i < 10; ++i) step();
+  EXPECT_EQ(idler.yields_with_peer(), 5u);  // after another look each
+  idler.watch(&runs);
+  for (int i = 0; i < 10; ++i) step();
+  EXPECT_EQ(idler.yields(), 5u);
+  idler.watch(nullptr);  // as if nobody were known
+  step();
+  EXPECT_EQ(idler.yields(), 6u);
+}
+
 TEST(Presence, WithoutAPeerTheUsualSpinPrecedesYields) {
   WaitPlan plan = watching_peer(kForeverNs);
   plan.pauses_per_check = 10;

@@ -46,7 +46,9 @@ Team::Team(TeamSetup setup)
     Peer& p = peer(i);
     p.slot = slot_start(member.region, layout_, member.lease.slot);
     p.control = reinterpret_cast<SlotControl*>(p.slot);
-    p.armed = &reinterpret_cast<od::node::RegionHeader*>(member.region)->armed;
+    auto* const header = reinterpret_cast<od::node::RegionHeader*>(member.region);
+    p.armed = &header->armed;
+    p.away = &header->away;
     p.base = member.lease.base;
     p.reach = member.reach;
     p.reach_bytes = member.reach_bytes;
@@ -96,6 +98,26 @@ bool Team::anything_ready() const {
     if (x.active && (ready(x.awaits_room) || ready(x.awaits_content))) return true;
   }
   return false;
+}
+
+const std::atomic<std::uint32_t>* Team::awaited_member() const {
+  for (std::uint64_t number = completed_; number < next_number_; ++number) {
+    const Exchange& x = exchanges_[number % kLanes];
+    if (!x.active) continue;
+    const std::atomic<std::uint32_t>* missing = nullptr;
+    for (int i = x.sources.first; i < x.sources.last; ++i) {
+      if (i == x.me) continue;
+      const int position = x.member(i);
+      if (lane(position, x).post.ticket.load(std::memory_order_relaxed) >= ticket(position, x)) {
+        continue;
+      }
+      missing = peer(position).away;
+      // A hint that orders nothing.
+      if (missing->load(std::memory_order_relaxed) != 0) return missing;
+    }
+    if (missing != nullptr) return missing;
+  }
+  return nullptr;
 }
 
 std::string Team::describe() const {

@@ -160,6 +160,9 @@ class Team {
   bool advance();
   // Whether advance() would move something that stood still when it was last called.
   bool anything_ready() const;
+  // Where ranks share cores: the word `away` (node/region_layout.h) of a member that has not shown
+  // what is needed next, of one that is away if there is one; null: nothing of the kind is missing.
+  const std::atomic<std::uint32_t>* awaited_member() const;
   bool idle() const { return next_number_ == completed_ && first_open_ == nullptr; }
 
   // For Slots::release, when idle: after which the team must not be used.
@@ -181,6 +184,7 @@ class Team {
     SlotControl* control = nullptr;
     std::byte* slot = nullptr;
     std::atomic<std::uint32_t>* armed = nullptr;
+    const std::atomic<std::uint32_t>* away = nullptr;
     std::uint64_t base = 0;
     std::uint64_t known_completed = 0;  // at least so many exchanges are over for it
     std::byte* reach = nullptr;

@@ -742,6 +742,53 @@ TEST(Team, OneWhoOnlyReceivesInAnAlltoallv) {
 }
 
 // An operation object serves again once it is done, as persistent requests need it.
+// Who is waited for: one that has not shown anything, and of several one that has given its core
+// away.
+TEST(Team, AwaitedMembers) {
+  expect_success(run_forked_job(3, [](int me, const Exchange& exchange) {
+    TestNode node(exchange, {});
+    auto team = node.make_team();
+    const auto away = [&](int i) { return &node.node().member(i).header->away; };
+    REQUIRE(team->awaited_member() == nullptr);
+    Operation op;
+    if (me == 0) {
+      team->barrier(op);
+      team->advance();
+      REQUIRE(team->awaited_member() == away(2));
+      away(1)->store(1, std::memory_order_relaxed);
+      REQUIRE(team->awaited_member() == away(1));
+    }
+    exchange.barrier();
+    if (me == 1) {
+      team->barrier(op);
+      team->advance();
+    }
+    exchange.barrier();
+    if (me == 0) {
+      team->advance();
+      REQUIRE(team->awaited_member() == away(2));
+    }
+    exchange.barrier();
+    if (me == 2) team->barrier(op);
+    node.wait_for(*team, op);
+    REQUIRE(team->awaited_member() == nullptr);
+
+    // Nobody else: only the root shows anything.
+    std::uint64_t value = 5;
+    Operation bcast;
+    if (me != 1) {
+      team->bcast(bcast, 1, &value, sizeof value);
+      team->advance();
+      REQUIRE(team->awaited_member() == away(1));
+    }
+    exchange.barrier();
+    if (me == 1) team->bcast(bcast, 1, &value, sizeof value);
+    node.wait_for(*team, bcast);
+    exchange.barrier();
+    return 0;
+  }));
+}
+
 TEST(Team, OperationsAreStartedAgain) {
   expect_success(run_forked_job(2, [](int me, const Exchange& exchange) {
     TestNode node(exchange, {});
