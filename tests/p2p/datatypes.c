@@ -440,10 +440,10 @@ int main(int argc, char** argv) {
     named();
     bottom();
     freed_early();
-    // Without --types a host alone is to pass.
-    if (odt_number("types", 150) > 0) hard();
-    OdtRandom random = odt_random(4711);
     const long types = odt_number("types", 150);
+    // With --types=0 a host alone is to pass.
+    if (types > 0) hard();
+    OdtRandom random = odt_random(4711);
     for (long i = 0; i < types; i++) {
       char what[40];
       snprintf(what, sizeof what, "random type %ld", i);

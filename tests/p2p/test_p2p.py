@@ -76,7 +76,7 @@ CASES = {
         "datatypes.c",
         arguments=["--types=60"],
         least=1000,
-        # Of every host of these kinds alone some random types come out wrong.
+        # These hosts alone get some of the types wrong.
         reference={name: ["--types=0"] for name in ("openmpi4", "openmpi5", "mpich4", "impi")},
     ),
     "host_progress": Case("host_progress.c", least=20, limit=40),

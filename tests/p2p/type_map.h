@@ -25,8 +25,7 @@ typedef struct {
 } MappedType;
 
 // What the parts of a derived type's map are: `copies` elements of `inner` from `at` on.
-__attribute__((unused)) static void map_append(MappedType* map, const MappedType* inner,
-                                               long copies, MPI_Aint at) {
+static void map_append(MappedType* map, const MappedType* inner, long copies, MPI_Aint at) {
   MPI_Aint lower, extent;
   MUST(MPI_Type_get_extent(inner->type, &lower, &extent));
   for (long copy = 0; copy < copies; copy++) {
@@ -43,7 +42,7 @@ __attribute__((unused)) static void map_append(MappedType* map, const MappedType
 }
 
 // The map of a predefined type without gaps.
-__attribute__((unused)) static MappedType map_basic(MPI_Datatype basic) {
+static MappedType map_basic(MPI_Datatype basic) {
   int bytes = 0;
   MappedType map = {MPI_DATATYPE_NULL, NULL, 1, 1};
   MUST(MPI_Type_dup(basic, &map.type));
@@ -54,20 +53,20 @@ __attribute__((unused)) static MappedType map_basic(MPI_Datatype basic) {
   return map;
 }
 
-__attribute__((unused)) static void map_free(MappedType* map) {
+static void map_free(MappedType* map) {
   MUST(MPI_Type_free(&map->type));
   free(map->blocks);
   map->blocks = NULL;
 }
 
-__attribute__((unused)) static long map_bytes(const MappedType* map) {
+static long map_bytes(const MappedType* map) {
   long bytes = 0;
   for (long i = 0; i < map->blocks_count; i++) bytes += map->blocks[i].bytes;
   return bytes;
 }
 
 // The lowest byte of one element and the one after its highest; both 0 for an empty type.
-__attribute__((unused)) static void map_bounds(const MappedType* map, long* low, long* high) {
+static void map_bounds(const MappedType* map, long* low, long* high) {
   *low = *high = 0;
   for (long i = 0; i < map->blocks_count; i++) {
     const long first = (long)map->blocks[i].at, last = first + map->blocks[i].bytes;
@@ -77,8 +76,8 @@ __attribute__((unused)) static void map_bounds(const MappedType* map, long* low,
 }
 
 // Copies `count` elements, `extent` apart, between `data` and the packed form.
-__attribute__((unused)) static void map_copy(const MappedType* map, long count, MPI_Aint extent,
-                                             char* data, char* packed, int pack) {
+static void map_copy(const MappedType* map, long count, MPI_Aint extent, char* data, char* packed,
+                     int pack) {
   for (long element = 0; element < count; element++) {
     for (long i = 0; i < map->blocks_count; i++) {
       char* at = data + element * extent + map->blocks[i].at;

@@ -8,9 +8,6 @@
 namespace od::coll {
 namespace {
 
-// Up to this size blocks are copied into shared memory and out again.
-constexpr double kCopied = 4096;
-
 // Steps inside a node, each as long as the slowest member.
 class Inside {
  public:
@@ -44,7 +41,7 @@ class Inside {
     return std::min(told() + add_alone(bytes), 2 * told() + 2 * add_parts(bytes));
   }
   // Large blocks are read where they lie: they may not be left before that.
-  double leave(double bytes) const { return bytes > kCopied ? told() / 2 : 0; }
+  double leave(double bytes) const { return bytes > kCopiedBytes ? told() / 2 : 0; }
   // One rank reads or writes the blocks of all.
   double blocks(double bytes) const { return told() + move(members_ * bytes); }
 

@@ -13,6 +13,9 @@
 
 namespace od::coll {
 
+// Inside a node, up to this size blocks are copied into shared memory and out again.
+inline constexpr double kCopiedBytes = 4096;
+
 class Estimate {
  public:
   // `size_bytes`: the collective's message size.
@@ -65,10 +68,9 @@ class Estimate {
   // else to do and copy it together, or it goes through memory that passes to and fro between them:
   // a quarter of the time. Shorter ones are copied by one.
   bool copied_by_both(double bytes) const {
-    constexpr double kShort = 4096;
     const bool one_way = collective_ == Collective::kBcast || collective_ == Collective::kGather ||
                          collective_ == Collective::kScatter;
-    return one_way && ranks_ == 2 && per_node_ >= 2 && bytes > kShort && bytes >= size_bytes_;
+    return one_way && ranks_ == 2 && per_node_ >= 2 && bytes > kCopiedBytes && bytes >= size_bytes_;
   }
   double transfer(double bytes, double distance, int flows) const {
     const Link& l = link(distance);

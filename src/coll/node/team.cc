@@ -108,9 +108,7 @@ const std::atomic<std::uint32_t>* Team::awaited_member() const {
     for (int i = x.sources.first; i < x.sources.last; ++i) {
       if (i == x.me) continue;
       const int position = x.member(i);
-      if (lane(position, x).post.ticket.load(std::memory_order_relaxed) >= ticket(position, x)) {
-        continue;
-      }
+      if (has_posted(position, x)) continue;
       missing = peer(position).away;
       // A hint that orders nothing.
       if (missing->load(std::memory_order_relaxed) != 0) return missing;
@@ -324,9 +322,7 @@ int Team::first_missing_post(const Exchange& x) const {
   for (int i = 0; i < x.size; ++i) {
     if (i == x.me || (x.pattern == Pattern::to_root && i == x.root)) continue;
     const int position = x.member(i);
-    if (lane(position, x).post.ticket.load(std::memory_order_relaxed) < ticket(position, x)) {
-      return i;
-    }
+    if (!has_posted(position, x)) return i;
   }
   return x.size;
 }

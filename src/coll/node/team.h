@@ -227,6 +227,10 @@ class Team {
   void publish_completed();
   void tell_sleepers();
   void tell_sleepers_of(Exchange& x);
+  // To be followed by an acquire (look()) before anything of the post is read.
+  bool has_posted(int i, const Exchange& x) const {
+    return lane(i, x).post.ticket.load(std::memory_order_relaxed) >= ticket(i, x);
+  }
   int first_missing_post(const Exchange& x) const;
   int late_readers(const Exchange& x, int& late) const;
   void wake(int i) { peer(i).wake = true; }

@@ -741,7 +741,6 @@ TEST(Team, OneWhoOnlyReceivesInAnAlltoallv) {
   }));
 }
 
-// An operation object serves again once it is done, as persistent requests need it.
 // Who is waited for: one that has not shown anything, and of several one that has given its core
 // away.
 TEST(Team, AwaitedMembers) {
@@ -789,6 +788,7 @@ TEST(Team, AwaitedMembers) {
   }));
 }
 
+// An operation object serves again once it is done, as persistent requests need it.
 TEST(Team, OperationsAreStartedAgain) {
   expect_success(run_forked_job(2, [](int me, const Exchange& exchange) {
     TestNode node(exchange, {});
