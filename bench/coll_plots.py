@@ -45,8 +45,9 @@ def _ratios(
         for regime in REGIMES
         for shape in SHAPES
         if any(
-            results.cell(regime, host, OVERDRIVE, p) is not None
-            for p in points(collectives[0], shape, ranks, sizes)
+            results.speedup(regime, p, host, OVERDRIVE, host, PLAIN) is not None
+            for collective in collectives
+            for p in points(collective, shape, ranks, sizes)
             for host in FIVE
         )
     ]

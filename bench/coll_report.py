@@ -1,7 +1,12 @@
-"""Writes the page on collectives from the samples of its parts."""
+"""Writes the pages on collectives from the samples of its parts.
+
+`coll.md` says what is faster and what is not; the page of details beside it how that was measured,
+and what single mechanisms do. Times of every size are in the CSV files of the parts.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from statistics import median_high
@@ -39,7 +44,6 @@ from coll_campaign import (
     WORK,
 )
 from coll_goals import (
-    BARRIER,
     DRIVERS_TOPIC,
     LABS,
     LARGE_FROM,
@@ -55,24 +59,28 @@ from coll_timeline import COLLECTIVE, MEASURED_PICTURE, PICTURE, PICTURE_SIZE, t
 from goals import (
     HOST_TITLES,
     Finding,
+    Ratio,
     best_variant,
     in_any_regime,
     known_ratios,
     variant_title,
-    variants_to_show,
 )
 from overdrive import study_timeline
 from page import (
     DASH,
     Circumstances,
+    data_file,
     goals_section,
     number,
     opening,
     pictures,
+    read_findings,
     renewed,
+    replaced,
     table,
     titled_table,
     write,
+    write_csv,
 )
 
 
@@ -102,25 +110,24 @@ def _summary(results: dict[str, Results], hosts: list[str]) -> list[str]:
         where = f"4 nodes of 2 ranks, {title}"
         sections.append((part, where, LAB_JUDGED, LAB_RANKS, FEW_SIZES, 0, 1 << 40))
     for part, title, collectives, ranks, sizes, low, high in sections:
-        for regime in REGIMES:
-            rows = []
-            for collective in collectives:
-                for shape in (*SHAPES, APP):
+        rows = []
+        for collective in collectives:
+            for shape in ("usual", APP):
+                for regime in REGIMES:
                     wanted = points(collective, shape, ranks, sizes, low, high)
                     cells = []
                     for host in hosts:
                         base = best_variant(results[part], regime, host, wanted) or PLAIN
                         cells.append(_mean(results[part], regime, host, wanted, base))
                     if set(cells) != {DASH}:
-                        rows.append([collective, SHAPE_NAMES[shape], *cells])
-            header = ["", "shape", *(HOST_TITLES[host] for host in hosts)]
-            lines += titled_table(f"{title}, {regime}", header, rows)
+                        rows.append([collective, f"{SHAPE_NAMES[shape]}, {regime}", *cells])
+        header = ["", "buffers", *(HOST_TITLES[host] for host in hosts)]
+        lines += titled_table(title, header, rows)
     return lines
 
 
-def _slower(results: dict[str, Results], hosts: list[str]) -> list[str]:
-    """Return a table of the points at which a host alone is faster."""
-    rows = []
+def _compared(results: dict[str, Results], host: str) -> Iterator[tuple[str, str, str, str, Ratio]]:
+    """Yield title of the part, regime, collective and shape with each ratio to a host alone."""
     for part, ranks, sizes in (
         ("pair", 2, SIZES),
         ("others", 2, FEW_SIZES),
@@ -128,25 +135,52 @@ def _slower(results: dict[str, Results], hosts: list[str]) -> list[str]:
         *((lab, LAB_RANKS, FEW_SIZES) for lab in LABS),
     ):
         title = next(p.title for p in PARTS if p.name == part)
-        for collective in (*JUDGED, *OTHERS):
-            for shape in SHAPES:
-                wanted = points(collective, shape, ranks, sizes)
-                for regime in REGIMES:
-                    for host in hosts:
-                        base = best_variant(results[part], regime, host, wanted) or PLAIN
-                        ratios = known_ratios(results[part], wanted, regime, host, base=base)
-                        slow = [r for r in ratios if r.value * (1 + r.tolerance) < 1]
-                        if slow:
-                            text = ", ".join(
-                                f"{size_name(r.point.size_bytes)} {r.value:.2f}" for r in slow
-                            )
-                            where = f"{title}, {regime}"
-                            shown = SHAPE_NAMES[shape]
-                            rows.append([where, collective, shown, HOST_TITLES[host], text])
-    if not rows:
+        for regime in REGIMES:
+            for collective in (*JUDGED, *OTHERS):
+                for shape in SHAPES:
+                    wanted = points(collective, shape, ranks, sizes)
+                    base = best_variant(results[part], regime, host, wanted) or PLAIN
+                    for ratio in known_ratios(results[part], wanted, regime, host, base=base):
+                        yield title, regime, collective, SHAPE_NAMES[shape], ratio
+
+
+SLOWER = "slower"
+SLOWER_CHAPTER = "## Where the host alone is faster"
+
+
+def _slower(page: Path, results: dict[str, Results], hosts: list[str]) -> list[str]:
+    """Return how many points a host alone is faster at; each of them is in the table beside it."""
+    cells: dict[tuple[str, str], dict[str, str]] = {}
+    points_lost = []
+    for host in hosts:
+        ratios: dict[tuple[str, str], list[Ratio]] = {}
+        for title, regime, collective, shape, ratio in _compared(results, host):
+            ratios.setdefault((title, regime), []).append(ratio)
+            if ratio.value * (1 + ratio.tolerance) < 1:
+                what = [title, regime, collective, shape, host, ratio.point.size_bytes]
+                points_lost.append([*what, f"{ratio.value:.2f}"])
+        for where, found in ratios.items():
+            lost = [r.value for r in found if r.value * (1 + r.tolerance) < 1]
+            smallest = f" (down to {min(lost):.2f})" if lost else ""
+            cells.setdefault(where, {})[host] = f"{len(lost)} of {len(found)}{smallest}"
+    header = ["part", "regime", "collective", "buffers", "host", "size_bytes", "ratio"]
+    file = data_file(page, SLOWER)
+    write_csv(file, header, points_lost)
+    if not points_lost:
         return []
-    header = ["", "collective", "shape", "over", "size and ratio"]
-    return ["## Where the host alone is faster", "", *table(header, rows)]
+    rows = [
+        [f"{title}, {regime}", *(found.get(host, DASH) for host in hosts)]
+        for (title, regime), found in cells.items()
+    ]
+    return [
+        SLOWER_CHAPTER,
+        "",
+        "Points (a collective with one size of message and one kind of buffers) at which Overdrive "
+        "is slower, and the smallest ratio; all of them are in "
+        f"[{file.parent.name}/{file.name}]({file.parent.name}/{file.name}).",
+        "",
+        *table(["", *(HOST_TITLES[host] for host in hosts)], rows),
+    ]
 
 
 DRIVERS_CHAPTER = "## Drivers of reductions"
@@ -154,9 +188,9 @@ PIPELINE_CHAPTER = "## Segments in flight between nodes"
 OF_ONE_PART = {"drivers": DRIVERS_CHAPTER, "pipeline": PIPELINE_CHAPTER}
 """Chapters that need the samples of one part only."""
 SHAPE_NAMES = {
-    "usual": "usual",
-    NET: "application, work subtracted",
-    APP: "application, whole cycle",
+    "usual": "unchanged",
+    NET: "rewritten, the call alone",
+    APP: "rewritten, whole cycle",
     WORK: "the work alone",
 }
 
@@ -177,13 +211,13 @@ def _method(results: dict[str, Results]) -> list[str]:
         "of the buffer; for allgather, alltoall, gather and scatter the block that one rank sends "
         "to one rank; for reduce_scatter all blocks together. Reductions add doubles.",
         "",
-        "In the *usual shape* buffers are never rewritten. In the *application's shape* each rank "
+        "*Unchanged* buffers are never rewritten. *Rewritten*: as in an application, each rank "
         "writes all that it contributes before each call and reads all that it gets after it, and "
-        "everything is timed. The same writing and reading without the calls is measured beside "
-        "it; *work subtracted* is the difference: what the call costs, including what it makes "
-        "the program's own accesses cost. Every word of every result is compared once for each "
-        "size and root (where calls take long, for as many roots as a second has room for), and "
-        "in the application's shape the sum of all that was read.",
+        "everything is timed (*whole cycle*). The same writing and reading without the calls is "
+        "measured beside it; *the call alone* is the difference: what the call costs, including "
+        "what it makes the program's own accesses cost. Every word of every result is compared "
+        "once for each size and root (where calls take long, for as many roots as a second has "
+        "room for), and with rewritten buffers the sum of all that was read.",
         "",
         "The compared variants are jobs that run at the same time and take turns: while one takes "
         "a sample the others sleep, and the order changes from round to round. Before and after "
@@ -205,36 +239,6 @@ def _method(results: dict[str, Results]) -> list[str]:
         "",
         *table(["samples of", *REGIMES, "dropped"], counts),
     ]
-
-
-def _medians(
-    results: Results, title: str, hosts: list[str], collectives: list[str], ranks: int, sizes: str
-) -> list[str]:
-    """Return one table for each collective and shape with the times of all hosts."""
-    lines = [f"## {title}: times in µs", ""]
-    for collective in collectives:
-        for shape in ("usual", APP, NET):
-            wanted = points(collective, shape, ranks, sizes)
-            for regime in REGIMES:
-                rows = []
-                for host in hosts:
-                    for variant in variants_to_show(results, host, wanted):
-                        cells = [results.median(regime, host, variant, p) for p in wanted]
-                        if any(cell is not None for cell in cells):
-                            title = variant_title(host, variant)
-                            rows.append([title, *(number(cell) for cell in cells)])
-                sizes_shown = [
-                    "" if collective == BARRIER else size_name(p.size_bytes) for p in wanted
-                ]
-                what = f"{collective}, {SHAPE_NAMES[shape]}, {regime}"
-                lines += titled_table(what, ["", *sizes_shown], rows)
-    return lines if len(lines) > 2 else []
-
-
-def _folded(title: str, lines: list[str]) -> list[str]:
-    if not lines:
-        return []
-    return [f"<details><summary>{title}</summary>", "", *lines, "</details>", ""]
 
 
 def _drivers(results: Results, hosts: list[str]) -> list[str]:
@@ -368,33 +372,56 @@ def _cost(results: Results, hosts: list[str]) -> list[str]:
     ]
 
 
-def write_page(path: Path, results: dict[str, Results], around: Circumstances) -> list[Finding]:
-    """Write the page and return the findings that are in it; results by part."""
-    hosts = [host for host in FIVE if host in around.versions]
-    findings = judge(results, hosts)
-    pair = _medians(results["pair"], "2 ranks", hosts, JUDGED, 2, SIZES)
-    others = _medians(results["others"], "2 ranks, the others", hosts, OTHERS, 2, FEW_SIZES)
-    eight = _medians(results["eight"], "8 ranks on 2 cores", hosts, JUDGED, 8, FEW_SIZES)
-    lines = [
-        *opening("Collectives: what is faster, and by how much", "coll.py", around),
-        *_summary(results, hosts),
-        *goals_section(findings, "the host alone"),
-        *pictures(replace(around, pictures=[p for p in around.pictures if PICTURE not in p[0]])),
-        *_slower(results, hosts),
+DETAILS = "coll-details.md"
+
+
+def _details(results: dict[str, Results], hosts: list[str], around: Circumstances) -> list[str]:
+    """Return the lines of the page of details."""
+    return [
+        *opening("Collectives: how they were measured, and single mechanisms", "coll.py", around),
         *_method(results),
         *_drivers(results["drivers"], hosts),
         *_pipeline(results["pipeline"], around),
         *_cost(results["cost"], hosts),
-        *_folded("Times of 2 ranks", pair + others),
-        *_folded("Times of 8 ranks on 2 cores", eight),
     ]
-    for part, title in LABS.items():
-        times = _medians(results[part], f"Lab, {title}", hosts, LAB_JUDGED, LAB_RANKS, FEW_SIZES)
-        lines += _folded(f"Times in the lab, {title}", times)
+
+
+def _renew(
+    path: Path, results: dict[str, Results], around: Circumstances, chapters: list[str]
+) -> list[Finding]:
+    """Write again what only some parts tell; their findings take the place of earlier ones."""
+    hosts = [host for host in FIVE if host in around.versions]
+    topics = [DRIVERS_TOPIC] if "drivers" in around.only else []
+    again = [finding for finding in judge(results, hosts) if finding.topic in topics]
+    kept = [finding for finding in read_findings(path) if finding.topic not in topics]
+    findings = [*kept, *again]
+    goals = goals_section(path, findings, "the host alone")
+    write(path, replaced(path.read_text().splitlines(), goals))
+    details = path.with_name(DETAILS)
+    rows = [f"| {part.title} |" for part in PARTS if part.name in around.only]
+    new = _details(results, hosts, around)
+    write(details, renewed(details.read_text().splitlines(), new, chapters, rows))
+    return findings
+
+
+def write_page(path: Path, results: dict[str, Results], around: Circumstances) -> list[Finding]:
+    """Write the pages and return the findings that are in them; results by part."""
     chapters = [OF_ONE_PART[part] for part in around.only if part in OF_ONE_PART]
     if chapters:
-        rows = [f"| {part.title} |" for part in PARTS if part.name in around.only]
-        topics = [DRIVERS_TOPIC] if "drivers" in around.only else []
-        lines = renewed(path.read_text().splitlines(), lines, chapters, rows, topics)
+        return _renew(path, results, around, chapters)
+    hosts = [host for host in FIVE if host in around.versions]
+    findings = judge(results, hosts)
+    shown = [picture for picture in around.pictures if PICTURE not in picture[0]]
+    lines = [
+        *opening("Collectives: what is faster, and by how much", "coll.py", around),
+        f"How it is measured, and what single mechanisms do: [{DETAILS}]({DETAILS}). Times of "
+        "every size with their quartiles: `data/coll-*.csv`.",
+        "",
+        *_summary(results, hosts),
+        *_slower(path, results, hosts),
+        *goals_section(path, findings, "the host alone"),
+        *pictures(replace(around, pictures=shown)),
+    ]
     write(path, lines)
+    write(path.with_name(DETAILS), _details(results, hosts, around))
     return findings

@@ -32,7 +32,7 @@ from coll_campaign import (  # noqa: E402
 from coll_goals import judge, points  # noqa: E402
 from coll_report import write_page  # noqa: E402
 from jobs import BUILD, Host, run_mpi, select_hosts  # noqa: E402
-from page import Circumstances  # noqa: E402
+from page import Circumstances, data_file, read_findings  # noqa: E402
 from turns import Variant, run_together  # noqa: E402
 
 HOST = "openmpi4"
@@ -136,12 +136,15 @@ def test_page_of_what_there_is(tmp_path: Path) -> None:
     page = tmp_path / "coll.md"
     write_page(page, results(pair=all_sizes(2.5)), Circumstances({HOST: "4"}, {}, "command"))
     text = page.read_text()
-    assert "| bcast | usual | 2.50 (2.50) |" in text
-    assert "| Open MPI 4.1 + Overdrive | 1 |" in text
+    assert "| bcast | unchanged, near | 2.50 (2.50) |" in text
     assert "faster" in text and "Where the host alone is faster" not in text
+    assert "How it is measured" in page.with_name("coll-details.md").read_text()
     slow = results(pair=all_sizes(2.5, slow=65536))
     write_page(page, slow, Circumstances({HOST: "4"}, {}, "command"))
-    assert "| bcast | usual | Open MPI 4.1 | 64K 0.90 |" in page.read_text()
+    assert "(down to 0.90)" in page.read_text()
+    lost = data_file(page, "slower").read_text().splitlines()
+    assert [line for line in lost if line.endswith(f"near,bcast,unchanged,{HOST},65536,0.90")]
+    assert read_findings(page) == judge(slow, [HOST])
 
 
 def drivers(ratio: float) -> list[Sample]:
@@ -158,13 +161,15 @@ def test_one_part_is_renewed_and_the_rest_stays(tmp_path: Path) -> None:
     page = tmp_path / "coll.md"
     around = Circumstances({HOST: "4"}, {}, "command")
     write_page(page, results(pair=all_sizes(2.5), drivers=drivers(0.8)), around)
-    old = page.read_text()
+    details = page.with_name("coll-details.md")
+    old, old_details = page.read_text(), details.read_text()
     # There are no samples of two ranks any more.
     write_page(page, results(drivers=drivers(1.5)), replace(around, only=["drivers"]))
-    new = page.read_text()
-    assert "| bcast | usual | 2.50 (2.50) |" in new
-    assert "0.8 |" in old and "0.8 |" not in new and "| 1.5 | 1.5 |" in new
-    assert "Measured apart from the rest" in new
+    new, new_details = page.read_text(), details.read_text()
+    assert "| bcast | unchanged, near | 2.50 (2.50) |" in new
+    assert "0.8 |" in old_details and "0.8 |" not in new_details
+    assert "| 1.5 | 1.5 |" in new_details
+    assert "Measured apart from the rest" in new_details
 
     def reached(text: str) -> list[int]:
         (line,) = [line for line in text.splitlines() if "figures are reached" in line]

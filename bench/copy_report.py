@@ -18,33 +18,26 @@ from analysis import (
     geometric_mean,
     size_name,
 )
-from campaign import FIVE, MAIN_HOSTS, OVERDRIVE, PLAIN, parse_sizes
+from campaign import FIVE, OVERDRIVE, PLAIN, parse_sizes
 from copy_campaign import (
-    COLLECTIVE_SIZES,
     ENVELOPE_SIZES,
-    HOST_SIZES,
     MAIN_HOST,
     MAX_PROGRAM_WAITED,
     PARTS,
     PATHS,
-    SKEW_SIZES,
 )
 from copy_goals import (
-    DELAYS,
-    ENVELOPE_GOAL,
-    MEMCPY,
     SHAPE_TITLES,
     SHAPES,
     choice_at,
-    collective_points,
     envelope_point,
     judge,
-    skew_point,
 )
-from goals import COLLECTIVES, HOST_TITLES, Finding, known_ratios
+from goals import HOST_TITLES, Finding, known_ratios
 from page import (
     DASH,
     Circumstances,
+    at_a_glance,
     goals_section,
     number,
     opening,
@@ -69,52 +62,34 @@ def _interval(cell: Cell | None) -> str:
     return f"{number(cell.median)} ± {number(cell.median * cell.uncertainty)}"
 
 
-def _gain_cell(results: Results, regime: str, host: str, point: Point) -> str:
-    """Return how many times as fast Overdrive is, and the time of the host alone."""
-    ratio = results.speedup(regime, point, host, OVERDRIVE, host)
-    plain = results.median(regime, host, PLAIN, point)
-    return DASH if ratio is None else f"{ratio:.2f} ({number(plain)})"
-
-
-def _envelope_rows(results: Results, regime: str, shape: str) -> list[list[str]]:
-    rows = []
-    for size in parse_sizes(ENVELOPE_SIZES):
-        point = envelope_point(shape, size)
-        choice = choice_at(results, regime, point)
-        if choice is None:
-            continue
-        medians = [
-            number(results.median(regime, MAIN_HOST, variant, point))
-            for variant in (OVERDRIVE, *PATHS, MEMCPY)
-        ]
-        text = f"{choice.ratio:.2f} ± {choice.uncertainty:.2f}"
-        if choice.ratio + min(choice.uncertainty, 0.03) < ENVELOPE_GOAL:
-            text = f"**{text}**"
-        rows.append([size_name(size), *medians, choice.best, text])
-    return rows
-
-
 def _envelope(results: Results) -> list[str]:
-    lines = [
-        "## Every size by every path",
-        "",
-        f"Half a round trip of two ranks in µs over {HOST_TITLES[MAIN_HOST]}: the engine's own "
-        "choice, each path forced with `OVERDRIVE_COPY_PATH`, and, for comparison, a plain "
-        "`memcpy` by the receiver from memory that both processes map. The last column is the "
-        "speed of the choice relative to the best single path, with the uncertainty of the ratio: "
-        "1 is equal. Messages too short for a path take the ordinary one for short messages, so "
-        "the first rows differ by chance only.",
-        "",
-    ]
-    header = ["size", CHOICE, *PATHS, MEMCPY, "best path", "choice : best"]
+    rows = []
     for shape in SHAPES:
         for regime in REGIMES:
-            rows = _envelope_rows(results, regime, shape)
-            if rows:
-                title = f"{SHAPE_TITLES[shape].capitalize()}, {regime}"
-                lines += titled_table(title, header, rows)
-                lines += _crossovers(results, regime, shape)
-    return lines
+            found = [
+                (choice.ratio, size_name(size))
+                for size in parse_sizes(ENVELOPE_SIZES)
+                if (choice := choice_at(results, regime, envelope_point(shape, size))) is not None
+            ]
+            if found:
+                least, where = min(found)
+                mean = geometric_mean([ratio for ratio, _ in found])
+                steps = _crossovers(results, regime, shape)
+                title = f"{SHAPE_TITLES[shape]}, {regime}"
+                rows.append([title, f"{mean:.2f}", f"{least:.2f} at {where}", ", ".join(steps)])
+    if not rows:
+        return []
+    return [
+        "## The choice among the paths",
+        "",
+        f"Half a round trip of two ranks over {HOST_TITLES[MAIN_HOST]}, {ENVELOPE_SIZES}: the "
+        "engine's own choice against each path forced with `OVERDRIVE_COPY_PATH`. Speed of the "
+        "choice relative to the best single path at each size, and which path is best beyond "
+        "doubt from which size on. All times, and those of a plain `memcpy` by the receiver from "
+        "memory that both processes map: `data/copy-envelope.csv`.",
+        "",
+        *table(["buffers", "mean", "smallest", "best path from"], rows),
+    ]
 
 
 def _crossovers(results: Results, regime: str, shape: str) -> list[str]:
@@ -136,66 +111,8 @@ def _crossovers(results: Results, regime: str, shape: str) -> list[str]:
         # Below 3 % two paths count as equal, and the one that was best before stays.
         if against and min(against) >= 1.03:
             last = choice.best
-            steps.append(f"{last} at {size_name(size)}")
-    return [f"Clearly best: {', then '.join(steps)}.", ""] if steps else []
-
-
-def _hosts(results: Results, hosts: list[str]) -> list[str]:
-    lines = [
-        "## Against the host MPIs",
-        "",
-        "How many times as fast a blocking ping-pong is as over the host alone (of which the time "
-        "in µs is in brackets).",
-        "",
-    ]
-    sizes = parse_sizes(HOST_SIZES)
-    for shape in SHAPES:
-        for regime in REGIMES:
-            rows = []
-            for host in (h for h in FIVE if h in hosts):
-                cells = [
-                    _gain_cell(results, regime, host, envelope_point(shape, size)) for size in sizes
-                ]
-                if set(cells) != {DASH}:
-                    rows.append([HOST_TITLES[host], *cells])
-            title = f"{SHAPE_TITLES[shape].capitalize()}, {regime}"
-            lines += titled_table(title, ["over", *map(size_name, sizes)], rows)
-    return lines
-
-
-def _skew(results: Results, hosts: list[str]) -> list[str]:
-    lines = [
-        "## Late receivers and late senders",
-        "",
-        "Both ranks agree on a time; one of them is late by the time given and computes until "
-        "then. *Call*: how long `MPI_Send` takes. *Total*: from the moment when both are there "
-        "until `MPI_Recv` returns. The buffer is written before each message. Each cell is the "
-        "host alone → with Overdrive, in µs. A host for which a message is short enough to be sent "
-        "at once (8 KiB over MPICH 4.0) lets its sender go as early itself.",
-        "",
-    ]
-    sizes = parse_sizes(SKEW_SIZES)
-    for regime in REGIMES:
-        for mode in ("call", "total"):
-            rows = []
-            cases = [f"{side} late {delay}" for side in ("receiver", "sender") for delay in DELAYS]
-            for case in ["together", *cases]:
-                # How long a late sender's call takes says nothing that its total does not say.
-                if mode == "call" and case.startswith("sender"):
-                    continue
-                for host in (h for h in MAIN_HOSTS if h in hosts):
-                    cells = []
-                    for size in sizes:
-                        point = skew_point(case, mode, size)
-                        plain = results.median(regime, host, PLAIN, point)
-                        mine = results.median(regime, host, OVERDRIVE, point)
-                        known = plain is not None and mine is not None
-                        cells.append(f"{number(plain)} → {number(mine)}" if known else DASH)
-                    if set(cells) != {DASH}:
-                        rows.append([case, HOST_TITLES[host], *cells])
-            header = ["", "over", *map(size_name, sizes)]
-            lines += titled_table(f"{mode.capitalize()}, {regime}", header, rows)
-    return lines
+            steps.append(f"{last} {size_name(size)}")
+    return steps
 
 
 def _variant_header() -> list[str]:
@@ -337,29 +254,6 @@ def _programs(results: Results) -> list[str]:
     return lines
 
 
-def _collectives(results: Results, hosts: list[str]) -> list[str]:
-    lines = [
-        "## Collectives of the host",
-        "",
-        "They run over the host's own paths. Speed with Overdrive relative to the host alone, and "
-        "in brackets the time of the host in µs.",
-        "",
-    ]
-    for ranks in COLLECTIVE_SIZES:
-        for regime in REGIMES:
-            rows = []
-            for name in COLLECTIVES:
-                points = collective_points(name, ranks)
-                for host in (h for h in FIVE if h in hosts):
-                    cells = [_gain_cell(results, regime, host, point) for point in points]
-                    if set(cells) != {DASH}:
-                        rows.append([name, HOST_TITLES[host], *cells])
-            sizes = [size_name(point.size_bytes) for point in collective_points("bcast", ranks)]
-            more = ", more than cores" if ranks > 2 else ""
-            lines += titled_table(f"{ranks} ranks{more}, {regime}", ["", "over", *sizes], rows)
-    return lines
-
-
 def _method(results: dict[str, Results]) -> list[str]:
     counts = [
         [part.name, *(str(results[part.name].counts[key]) for key in (*REGIMES, "noisy"))]
@@ -382,7 +276,7 @@ def _method(results: dict[str, Results]) -> list[str]:
         "",
         "In the *usual shape* the send buffer is never rewritten; in the *application's shape* the "
         "sender writes the whole buffer before each send, the receiver reads all of it, and both "
-        "are timed.",
+        "are timed. A *late* rank computes until a time that both have agreed on.",
         "",
         *table(["samples of", *REGIMES, "dropped"], counts),
     ]
@@ -396,15 +290,15 @@ def write_page(path: Path, results: dict[str, Results], around: Circumstances) -
         *opening(
             "Copies: which way is best, and does the engine choose it", "copy_paths.py", around
         ),
-        *goals_section(findings, "what the goal names"),
-        *pictures(around),
-        *_method(results),
+        "Times of every size with their quartiles: `data/copy-*.csv`.",
+        "",
+        *at_a_glance(findings, [HOST_TITLES[host] for host in hosts]),
         *_envelope(results["envelope"]),
-        *_hosts(results["hosts"], hosts),
-        *_skew(results["skew"], hosts),
         *_kernels(results["kernels"]),
         *_programs(results["programs"]),
-        *_collectives(results["collectives"], hosts),
+        *goals_section(path, findings, "what the goal names"),
+        *pictures(around),
+        *_method(results),
     ]
     write(path, lines)
     return findings

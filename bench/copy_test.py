@@ -216,8 +216,7 @@ def test_page_of_what_there_is(tmp_path: Path) -> None:
     results = empty(envelope=Results(paths(1.1, cells=2.0, pull=1.0)))
     write_page(page, results, Circumstances({MAIN_HOST: "4"}, {}, "command"))
     text = page.read_text()
-    assert "| 8K | 1.87 | 3.4 | 1.7 |" in text
-    assert "**0.91 ± 0.00**" in text
+    assert "| usual shape, near | 0.91 | 0.91 at 8K | pull 8K |" in text
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 4])

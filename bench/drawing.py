@@ -62,9 +62,10 @@ def line(axes: Axes, sizes: list[int], values: dict[int, float | None], **look: 
 
 
 def finish(figure: plt.Figure, folder: Path, name: str, caption: str) -> None:
-    """Add caption and common legend, save, and print file and caption."""
+    """Add caption and common legend, save, print file and caption; empty panels are hidden."""
     handles: dict[str, object] = {}
     for axes in figure.axes:
+        axes.set_visible(bool(axes.get_legend_handles_labels()[1]))
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
     figure.suptitle(caption, fontsize=12)

@@ -23,6 +23,8 @@ from campaign import (  # noqa: E402
     save,
 )
 from goals import judge  # noqa: E402
+from jobs import ROOT  # noqa: E402
+from page import MAX_PAGE_LINES, write  # noqa: E402
 from real_programs import Result, differences  # noqa: E402
 
 NEAR_NS, FAR_NS = 45.0, 200.0
@@ -162,3 +164,18 @@ def test_results_of_programs_are_compared() -> None:
     assert differences(good, replace(good, comparable="a"))
     failed = replace(good, ok=False, overdrive=True, problem="status 1")
     assert differences(good, failed) == ["hpcc over openmpi4 with Overdrive: status 1"]
+
+
+@pytest.mark.parametrize(
+    "page", sorted((ROOT / "docs" / "measurements").glob("*.md")), ids=lambda page: page.stem
+)
+def test_pages_keep_what_a_reader_wants_at_a_glance(page: Path) -> None:
+    assert len(page.read_text().splitlines()) <= MAX_PAGE_LINES
+
+
+def test_a_page_that_has_grown_too_long_is_not_written(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    write(page, ["line"] * MAX_PAGE_LINES)
+    with pytest.raises(ValueError, match="move tables to CSV"):
+        write(page, ["line"] * (MAX_PAGE_LINES + 1))
+    assert len(page.read_text().splitlines()) == MAX_PAGE_LINES

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import platform
 import subprocess
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field, fields
 from pathlib import Path
 
 from campaign import OVERDRIVE, Sample
@@ -15,6 +16,8 @@ from goals import HOST_TITLES, Finding
 from jobs import ROOT
 
 DASH = "–"
+MAX_PAGE_LINES = 200
+"""A page shows what a reader wants at a glance; all figures are in the tables beside it."""
 
 
 @dataclass(frozen=True)
@@ -122,9 +125,27 @@ def pictures(around: Circumstances) -> list[str]:
 
 
 def write(path: Path, lines: list[str]) -> None:
-    """Write a page."""
+    """Write a page; one that has grown too long for a reader is an error."""
+    text = "\n".join(lines).rstrip() + "\n"
+    length = text.count("\n")
+    if length > MAX_PAGE_LINES:
+        raise ValueError(f"{path} would have {length} lines: move tables to CSV ({MAX_PAGE_LINES})")
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("\n".join(lines).rstrip() + "\n")
+    path.write_text(text)
+
+
+def data_file(page: Path, what: str) -> Path:
+    """Return where a page keeps a table that is too long for itself."""
+    return page.parent / "data" / f"{page.stem}-{what}.csv"
+
+
+def write_csv(path: Path, header: list[str], rows: Iterable[Iterable[object]]) -> None:
+    """Write a table for other programs and for whoever wants every figure."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(header)
+        writer.writerows(rows)
 
 
 def _chapters(lines: list[str]) -> dict[str, list[str]]:
@@ -132,41 +153,14 @@ def _chapters(lines: list[str]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     heading = ""
     for line in lines:
-        if line.startswith("## ") or line.startswith("<details>"):
+        if line.startswith("## "):
             heading = line
         found.setdefault(heading, []).append(line)
     return found
 
 
-def _block(lines: list[str], first: str) -> tuple[int, int]:
-    """Return where a title and the table below it begin and end."""
-    begin = lines.index(first)
-    return begin, lines.index("", begin + 2) + 1
-
-
-def _count_of_goals(met: int, judged: int, unknown: int, base: str) -> str:
-    return (
-        f"{met} of {judged} figures are reached; {unknown} were not measured. Ratios are speeds "
-        f"relative to {base}."
-    )
-
-
-def _recounted(lines: list[str]) -> list[str]:
-    """Count the goals that are reached again, by the table of all topics."""
-    start = lines.index("## Goals")
-    count = start + 2
-    rows = lines[start + 6 : lines.index("", start + 6)]
-    numbers = [[int(cell) for cell in row.split("|")[2:5]] for row in rows]
-    met, missed, unknown = (sum(column) for column in zip(*numbers, strict=True))
-    base = lines[count].rsplit("relative to ", 1)[1].rstrip(".")
-    again = _count_of_goals(met, met + missed, unknown, base)
-    return [*lines[:count], again, *lines[count + 1 :]]
-
-
-def renewed(
-    old: list[str], new: list[str], headings: list[str], rows: list[str], topics: list[str]
-) -> list[str]:
-    """Return an old page with parts of a new one: chapters, lines that begin so, topics of goals.
+def renewed(old: list[str], new: list[str], headings: list[str], rows: list[str]) -> list[str]:
+    """Return an old page with parts of a new one: chapters, and lines that begin so.
 
     A chapter that the old page does not have comes where the new one has it. Each says on which
     machine it was measured, which may be another one than that of the rest.
@@ -182,39 +176,102 @@ def renewed(
             known = [h for h in list(after)[: list(after).index(heading)] if h in order]
             order.insert(order.index(known[-1]) + 1, heading)
     lines = [line for heading in order for line in before[heading]]
-    for topic in topics:
-        begin, end = _block(lines, f"**{topic}**")
-        again, after_it = _block(new, f"**{topic}**")
-        lines[begin:end] = new[again:after_it]
-    for row in [*rows, *(f"| {topic} |" for topic in topics)]:
+    for row in rows:
         (fresh,) = [line for line in new if line.startswith(row)]
         lines = [fresh if line.startswith(row) else line for line in lines]
-    return _recounted(lines)
+    return lines
 
 
-def _verdict(met: bool | None) -> str:
-    """Return the word for a verdict."""
-    return {True: "yes", False: "**no**", None: "?"}[met]
+def replaced(old: list[str], chapter: list[str]) -> list[str]:
+    """Return an old page with another text of one of its chapters."""
+    chapters = _chapters(old)
+    chapters[chapter[0]] = chapter
+    return [line for lines in chapters.values() for line in lines]
 
 
-def goals_section(findings: list[Finding], base: str) -> list[str]:
-    """Return the chapter of the goals: how many are reached, and each of them."""
-    lines = ["## Goals", ""]
+GOALS = "goals"
+"""What the table of all findings of a page is called."""
+VERDICTS = {True: "yes", False: "no", None: "?"}
+
+
+def write_findings(page: Path, findings: list[Finding]) -> None:
+    """Keep every finding of a page in the table beside it."""
+    names = [each.name for each in fields(Finding)]
+    rows = [[*astuple(finding)[:-1], VERDICTS[finding.met]] for finding in findings]
+    write_csv(data_file(page, GOALS), names, rows)
+
+
+def read_findings(page: Path) -> list[Finding]:
+    """Return the findings that a page was made of; none if there are none."""
+    path = data_file(page, GOALS)
+    if not path.exists():
+        return []
+    by_word = {word: met for met, word in VERDICTS.items()}
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    return [Finding(**{**row, "met": by_word[row["met"]]}) for row in rows]
+
+
+def _missed_by(group: list[Finding]) -> str:
+    """Return which of some findings miss their goal, as far as a cell has room for it."""
+    missed = [f for f in group if f.met is False]
+    shown = [f"{f.host}, {f.regime}: {f.measured}" for f in missed[:1]]
+    more = [f"{len(missed) - 1} more"] if len(missed) > 1 else []
+    return "; ".join([*shown, *more])
+
+
+def goals_section(page: Path, findings: list[Finding], base: str) -> list[str]:
+    """Return the chapter of the goals: how many are reached, and what misses them.
+
+    All findings are kept in the table beside the page.
+    """
+    write_findings(page, findings)
     judged = [finding for finding in findings if finding.met is not None]
     met = sum(finding.met is True for finding in judged)
-    lines += [_count_of_goals(met, len(judged), len(findings) - len(judged), base), ""]
-    topics = list(dict.fromkeys(finding.topic for finding in findings))
     rows = []
-    for topic in topics:
-        verdicts = [finding.met for finding in findings if finding.topic == topic]
-        rows.append([topic, *(str(verdicts.count(met)) for met in (True, False, None))])
-    lines += table(["goal", "reached", "missed", "not measured"], rows)
-    for topic in topics:
+    for topic in dict.fromkeys(finding.topic for finding in findings):
         group = [finding for finding in findings if finding.topic == topic]
-        rows = [[f.host, f.regime, f.goal, f.measured, f.smallest, _verdict(f.met)] for f in group]
-        header = ["over", "regime", "goal", "measured", "smallest", "reached"]
-        lines += titled_table(topic, header, rows)
-    return lines
+        verdicts = [finding.met for finding in group]
+        counts = [str(verdicts.count(met)) for met in (True, False, None)]
+        wanted = "; ".join(dict.fromkeys(finding.goal for finding in group))
+        rows.append([topic, wanted, *counts, _missed_by(group)])
+    file = data_file(page, GOALS)
+    return [
+        "## Goals",
+        "",
+        f"{met} of {len(judged)} figures are reached; {len(findings) - len(judged)} were not "
+        f"measured. Ratios are speeds relative to {base}. Every one of them is in "
+        f"[{file.parent.name}/{file.name}]({file.parent.name}/{file.name}).",
+        "",
+        *table(["figure", "goal", "reached", "missed", "not measured", "missed by"], rows),
+    ]
+
+
+def at_a_glance(findings: list[Finding], hosts: list[str]) -> list[str]:
+    """Return the chapter that shows each figure for each host; those that miss it in bold."""
+    cells: dict[tuple[str, str], dict[str, str]] = {}
+    for finding in findings:
+        for host in hosts:
+            # A host may be named with the setting that serves it best.
+            if finding.host == host or finding.host.startswith(f"{host} ("):
+                smallest = finding.smallest.split(" at ")[0]
+                more = "" if smallest in ("-", "") else f" ({smallest})"
+                text = DASH if finding.met is None else f"{finding.measured}{more}"
+                shown = f"**{text}**" if finding.met is False else text
+                cells.setdefault((finding.topic, finding.regime), {})[host] = shown
+    rows = [
+        [topic, regime, *(found.get(host, DASH) for host in hosts)]
+        for (topic, regime), found in cells.items()
+        if set(found.values()) != {DASH}
+    ]
+    return [
+        "## At a glance",
+        "",
+        "How many times as fast as the host alone, geometric mean over the sizes and in brackets "
+        "the smallest, or what the line says; bold where the goal is missed.",
+        "",
+        *table(["", "regime", *hosts], rows),
+    ]
 
 
 def print_findings(findings: list[Finding]) -> None:

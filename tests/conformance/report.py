@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import platform
-import re
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -115,20 +115,35 @@ def _list(title: str, results: list[tuple[str, Result]]) -> list[str]:
     return [*lines, ""]
 
 
-def _reasons(title: str, reasons: dict[str, str]) -> list[str]:
-    """Return a folded list, tests grouped by reason; numbers such as times do not count."""
-    if not reasons:
-        return []
-    grouped: dict[str, list[str]] = {}
-    for identity, reason in reasons.items():
-        grouped.setdefault(re.sub(r"\d+", "_", reason), []).append(identity)
-    lines = [f"<details><summary>{title}: {len(reasons)}</summary>", ""]
-    for reason, names in sorted(grouped.items(), key=lambda item: -len(item[1])):
-        unique = list(dict.fromkeys(name.split(" ")[0] for name in names))
-        shown = ", ".join(f"`{name}`" for name in unique[:12])
-        more = f" and {len(unique) - 12} more programs" if len(unique) > 12 else ""
-        lines.append(f"- {len(names)}: {reason}: {shown}{more}")
-    return [*lines, "", "</details>", ""]
+def write_not_compared(whole: Report, path: Path) -> None:
+    """Write every test of MPICH's suite that could not be compared, with its reason."""
+    rows = []
+    for found in whole.mpich:
+        where_found = [found.host, found.layout or "one", found.settings or "default"]
+        for kind, reasons in _not_compared(found).items():
+            rows += [[*where_found, kind, *item] for item in reasons.items()]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["host", "nodes", "settings", "kind", "test", "reason"])
+        writer.writerows(rows)
+
+
+def _not_compared(found: HostResults) -> dict[str, dict[str, str]]:
+    """Return the tests of a host that were not compared, with reasons, by kind.
+
+    Tests that simply have not run yet are known by name only, and there are thousands of them.
+    """
+    return {
+        "fails without Overdrive": {
+            r.identity: r.reason for r in found.results if r.status == FAIL
+        },
+        "flaky without Overdrive": {
+            r.identity: r.reason for r in found.results if r.status == FLAKY_WITHOUT
+        },
+        "not built": found.unbuildable,
+        "left out": {name: why for name, why in found.skipped.items() if why != NOT_RUN},
+    }
 
 
 def _forced_section(whole: Report) -> list[str]:
@@ -189,20 +204,6 @@ def _lab_section(whole: Report) -> list[str]:
         mpi4py = [p for p in whole.mpi4py if (p.layout, p.settings) == (layout, label)]
         title = f"{layout} with `{label}`" if label else layout
         lines += [f"### {title}", "", kind_table(mpich, mpi4py, LAB_COLUMNS), ""]
-        for found in mpich:
-            lines += _reasons_of(found)
-    return lines
-
-
-def _reasons_of(found: HostResults) -> list[str]:
-    """Return the folded lists of the tests of a host that were not compared."""
-    failing = {r.identity: r.reason for r in found.results if r.status == FAIL}
-    flaky = {r.identity: r.reason for r in found.results if r.status == FLAKY_WITHOUT}
-    on = f" ({found.host})" if found.layout else ""
-    lines = _reasons(f"Fail without Overdrive, not compared{on}", failing)
-    lines += _reasons(f"Flaky without Overdrive{on}", flaky)
-    lines += _reasons(f"Not built{on}", found.unbuildable)
-    lines += _reasons(f"Left out{on}", found.skipped)
     return lines
 
 
@@ -304,7 +305,9 @@ def page(whole: Report) -> str:
         "```",
         "",
         f"**{whole.differences()} differences** among {whole.compared()} tests compared,",
-        f'{whole.not_run()} tests of MPICH\'s suite not run yet (under "left out" below).',
+        f"{whole.not_run()} tests of MPICH's suite not run yet. Tests that were not compared, with",
+        "their reasons, are in [data/conformance/not-compared.csv]"
+        "(data/conformance/not-compared.csv).",
         "",
     ]
     lines += _list("Differences", [item for item in tagged if item[1].status == DIFFERENCE])
@@ -322,11 +325,13 @@ def page(whole: Report) -> str:
             "crash in containers when these modules are imported); with more than one rank:",
             f"{_names(ONE_RANK_MPI4PY)} (communicates nothing).",
         ]
+        also: dict[str, list[str]] = {}
         for part in mpi4py:
-            usual = ONE_RANK_MPI4PY if part.ranks > 1 else []
-            more = [name for name in part.left_out if name not in usual]
+            # With one rank and with more other modules say nothing.
+            more = [name for name in part.left_out if name not in ONE_RANK_MPI4PY]
             if more:
-                lines.append(f"On {part.host} with {part.ranks} ranks also: {_names(more)}.")
+                also.setdefault(_names(more), []).append(f"{part.host} with {part.ranks}")
+        lines += [f"On {', '.join(on)} ranks also: {names}." for names, on in also.items()]
         for host, modules in EXCLUDED_MODULES_ON.items():
             lines.append(f"On {host}: {_names(modules)} (needs Fortran, which this host has not).")
         lines.append("")
@@ -335,7 +340,6 @@ def page(whole: Report) -> str:
             continue
         lines += [f"## MPICH's test suite on {found.host} {found.version}", ""]
         lines += [mpich_table(found, markdown=True), ""]
-        lines += _reasons_of(found)
     lines += [*_forced_section(whole), *_lab_section(whole)]
     return "\n".join(lines).rstrip() + "\n"
 

@@ -194,6 +194,7 @@ def write_page(options: argparse.Namespace, skipped: list[str]) -> int:
     whole.skipped += missing_parts(whole, [host.name for host in hosts])
     PAGE.parent.mkdir(parents=True, exist_ok=True)
     PAGE.write_text(report.page(whole), encoding="utf-8")
+    report.write_not_compared(whole, KEPT / "not-compared.csv")
     print(f"wrote {PAGE.relative_to(ROOT)}")
     print(whole.summary())
     return 1 if whole.differences() else 0
@@ -218,14 +219,15 @@ def missing_parts(whole: report.Report, hosts: list[str]) -> list[str]:
     for name, label, layout, ranks in wanted:
         if name in hosts and (name, label, layout, ranks) not in found:
             missing.setdefault((name, label, layout), []).append(ranks)
-    lines = []
+    alike: dict[tuple[str, str], list[str]] = {}
     for (name, label, layout), numbers in missing.items():
-        where = f"{name} with `{label}`" if label else name
-        where += f" in the lab, {layout}" if layout else ""
         suites = ["MPICH's suite"] if 0 in numbers else []
         several = ", ".join(str(number) for number in numbers if number)
         suites += [f"mpi4py's suite with {several} ranks"] if several else []
-        lines.append(f"{where}: {' and '.join(suites)}")
+        where = f"`{label}` forced" if label else "one node"
+        where = f"in the lab, {layout}" if layout else where
+        alike.setdefault((where, " and ".join(suites)), []).append(name)
+    lines = [f"{where}: {what} on {', '.join(names)}" for (where, what), names in alike.items()]
     return lines
 
 

@@ -135,13 +135,15 @@ def as_table(headings: list[str], lines: list[list[str]], markdown: bool) -> str
 
 
 def mpich_table(found: HostResults, markdown: bool = False) -> str:
-    """Return the table of MPICH's suite on one host."""
+    """Return the table of MPICH's suite on one host; a page names folders of which a test ran."""
     table = rows(found)
-    lines = [_cells(name, row, found.order) for name, row in table.items()]
+    shown = {name: row for name, row in table.items() if row.counts or not markdown}
+    lines = [_cells(name, row, found.order) for name, row in shown.items()]
     lines.append(_cells("**all**" if markdown else "all", sum_of(table), found.order))
     text = as_table(HEADINGS, lines, markdown)
     if markdown:
-        return text
+        rest = [name for name in table if name not in shown]
+        return f"{text}\n\nNothing has run yet of {', '.join(rest)}." if rest else text
     return f"MPICH's suite on {found.host} {found.version}\n{text}"
 
 
