@@ -111,8 +111,7 @@ int RankState::start_send(Request& request) {
   MessageHeader header = header_for(comm, request.tag);
   header.context = request.context;
   if (index == my_index) {
-    transport->send_to_self(header, payload, request.mode == SendMode::synchronous, request);
-    return kSuccess;
+    return transport->send_to_self(header, payload, request.mode == SendMode::synchronous, request);
   }
   return transport->send(index, header, payload, request.mode, request);
 }

@@ -81,11 +81,12 @@ bool RankState::advance_host_receives() {
       ++i;
       continue;
     }
+    int delivered = host::kSuccess;
     if (host_receiving[i].staging != nullptr) {
-      transport->deliver(host_receiving[i].staging.get(), status.bytes, receive);
+      delivered = transport->deliver(host_receiving[i].staging.get(), status.bytes, receive);
     }
     receive.status = status;
-    receive.status.error = error;
+    receive.status.error = error != host::kSuccess ? error : delivered;
     receive.host_request = 0;
     receive.complete = true;
     ++counters.receives_host;

@@ -78,7 +78,8 @@ struct HostTable {
   // Drives the host's own progress without completing anything of the program's.
   void (*poll)() = nullptr;
 
-  // Packing of datatypes whose shape the engine does not flatten; `bytes` is count * size.
+  // Packing of datatypes whose shape the engine does not flatten; `bytes` is count * size, both
+  // ways: hosts end the job when they are asked to unpack less.
   int (*pack)(const void* buf, std::int64_t count, Handle type, void* out,
               std::int64_t bytes) = nullptr;
   int (*unpack)(const void* in, std::int64_t bytes, void* buf, std::int64_t count,

@@ -105,8 +105,32 @@ inline std::uint32_t box_lines_for(std::uint32_t payload_bytes) {
                        kContinuationPayloadBytes;
 }
 
+// How many messages have gone through a box, modulo a number that is larger than a box has lines:
+// equal counts are the same message.
+class BoxCount {
+ public:
+  static constexpr unsigned kBits = 14;
+  static constexpr std::uint32_t kMask = (1u << kBits) - 1;
+
+  constexpr BoxCount() = default;
+  constexpr explicit BoxCount(std::uint32_t value) : value_(value & kMask) {}
+  constexpr std::uint32_t value() const { return value_; }
+  constexpr BoxCount& operator++() {
+    value_ = (value_ + 1) & kMask;
+    return *this;
+  }
+  friend constexpr bool operator==(BoxCount a, BoxCount b) = default;
+
+ private:
+  std::uint32_t value_ = 0;
+};
+// A MiB, the largest box that can be asked for, is not affected.
+inline constexpr std::uint32_t kMostBoxLines = BoxCount::kMask;
+static_assert(((1u << 20) - sizeof(BoxHeader)) / sizeof(BoxLine) <= kMostBoxLines);
+
 inline std::uint32_t box_line_count(std::uint64_t box_bytes) {
-  return static_cast<std::uint32_t>((box_bytes - sizeof(BoxHeader)) / sizeof(BoxLine));
+  const std::uint64_t lines = (box_bytes - sizeof(BoxHeader)) / sizeof(BoxLine);
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>(lines, kMostBoxLines));
 }
 
 // Copies short runs without a call into libc: payloads of a line or less dominate.
@@ -176,8 +200,8 @@ class BoxProducer {
     ++messages_;
     fetch_ahead();
   }
-  // Messages put so far, mod 256.
-  std::uint8_t messages() const { return messages_; }
+  // Messages put so far.
+  BoxCount messages() const { return messages_; }
   // Messages of this producer that the consumer has taken off its inbox list. Relaxed: it only
   // tells that the consumer is at work.
   std::uint64_t listed_taken() const {
@@ -224,7 +248,7 @@ class BoxProducer {
   std::uint32_t line_count_ = 0;
   std::uint32_t next_ = 0;
   unsigned lap_ = 1;
-  std::uint8_t messages_ = 0;
+  BoxCount messages_;
   std::uint64_t produced_ = 0;
   std::uint64_t consumed_seen_ = 0;
 };
@@ -262,8 +286,8 @@ class BoxConsumer {
   std::uint8_t frames_before() const {
     return static_cast<std::uint8_t>(lines_[next_].control.load(std::memory_order_relaxed) >> 48);
   }
-  // Messages taken so far, mod 256.
-  std::uint8_t messages() const { return messages_; }
+  // Messages taken so far.
+  BoxCount messages() const { return messages_; }
   const unsigned char* head_payload() const { return lines_[next_].head.payload; }
 
   // Copies min(bytes, limit) of the payload to `to` and consumes the message of `bytes`.
@@ -335,7 +359,7 @@ class BoxConsumer {
   std::uint32_t line_count_ = 0;
   std::uint32_t next_ = 0;
   unsigned lap_ = 1;
-  std::uint8_t messages_ = 0;
+  BoxCount messages_;
   std::uint64_t produced_ = 0;   // lines consumed so far
   std::uint64_t published_ = 0;  // of these, told to the producer
 };

@@ -5,6 +5,8 @@
 
 #include <cstdlib>
 #include <deque>
+#include <memory>
+#include <new>
 #include <random>
 #include <thread>
 #include <vector>
@@ -88,8 +90,8 @@ TEST_P(FastBox, MessagesOfAllLengthsComeInOrderHoweverFullItIs) {
     ASSERT_EQ(consumer_.ready(), !waiting.empty());
     if (consumer_.unpublished() && draw(4) == 0) consumer_.publish();
   }
-  EXPECT_EQ(producer_.messages(), static_cast<std::uint8_t>(sent));
-  EXPECT_EQ(consumer_.messages(), static_cast<std::uint8_t>(received));
+  EXPECT_EQ(producer_.messages(), BoxCount(sent));
+  EXPECT_EQ(consumer_.messages(), BoxCount(received));
 }
 
 TEST_P(FastBox, HoldsAsManyLinesAsThereAre) {
@@ -138,6 +140,26 @@ TEST_P(FastBox, ProducerAndConsumerAtTheSameTime) {
 
 INSTANTIATE_TEST_SUITE_P(Sizes, FastBox, testing::Values(1024, 2048, 8192),
                          testing::PrintToStringParamName());
+
+// A frame says after how many messages of the box it comes, so whatever waits in the box must not
+// look like nothing.
+TEST(BoxCounts, TellApartWhateverTheLargestBoxHolds) {
+  constexpr std::uint64_t kBytes = 1 << 20;
+  const auto memory = std::unique_ptr<std::byte[], void (*)(std::byte*)>(
+      new (std::align_val_t{4096}) std::byte[kBytes](),
+      [](std::byte* block) { ::operator delete[](block, std::align_val_t{4096}); });
+  BoxProducer producer(memory.get(), kBytes);
+  const BoxConsumer consumer(memory.get(), kBytes);
+  MessageHeader header;
+  header.kind = Kind::inline_data;
+  std::uint32_t waiting = 0;
+  EXPECT_EQ(producer.messages(), consumer.messages());
+  for (; producer.has_room(0); ++waiting) {
+    producer.put(header, nullptr, 0);
+    ASSERT_NE(producer.messages(), consumer.messages()) << waiting + 1 << " wait";
+  }
+  EXPECT_EQ(waiting, (kBytes - sizeof(BoxHeader)) / sizeof(BoxLine));
+}
 
 }  // namespace
 }  // namespace od::p2p

@@ -37,26 +37,29 @@ namespace od::p2p {
 // Payload of a message that follows the head line at once.
 inline constexpr std::uint64_t kFrameShortBytes = node::kFrameHeadBytes - sizeof(BoxLine);
 
-// What the control word of a head says: bits 0-23 source, 24-31 messages in the box before this one
-// (mod 256), 32-50 payload bytes, 51 whether it is an odd message of the pair's frames, 52-55 kind,
-// 56-63 turn.
+// What the control word of a head says: bits 0-23 source, 24-37 messages in the box before this one
+// (a BoxCount), 38-56 payload bytes, 57 whether it is an odd message of the pair's frames, 58-60
+// kind, 61-63 turn (mod 8: only the turn before this one can stand there still).
 struct FrameControl {
   static constexpr std::uint64_t kMaxBytes = (1u << 19) - 1;
 
-  static std::uint64_t pack(std::uint32_t source, std::uint8_t box_before, std::uint64_t bytes,
+  static std::uint64_t pack(std::uint32_t source, BoxCount box_before, std::uint64_t bytes,
                             std::uint8_t number, Kind kind, std::uint8_t turn) {
-    return (std::uint64_t{turn} << 56) | (static_cast<std::uint64_t>(kind) << 52) |
-           (std::uint64_t{number & 1u} << 51) | (bytes << 32) | (std::uint64_t{box_before} << 24) |
-           source;
+    return (std::uint64_t{turn & 7u} << 61) | (static_cast<std::uint64_t>(kind) << 58) |
+           (std::uint64_t{number & 1u} << 57) | (bytes << 38) |
+           (std::uint64_t{box_before.value()} << 24) | source;
   }
   std::uint64_t word;
   std::uint32_t source() const { return static_cast<std::uint32_t>(word & kMaxBoxSource); }
-  std::uint8_t box_before() const { return static_cast<std::uint8_t>(word >> 24); }
-  std::uint32_t bytes() const { return static_cast<std::uint32_t>((word >> 32) & kMaxBytes); }
-  bool odd() const { return ((word >> 51) & 1u) != 0; }
-  Kind kind() const { return static_cast<Kind>((word >> 52) & 15u); }
-  std::uint8_t turn() const { return static_cast<std::uint8_t>(word >> 56); }
+  BoxCount box_before() const { return BoxCount(static_cast<std::uint32_t>(word >> 24)); }
+  std::uint32_t bytes() const { return static_cast<std::uint32_t>((word >> 38) & kMaxBytes); }
+  bool odd() const { return ((word >> 57) & 1u) != 0; }
+  Kind kind() const { return static_cast<Kind>((word >> 58) & 7u); }
+  // Whether this is the message after `turns` of them.
+  bool follows(std::uint8_t turns) const { return word >> 61 == ((turns + 1u) & 7u); }
 };
+static_assert(static_cast<unsigned>(Kind::frame) < 8);
+static_assert(24 + BoxCount::kBits == 38);
 
 // The frame for `peer` in the region of `owner` (node indices, `base` that region's start), or null
 // if there is none: neighbours in the order of ranks come first.
@@ -93,9 +96,9 @@ class FrameSet {
     return reinterpret_cast<std::byte*>(heads_[frame]) + node::kFrameHeadBytes;
   }
   // Hands the frame over with a message of `bytes`, at most kFrameShortBytes, which is copied.
-  // `box_before`: messages that have gone through the box, mod 256.
+  // `box_before`: messages that have gone through the box.
   void put(unsigned frame, const MessageHeader& header, const void* payload, std::uint32_t bytes,
-           std::uint8_t box_before) {
+           BoxCount box_before) {
     BoxLine* const head = heads_[frame];
     if (bytes <= kHeadPayloadBytes) {
       copy_small(head->head.payload, static_cast<const unsigned char*>(payload), bytes);
@@ -106,7 +109,7 @@ class FrameSet {
   }
   // The same for `bytes` that the caller has put where payload() says.
   void hand_over(unsigned frame, const MessageHeader& header, std::uint64_t bytes,
-                 std::uint8_t box_before) {
+                 BoxCount box_before) {
     BoxLine* const head = heads_[frame];
     head->head.context = header.context;
     head->head.tag = header.tag;
@@ -131,8 +134,7 @@ class FrameSet {
       if ((away_ >> frame & 1u) == 0) continue;
       // Acquire: pairs with the release in hand_over().
       control->word = heads_[frame]->control.load(std::memory_order_acquire);
-      if (control->turn() == static_cast<std::uint8_t>(turns_[frame] + 1) &&
-          control->odd() == ((received_ & 1u) != 0)) {
+      if (control->follows(turns_[frame]) && control->odd() == ((received_ & 1u) != 0)) {
         return frame;
       }
     }

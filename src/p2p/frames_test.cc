@@ -63,7 +63,7 @@ class FramePair : public testing::Test {
   }
   ~FramePair() override { ::operator delete[](memory_, std::align_val_t{4096}); }
 
-  static void send(FrameSet& from, int tag, std::uint8_t box_before = 0) {
+  static void send(FrameSet& from, int tag, BoxCount box_before = {}) {
     MessageHeader header;
     header.kind = Kind::inline_data;
     header.tag = tag;
@@ -74,7 +74,7 @@ class FramePair : public testing::Test {
     from.put(frame, header, data.data(), static_cast<std::uint32_t>(data.size()), box_before);
   }
   // The tag of the oldest message that waits, or -1; the frame is kept.
-  static int receive(FrameSet& to, std::uint8_t* box_before = nullptr) {
+  static int receive(FrameSet& to, BoxCount* box_before = nullptr) {
     FrameControl control{};
     const unsigned frame = to.ready(&control);
     if (frame == FrameSet::kNone) return -1;
@@ -138,25 +138,28 @@ TEST_F(FramePair, TwoMessagesComeInOrderWhicheverFrameTheyAreIn) {
 
 TEST_F(FramePair, BothSidesMaySendAtOnce) {
   for (int i = 0; i < 600; ++i) {
-    send(a_, 2 * i, static_cast<std::uint8_t>(i));
-    send(b_, 2 * i + 1, static_cast<std::uint8_t>(i + 7));
-    std::uint8_t box_before = 0;
+    // Far apart, so that all bits are used.
+    const auto count = static_cast<std::uint32_t>(i) * 41;
+    send(a_, 2 * i, BoxCount(count));
+    send(b_, 2 * i + 1, BoxCount(count + 7));
+    BoxCount box_before;
     ASSERT_EQ(receive(b_, &box_before), 2 * i);
-    EXPECT_EQ(box_before, static_cast<std::uint8_t>(i));
+    EXPECT_EQ(box_before, BoxCount(count));
     ASSERT_EQ(receive(a_, &box_before), 2 * i + 1);
-    EXPECT_EQ(box_before, static_cast<std::uint8_t>(i + 7));
+    EXPECT_EQ(box_before, BoxCount(count + 7));
   }
 }
 
 TEST(Frames, ControlWordsKeepWhatTheyAreGiven) {
-  const FrameControl control{
-      FrameControl::pack(kMaxBoxSource, 255, FrameControl::kMaxBytes, 3, Kind::frame, 200)};
+  const FrameControl control{FrameControl::pack(kMaxBoxSource, BoxCount(kMostBoxLines),
+                                                FrameControl::kMaxBytes, 3, Kind::frame, 200)};
   EXPECT_EQ(control.source(), kMaxBoxSource);
-  EXPECT_EQ(control.box_before(), 255);
+  EXPECT_EQ(control.box_before().value(), kMostBoxLines);
   EXPECT_EQ(control.bytes(), FrameControl::kMaxBytes);
   EXPECT_TRUE(control.odd());
   EXPECT_EQ(control.kind(), Kind::frame);
-  EXPECT_EQ(control.turn(), 200);
+  EXPECT_TRUE(control.follows(199));
+  EXPECT_FALSE(control.follows(200) || control.follows(198));
 }
 
 TEST(Frames, APairWithoutFramesHasNone) {

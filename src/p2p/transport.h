@@ -149,14 +149,16 @@ class Transport {
   // Delivers an unexpected message that has been removed from the queue. False: the sender
   // cancelled it meanwhile (the message is freed, the receive goes on looking).
   bool deliver_unexpected(Unexpected& message, Request& receive);
-  // Copies a message that came another way into the receive's buffer, as far as it fits.
-  void deliver(const void* data, std::int64_t bytes, Request& receive) {
-    deliver_bytes(data, static_cast<std::uint64_t>(bytes), receive);
+  // Copies a message that came another way into the receive's buffer, as far as it fits. An error
+  // of the host when it could not unpack the message.
+  int deliver(const void* data, std::int64_t bytes, Request& receive) {
+    return deliver_bytes(data, static_cast<std::uint64_t>(bytes), receive);
   }
   // A probe is about to show `message`: false if it has been cancelled (then it is freed).
   bool pin(Unexpected& message);
-  void send_to_self(const MessageHeader& header, const Payload& payload, bool synchronous,
-                    Request& request);
+  // An error when there is no memory, or the host could not pack the message.
+  int send_to_self(const MessageHeader& header, const Payload& payload, bool synchronous,
+                   Request& request);
 
   // --- progress ------------------------------------------------------------------------------
   // One round: arrivals, incoming and outgoing streams. True if anything moved.
@@ -312,13 +314,15 @@ class Transport {
   void arrive_stream(std::uint32_t peer, const MessageHeader& header,
                      const StreamDescriptor& descriptor);
   void watch_new_boxes();
-  void deliver_bytes(const void* data, std::uint64_t bytes, Request& receive,
-                     memory::CopyFunction copy = memory::copy_ordinary);
+  int deliver_bytes(const void* data, std::uint64_t bytes, Request& receive,
+                    memory::CopyFunction copy = memory::copy_ordinary);
   void deliver_cell(std::uint32_t peer, const MessageHeader& header, const CellDescriptor& cell,
                     Request& receive);
   void deliver_frame(std::uint32_t peer, const MessageHeader& header, unsigned frame,
                      Request& receive);
-  void finish_receive(Request& receive, const MessageHeader& header, std::uint64_t bytes);
+  // `delivered`: what deliver_bytes() has returned.
+  void finish_receive(Request& receive, const MessageHeader& header, std::uint64_t bytes,
+                      int delivered = host::kSuccess);
   void start_incoming(Taken taken, std::uint32_t peer, const StreamDescriptor& descriptor,
                       const MessageHeader& header, Request& receive);
   bool advance_incoming(IncomingStream& stream);
@@ -358,6 +362,7 @@ class Transport {
   std::uint64_t piece_bytes_;
   bool verify_;
   std::uint64_t direct_checksum_ = 0;  // of what read_direct() has read, when verification is on
+  int direct_delivered_ = 0;           // what deliver_bytes() said to it
   CopyPlan plan_;
   SendHistory history_;
   memory::SpaceWindows windows_;  // by node index

@@ -98,15 +98,15 @@ void Transport::arrive_short(std::uint32_t peer, const MessageHeader& header, co
       [[likely]] {
     take(start, static_cast<std::uint32_t>(
                     std::min<std::uint64_t>(bytes, static_cast<std::uint64_t>(receive->bytes))));
+    finish_receive(*receive, header, bytes);
   } else {
     take(scratch_.data(), bytes);
     if (verify_) {
       check(header.checksum,
             memory::checksum_update(memory::kChecksumStart, scratch_.data(), bytes), header);
     }
-    deliver_bytes(scratch_.data(), bytes, *receive);
+    finish_receive(*receive, header, bytes, deliver_bytes(scratch_.data(), bytes, *receive));
   }
-  finish_receive(*receive, header, bytes);
 }
 
 void Transport::take_frame_message(std::uint32_t peer, unsigned frame, FrameControl control) {

@@ -294,7 +294,7 @@ bool Transport::read_direct(std::uint32_t peer, const StreamDescriptor& descript
   }
   const std::byte* from = direct_source_;
   note_attached(descriptor.source_address, counters_.xpmem_reads, descriptor.bytes);
-  deliver_bytes(from, descriptor.bytes, receive);
+  direct_delivered_ = deliver_bytes(from, descriptor.bytes, receive);
   if (verify_) {
     direct_checksum_ = memory::checksum_update(memory::kChecksumStart, from, descriptor.bytes);
   }
@@ -335,7 +335,8 @@ bool Transport::read_through_kernel(std::uint32_t peer, const StreamDescriptor& 
     position += static_cast<std::uint64_t>(moved);
   }
   if (verify_) direct_checksum_ = memory::checksum_update(memory::kChecksumStart, to, wanted);
-  if (aside != nullptr) deliver_bytes(aside.get(), descriptor.bytes, receive);
+  direct_delivered_ =
+      aside != nullptr ? deliver_bytes(aside.get(), descriptor.bytes, receive) : host::kSuccess;
   ++counters_.receives_kernel;
   return true;
 }

@@ -6,6 +6,7 @@
 
 #include "memory/copy.h"
 #include "p2p/arrival.h"
+#include "p2p/opaque.h"
 #include "p2p/transport.h"
 
 namespace od::p2p {
@@ -28,7 +29,7 @@ void Transport::start_incoming(Taken taken, std::uint32_t peer, const StreamDesc
       if (verify_) check(envelope.checksum, direct_checksum_, header);
       mark_done(envelope, descriptor.generation);
       node::wake_if_armed(*links_[peer].armed, wake_);
-      finish_receive(receive, header, bytes);
+      finish_receive(receive, header, bytes, direct_delivered_);
       return;
     }
     // Release: the sender goes on with cells; pairs with its acquire in advance_offer.
@@ -168,9 +169,12 @@ void Transport::finish_incoming(IncomingStream& stream) {
   header.source = static_cast<std::uint32_t>(receive.status.source);
   header.tag = receive.status.tag;
   if (verify_) check(envelope.checksum, stream.checksum, header);
+  int delivered = host::kSuccess;
   if (stream.packed != nullptr) {
-    host_.unpack(stream.packed.get(), static_cast<std::int64_t>(stream.limit), receive.address,
-                 receive.count, receive.layout->host_type);
+    if (stream.limit > 0) {
+      delivered = unpack_opaque(host_, *receive.layout, stream.packed.get(),
+                                static_cast<std::int64_t>(stream.limit), receive.address);
+    }
     ++counters_.layouts_host_packed;
     stream.packed.reset();
   }
@@ -187,7 +191,7 @@ void Transport::finish_incoming(IncomingStream& stream) {
   mark_done(envelope, stream.generation);
   node::wake_if_armed(*links_[stream.peer].armed, wake_);
   receive.incoming = nullptr;
-  finish_receive(receive, header, stream.bytes);
+  finish_receive(receive, header, stream.bytes, delivered);
   stream.request = nullptr;
 }
 

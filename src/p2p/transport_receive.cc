@@ -9,6 +9,7 @@
 #include "memory/copy.h"
 #include "observe/log.h"
 #include "p2p/arrival.h"
+#include "p2p/opaque.h"
 #include "p2p/transport.h"
 
 namespace od::p2p {
@@ -48,7 +49,8 @@ void Transport::check(std::uint32_t sent, std::uint64_t computed,
 
 // --- completing a receive ------------------------------------------------------------------------
 
-void Transport::finish_receive(Request& receive, const MessageHeader& header, std::uint64_t bytes) {
+void Transport::finish_receive(Request& receive, const MessageHeader& header, std::uint64_t bytes,
+                               int delivered) {
   receive.status.source = static_cast<int>(header.source);
   receive.status.tag = header.tag;
   receive.status.cancelled = false;
@@ -58,10 +60,11 @@ void Transport::finish_receive(Request& receive, const MessageHeader& header, st
     receive.status.bytes = receive.bytes;
     ++counters_.truncations;
   } else {
-    receive.status.error = host::kSuccess;
+    receive.status.error = delivered;
     receive.status.bytes = static_cast<std::int64_t>(bytes);
     const std::int64_t whole_bytes = receive.layout->whole_bytes;
-    if (whole_bytes != 0 && receive.status.bytes % whole_bytes != 0) [[unlikely]] {
+    if (delivered == host::kSuccess && whole_bytes != 0 && receive.status.bytes % whole_bytes != 0)
+        [[unlikely]] {
       receive.status.error = host_.err_split_element;
       receive.status.bytes -= receive.status.bytes % whole_bytes;
     }
@@ -70,23 +73,23 @@ void Transport::finish_receive(Request& receive, const MessageHeader& header, st
   receive.complete = true;
 }
 
-void Transport::deliver_bytes(const void* data, std::uint64_t bytes, Request& receive,
-                              memory::CopyFunction copy) {
+int Transport::deliver_bytes(const void* data, std::uint64_t bytes, Request& receive,
+                             memory::CopyFunction copy) {
   const std::uint64_t limit = std::min(bytes, static_cast<std::uint64_t>(receive.bytes));
-  if (limit == 0) return;
+  if (limit == 0) return host::kSuccess;
   const Layout& layout = *receive.layout;
   char* start = nullptr;
   if (is_contiguous(layout, receive.address, receive.count, &start)) [[likely]] {
     copy(start, data, limit);
   } else if (layout.shape == Shape::opaque) {
-    host_.unpack(data, static_cast<std::int64_t>(limit), receive.address, receive.count,
-                 layout.host_type);
     ++counters_.layouts_host_packed;
+    return unpack_opaque(host_, layout, data, static_cast<std::int64_t>(limit), receive.address);
   } else {
     Cursor cursor(receive.address, receive.count, layout);
     cursor.unpack(data, limit, copy);
     ++counters_.layouts_direct;
   }
+  return host::kSuccess;
 }
 
 // --- unexpected messages -------------------------------------------------------------------------
@@ -96,10 +99,10 @@ bool Transport::deliver_unexpected(Unexpected& message, Request& receive) {
   const std::uint32_t peer = message.node_index;
   const std::uint64_t bytes = message.bytes;
   if (message.from == Unexpected::Source::self) {
-    deliver_bytes(message.data.get(), bytes, receive);
+    const int delivered = deliver_bytes(message.data.get(), bytes, receive);
     if (message.synchronous_sender != nullptr) message.synchronous_sender->complete = true;
     ++counters_.receives_self;
-    finish_receive(receive, header, bytes);
+    finish_receive(receive, header, bytes, delivered);
   } else if (header.kind == Kind::stream) {
     const Taken taken = take_stream(peer, message.stream, receive);
     if (taken == Taken::cancelled) {
@@ -120,10 +123,10 @@ bool Transport::deliver_unexpected(Unexpected& message, Request& receive) {
     if (verify_) {
       check(header.checksum, memory::checksum_update(memory::kChecksumStart, data, bytes), header);
     }
-    deliver_bytes(data, bytes, receive);
+    const int delivered = deliver_bytes(data, bytes, receive);
     if (message.envelope != nullptr) mark_done(*message.envelope, message.stream.generation);
     ++counters_.receives_inline;
-    finish_receive(receive, header, bytes);
+    finish_receive(receive, header, bytes, delivered);
   }
   matching_.free_unexpected(message);
   return true;
@@ -136,11 +139,11 @@ void Transport::deliver_cell(std::uint32_t peer, const MessageHeader& header,
     check(header.checksum, memory::checksum_update(memory::kChecksumStart, data, cell.bytes),
           header);
   }
-  deliver_bytes(data, cell.bytes, receive,
-                reader_for(cell.nontemporal, links_[peer].distance.far()));
+  const int delivered = deliver_bytes(data, cell.bytes, receive,
+                                      reader_for(cell.nontemporal, links_[peer].distance.far()));
   release_cell(links_[peer].releases, cell);
   ++counters_.receives_cell;
-  finish_receive(receive, header, cell.bytes);
+  finish_receive(receive, header, cell.bytes, delivered);
 }
 
 void Transport::deliver_frame(std::uint32_t peer, const MessageHeader& header, unsigned frame,
@@ -150,10 +153,11 @@ void Transport::deliver_frame(std::uint32_t peer, const MessageHeader& header, u
   if (verify_) {
     check(header.checksum, memory::checksum_update(memory::kChecksumStart, data, bytes), header);
   }
-  deliver_bytes(data, bytes, receive, reader_for(0, links_[peer].distance.far()));
+  const int delivered =
+      deliver_bytes(data, bytes, receive, reader_for(0, links_[peer].distance.far()));
   frames_[peer].keep(frame);
   ++counters_.receives_frame;
-  finish_receive(receive, header, bytes);
+  finish_receive(receive, header, bytes, delivered);
 }
 
 bool Transport::pin(Unexpected& message) {
@@ -168,18 +172,21 @@ bool Transport::pin(Unexpected& message) {
   return false;
 }
 
-void Transport::send_to_self(const MessageHeader& header_in, const Payload& payload,
-                             bool synchronous, Request& request) {
+int Transport::send_to_self(const MessageHeader& header_in, const Payload& payload,
+                            bool synchronous, Request& request) {
   MessageHeader header = header_in;
   header.kind = Kind::inline_data;
   std::unique_ptr<unsigned char[]> data;
   const void* from = payload.contiguous;
   if (payload.bytes > 0 && from == nullptr) {
-    data.reset(new unsigned char[payload.bytes]);
+    data.reset(new (std::nothrow) unsigned char[payload.bytes]);
+    if (data == nullptr) return host_.err_no_mem;
     const Layout& layout = **payload.layout;
     if (layout.shape == Shape::opaque) {
-      host_.pack(payload.address, payload.count, layout.host_type, data.get(),
-                 static_cast<std::int64_t>(payload.bytes));
+      const int error = host_.pack(payload.address, payload.count, layout.host_type, data.get(),
+                                   static_cast<std::int64_t>(payload.bytes));
+      if (error != host::kSuccess) return error;
+      ++counters_.layouts_host_packed;
     } else {
       Cursor cursor(const_cast<void*>(payload.address), payload.count, layout);
       cursor.pack(data.get(), payload.bytes, memory::copy_ordinary);
@@ -192,13 +199,13 @@ void Transport::send_to_self(const MessageHeader& header_in, const Payload& payl
   if (receive != nullptr) {
     ++counters_.receives_self;
     ++counters_.matched_posted;
-    deliver_bytes(from, payload.bytes, *receive);
-    finish_receive(*receive, header, payload.bytes);
+    finish_receive(*receive, header, payload.bytes, deliver_bytes(from, payload.bytes, *receive));
     request.complete = true;
-    return;
+    return host::kSuccess;
   }
   if (data == nullptr && payload.bytes > 0) {
-    data.reset(new unsigned char[payload.bytes]);
+    data.reset(new (std::nothrow) unsigned char[payload.bytes]);
+    if (data == nullptr) return host_.err_no_mem;
     std::memcpy(data.get(), from, payload.bytes);
   }
   Unexpected* message = matching_.new_unexpected();
@@ -213,6 +220,7 @@ void Transport::send_to_self(const MessageHeader& header_in, const Payload& payl
     request.complete = true;
   }
   matching_.add_unexpected(*message);
+  return host::kSuccess;
 }
 
 }  // namespace od::p2p

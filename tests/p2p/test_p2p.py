@@ -79,9 +79,11 @@ CASES = {
         # These hosts alone get some of the types wrong.
         reference={name: ["--types=0"] for name in ("openmpi4", "openmpi5", "mpich4", "impi")},
     ),
+    "opaque": Case("opaque.c", least=20),
     "host_progress": Case("host_progress.c", least=20, limit=40),
     "large_count": Case("large_count.c", least=0),
     "cplusplus": Case("cplusplus.cc", least=20),
+    "opaque3": Case("opaque.c", ranks=3, least=20),
 }
 
 
@@ -168,11 +170,23 @@ def test_semantics_small_memory(
     expect.took_our_path(result, case.least)
 
 
+@pytest.mark.quick
+@pytest.mark.parametrize("box", ["8K", "1M"])
+def test_long_boxes(
+    box: str, host: Host, compiled: Build, overdrive: bool, needs_overdrive: None, seed: int
+) -> None:
+    """More short messages wait than counters of a byte tell apart."""
+    case = Case("long_boxes.c", least=5000)
+    result = run_case(case, host, compiled, overdrive, seed, {"fastbox_bytes": box})
+    expect.took_our_path(result, case.least)
+
+
 REMOTE = {
     "wildcards": (["0-1"], ["1-2"], ["0-1", "0-2"]),
     "rings3": (["0-1"], ["0-2"]),
     "mixed_requests3": (["0-1"], ["1-2"]),
     "intercomm": (["0-1"], ["1-2"]),
+    "opaque3": (["0-1"],),
 }
 """Pairs of ranks that go through the host, by program, so that communicators are mixed."""
 

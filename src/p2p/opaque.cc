@@ -1,0 +1,32 @@
+// Hosts unpack whole elements only (Open MPI ends the job where the packed data is shorter than
+// what it is asked for). So an element of which only the beginning came is packed as it is, the
+// beginning replaced, and unpacked again.
+#include "p2p/opaque.h"
+
+#include <cstring>
+#include <memory>
+#include <new>
+
+namespace od::p2p {
+
+int unpack_opaque(const host::HostTable& host, const Layout& layout, const void* packed,
+                  std::int64_t bytes, void* address) {
+  const std::int64_t whole = bytes / layout.size;
+  const std::int64_t whole_bytes = whole * layout.size;
+  if (whole > 0) {
+    const int error = host.unpack(packed, whole_bytes, address, whole, layout.host_type);
+    if (error != host::kSuccess) return error;
+  }
+  if (whole_bytes == bytes) return host::kSuccess;
+  void* const element = static_cast<char*>(address) + whole * layout.extent;
+  const std::unique_ptr<char[]> copy(
+      new (std::nothrow) char[static_cast<std::size_t>(layout.size)]);
+  if (copy == nullptr) return host.err_no_mem;
+  const int error = host.pack(element, 1, layout.host_type, copy.get(), layout.size);
+  if (error != host::kSuccess) return error;
+  std::memcpy(copy.get(), static_cast<const char*>(packed) + whole_bytes,
+              static_cast<std::size_t>(bytes - whole_bytes));
+  return host.unpack(copy.get(), layout.size, element, 1, layout.host_type);
+}
+
+}  // namespace od::p2p
