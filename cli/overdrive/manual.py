@@ -48,7 +48,10 @@ Every setting can be given in four ways; the first one that is there counts:
 The thresholds `near_…` and `far_…` come from the calibration that `overdrive calibrate` has made,
 if none of these gives them.
 
-In a file a setting may also stand in a table named after its group, such as `[p2p]`.
+In a file a setting may also stand in a table named after its group, such as `[p2p]`. A file counts
+only if it belongs to you or to root and nobody else can write it (`chmod go-w`); the same holds for
+tuning and calibration files. `overdrive.toml` may be no symbolic link and names no files to write
+(`stats`, `timeline`).
 
 | Type | Notation |
 |---|---|

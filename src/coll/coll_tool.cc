@@ -8,10 +8,11 @@
 //
 // The environment counts as it would for a program. Exit status 0; 2 for wrong arguments; 3 if
 // `--strict` makes what was found an error.
+#include <charconv>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "coll/hierarchy/node_steps.h"
@@ -338,12 +339,25 @@ int time_line(const Arguments& arguments) {
   return 0;
 }
 
+// More than any machine has; a layout of so many ranks is still made in a second.
+constexpr int kMostRanks = 1 << 24;
+
 bool is_number(const std::string& option) {
-  for (const char* known :
-       {"--ranks", "--nodes", "--most-steps", "--leaders", "--radix", "--window"}) {
-    if (option == known) return true;
+  return option == "--ranks" || option == "--nodes" || option == "--most-steps";
+}
+
+// Null if the option is no parameter of algorithms.
+const ParameterName* parameter_of(const std::string& option) {
+  static constexpr std::pair<const char*, ParameterName> kKnown[] = {
+      {"--radix", ParameterName::kRadix},
+      {"--segment", ParameterName::kSegment},
+      {"--window", ParameterName::kWindow},
+      {"--leaders", ParameterName::kLeaders},
+      {"--pipeline", ParameterName::kPipeline}};
+  for (const auto& [name, parameter] : kKnown) {
+    if (option == name) return &parameter;
   }
-  return false;
+  return nullptr;
 }
 
 int run(int argc, char** argv) {
@@ -378,27 +392,24 @@ int run(int argc, char** argv) {
       const std::string way = argv[++i];
       if (way != "shared" && way != "messages") return usage("--inside: shared or messages");
       arguments.driver = way == "shared" ? NodeDriver::kShared : NodeDriver::kMessages;
-    } else if (option == "--segment" || option == "--pipeline") {
-      std::uint64_t bytes = 0;
-      if (!parse_bytes(argv[++i], bytes) || bytes == 0 || bytes >> 40 != 0) {
-        return usage(option + " " + argv[i] + ": must be a size such as 64K");
+    } else if (const ParameterName* parameter = parameter_of(option)) {
+      std::string reason;
+      if (!set_parameter(arguments.collective, nullptr, *parameter, argv[++i], arguments.parameters,
+                         reason)) {
+        return usage(option + ' ' + argv[i] + ": it " + reason);
       }
-      Parameters& parameters = arguments.parameters;
-      (option == "--segment" ? parameters.segment_bytes : parameters.pipeline_bytes) =
-          static_cast<std::int64_t>(bytes);
     } else if (is_number(option)) {
       const std::string text = argv[++i];
-      char* end = nullptr;
-      const long value = std::strtol(text.c_str(), &end, 10);
-      if (text.empty() || *end != 0 || value < 1 || value > 1'000'000'000) {
-        return usage(option + " " + text + ": must be a number from 1 on");
+      int value = 0;
+      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+      if (error != std::errc{} || end != text.data() + text.size() || value < 1 ||
+          value > kMostRanks) {
+        return usage(option + ' ' + text + ": must be a number from 1 to " +
+                     std::to_string(kMostRanks));
       }
-      if (option == "--ranks") arguments.layout.ranks = static_cast<int>(value);
-      if (option == "--nodes") arguments.layout.nodes = static_cast<int>(value);
-      if (option == "--most-steps") arguments.most_steps = static_cast<double>(value);
-      if (option == "--leaders") arguments.parameters.leaders = static_cast<int>(value);
-      if (option == "--radix") arguments.parameters.radix = static_cast<int>(value);
-      if (option == "--window") arguments.parameters.window = static_cast<int>(value);
+      if (option == "--ranks") arguments.layout.ranks = value;
+      if (option == "--nodes") arguments.layout.nodes = value;
+      if (option == "--most-steps") arguments.most_steps = value;
     } else if (option == "--tuning") {
       arguments.options.tuning_file = argv[++i];
       arguments.options.fingerprint = topology::fingerprint();

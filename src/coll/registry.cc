@@ -377,9 +377,13 @@ const char* why_not(const Algorithm& algorithm, const Call& call) {
   return nullptr;
 }
 
+int least_radix(const Algorithm& algorithm) { return algorithm.defaults.radix == 1 ? 1 : 2; }
+
 Parameters effective_parameters(const Algorithm& algorithm, const Parameters& chosen) {
   Parameters result = algorithm.defaults;
-  if ((algorithm.takes & kTakesRadix) != 0 && chosen.radix != 0) result.radix = chosen.radix;
+  if ((algorithm.takes & kTakesRadix) != 0 && chosen.radix != 0) {
+    result.radix = std::max(chosen.radix, least_radix(algorithm));
+  }
   if ((algorithm.takes & kTakesSegment) != 0 && chosen.segment_bytes != 0) {
     result.segment_bytes = chosen.segment_bytes;
   }

@@ -72,7 +72,11 @@ struct Call {
 // Null if the algorithm can serve the call, else a reason in words ("needs an even number of ...").
 const char* why_not(const Algorithm& algorithm, const Call& call);
 
-// What holds in the end: the user's values where the algorithm takes them, else its defaults.
+// 2 for trees and rounds, whose reach the radix multiplies; 1 where it is a number of lines.
+int least_radix(const Algorithm& algorithm);
+
+// What holds in the end: the user's values where the algorithm takes them, else its defaults. A
+// radix for all algorithms of a collective that is too small for this one counts as the smallest.
 Parameters effective_parameters(const Algorithm& algorithm, const Parameters& chosen);
 
 // One rank's schedule; shape.parameters are the user's. Not for the host's algorithm.

@@ -98,7 +98,7 @@ class Loading {
       return;
     }
     if (use.file.empty()) return;
-    const FileContent content = read_settings_file(use.file);
+    const FileContent content = read_settings_file(use.file, LastLink::kFollowed);
     if (!content.exists && automatic) return;
     Calibration found;
     if (content.exists) {
@@ -199,6 +199,13 @@ class Loading {
       report_bad_value(info, place, entry.name, entry.reason);
       return;
     }
+    // Who unpacks or checks out somebody's folder and runs a job in it must not lose a file.
+    if (source == Source::kProjectFile && info.names_output(entry.text)) {
+      report_bad_value(info, place, "'" + entry.text + "'",
+                       "names a file to write, which a project file may not do; set " +
+                           variable_name(info.name) + " or write it in the user file");
+      return;
+    }
     assign(*index, entry.text, source, place);
   }
 
@@ -255,6 +262,7 @@ const std::array<SettingInfo, kSettingCount>& setting_infos() {
               [] { return type::format_bound(min); },                            \
               [] { return type::format_bound(max); },                            \
               [](const Settings& s) { return type::format(s.field); },           \
+              [](std::string_view text) { return names_output<type>(text); },    \
               [](Settings& s, std::string_view text, std::string& reason) {      \
                 return assign_checked<type>(text, min, max, s.field, reason);    \
               }},
@@ -319,10 +327,12 @@ Paths standard_paths(const char* const* environment) {
 
 LoadResult load(const Env& environment, const Paths& paths) noexcept {
   try {
-    const FileContent user =
-        paths.user_file.empty() ? FileContent{} : read_settings_file(paths.user_file);
-    const FileContent project =
-        paths.project_file.empty() ? FileContent{} : read_settings_file(paths.project_file);
+    const FileContent user = paths.user_file.empty()
+                                 ? FileContent{}
+                                 : read_settings_file(paths.user_file, LastLink::kFollowed);
+    const FileContent project = paths.project_file.empty()
+                                    ? FileContent{}
+                                    : read_settings_file(paths.project_file, LastLink::kRefused);
     const auto apply = [&](Loading& loading) {
       loading.apply_file(paths.user_file, user, Source::kUserFile);
       loading.apply_file(paths.project_file, project, Source::kProjectFile);

@@ -43,6 +43,8 @@ struct SettingInfo {
   std::string (*min_text)();                   // smallest accepted value
   std::string (*max_text)();                   // largest accepted value
   std::string (*value_text)(const Settings&);  // value in the notation users write
+  // True for the text of a value that is the path of a file to write.
+  bool (*names_output)(std::string_view text);
   // Sets the value from text; false with a reason if the text is not acceptable.
   bool (*assign)(Settings&, std::string_view text, std::string& reason);
 };

@@ -1,14 +1,9 @@
 // The only place that knows the TOML parser; compiled without its exceptions and streams.
 #include "config/settings_file.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <optional>
+#include <cstddef>
+#include <utility>
 
 #define TOML_HEADER_ONLY 1
 // The parser asserts what a file with mistakes does not fulfil (such as "[[["), and then reports
@@ -23,41 +18,56 @@ namespace od::config {
 namespace {
 
 // A settings file is a page of text; anything far larger is some other file.
-constexpr off_t kMaxFileBytes = 1 << 20;
+constexpr std::size_t kMaxFileBytes = 1 << 20;
 
-// The file's text; empty optional with `error` set if it cannot be had (error stays empty if the
-// file does not exist).
-std::optional<std::string> read_text(const std::string& path, std::string& error) {
-  // O_NONBLOCK: opening a FIFO of that name must not hang the job.
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-  if (fd < 0) {
-    if (errno != ENOENT && errno != ENOTDIR)
-      error = std::string("cannot be opened: ") + strerror(errno);
-    return std::nullopt;
-  }
-  struct stat status {};
-  std::string text;
-  if (fstat(fd, &status) != 0) {
-    error = std::string("cannot be examined: ") + strerror(errno);
-  } else if (!S_ISREG(status.st_mode)) {
-    error = "is not a regular file";
-  } else if (status.st_size > kMaxFileBytes) {
-    error = "is larger than 1 MiB, which no settings file is";
-  } else {
-    text.resize(static_cast<std::size_t>(status.st_size));
-    std::size_t filled = 0;
-    while (filled < text.size()) {
-      const ssize_t got = read(fd, text.data() + filled, text.size() - filled);
-      if (got < 0 && errno == EINTR) continue;
-      if (got < 0) error = std::string("cannot be read: ") + strerror(errno);
-      if (got <= 0) break;
-      filled += static_cast<std::size_t>(got);
+// Where the string that begins at `at` ends; strings on one line end with it at the latest.
+std::size_t end_of_string(std::string_view text, std::size_t at) {
+  const std::string_view quote = text.substr(at, 1);
+  const bool escapes = quote == "\"";
+  const std::string_view three = text.substr(at, 3);
+  const bool lines = three == "\"\"\"" || three == "'''";
+  const std::string_view end = lines ? three : quote;
+  for (at += end.size(); at < text.size(); ++at) {
+    if (escapes && text[at] == '\\') {
+      ++at;
+    } else if (text.substr(at, end.size()) == end) {
+      return at + end.size();
+    } else if (!lines && text[at] == '\n') {
+      return at;
     }
-    text.resize(filled);
   }
-  close(fd);
-  if (!error.empty()) return std::nullopt;
-  return text;
+  return text.size();
+}
+
+// The first line with a dotted name of more parts than any setting has, or 0. The parser makes a
+// table of each part and takes them down by recursion: a few hundred kilobytes of "a.a.a" would
+// exhaust the stack.
+std::uint32_t line_of_deep_name(std::string_view text) {
+  constexpr int kMostDots = 16;
+  std::uint32_t line = 1;
+  int dots = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const char c = text[at];
+    if (c == '"' || c == '\'') {
+      const std::size_t end = end_of_string(text, at);
+      line += static_cast<std::uint32_t>(std::count(text.begin() + static_cast<std::ptrdiff_t>(at),
+                                                    text.begin() + static_cast<std::ptrdiff_t>(end),
+                                                    '\n'));
+      at = end;
+      continue;
+    }
+    if (c == '#') {
+      at = std::min(text.find('\n', at), text.size());
+      continue;
+    }
+    if (c == '.' && ++dots > kMostDots) return line;
+    if (c == '\n') {
+      ++line;
+      dots = 0;
+    }
+    ++at;
+  }
+  return 0;
 }
 
 // Turns a TOML value into the notation of the environment.
@@ -103,12 +113,19 @@ void collect(const toml::table& table, const std::string& table_name,
 
 }  // namespace
 
-FileContent read_settings_file(const std::string& path) {
+FileContent read_settings_file(const std::string& path, LastLink last_link) {
   FileContent content;
-  const std::optional<std::string> text = read_text(path, content.error);
-  content.exists = text.has_value() || !content.error.empty();
-  if (!text) return content;
-  const toml::parse_result parsed = toml::parse(std::string_view(*text), std::string_view(path));
+  FileText file = read_trusted_file(path, kMaxFileBytes, last_link);
+  content.exists = file.exists;
+  content.error = std::move(file.error);
+  if (!file.text) return content;
+  content.error_line = line_of_deep_name(*file.text);
+  if (content.error_line != 0) {
+    content.error = "has a name of too many parts; a setting stands alone or in one table";
+    return content;
+  }
+  const toml::parse_result parsed =
+      toml::parse(std::string_view(*file.text), std::string_view(path));
   if (!parsed) {
     content.error = std::string(parsed.error().description());
     content.error_line = parsed.error().source().begin.line;

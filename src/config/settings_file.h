@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "config/trusted_file.h"
+
 namespace od::config {
 
 struct FileEntry {
@@ -28,7 +30,9 @@ struct FileContent {
   std::vector<FileEntry> entries;  // in the order of the file
 };
 
-FileContent read_settings_file(const std::string& path);
+// `last_link`: whether the file itself may be a symbolic link. Files that somebody else could have
+// put there are not read (trusted_file.h).
+FileContent read_settings_file(const std::string& path, LastLink last_link);
 
 }  // namespace od::config
 

@@ -27,11 +27,11 @@
     "How much is written to standard error: 0 errors only, 1 also warnings and what fell back "    \
     "to the installed MPI library and why, 2 also with how many ranks each rank shares memory "    \
     "and how far apart the cores are, 3 also each communicator that is served.")                   \
-  X(stats, StringType, "stats", "0", 0, 4096, report,                                              \
+  X(stats, OutputType, "stats", "0", 0, 4096, report,                                              \
     "Statistics at `MPI_Finalize`: `0` none, `1` one table on standard error with the sum, "       \
     "smallest and largest value over all ranks, anything else is the path of a JSON file that "    \
     "each rank writes; `%r` in it stands for the rank and is appended as `.%r` if missing.")       \
-  X(timeline, StringType, "timeline", "", 0, 4096, report,                                           \
+  X(timeline, OutputType, "timeline", "", 0, 4096, report,                                           \
     "Path of a JSON file that each rank writes at `MPI_Finalize` with the times of all steps of "   \
     "its last collectives, for `overdrive study timeline --measured`; `%r` in it stands for the "  \
     "rank and is appended as `.%r` if missing. Empty: nothing is recorded.")                         \

@@ -8,6 +8,7 @@
 
 #include <set>
 #include <string>
+#include <vector>
 
 #include "config/test_files.h"
 
@@ -144,6 +145,103 @@ TEST_F(SettingsTest, MissingFileIsSilentOddFileIsNot) {
   const std::string fifo = directory_ + "/fifo";
   ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
   EXPECT_EQ(load({}, {fifo, ""}).issues.size(), 1u);  // and does not hang
+}
+
+TEST_F(SettingsTest, ProjectFilesNameNoFilesToWrite) {
+  const std::string text = "stats = \"/tmp/x\"\ntimeline = \"y\"\nverbose = 1\n";
+  const LoadResult result = load({}, {write("project.toml", text), ""});
+  ASSERT_EQ(result.issues.size(), 2u);
+  EXPECT_NE(result.issues[0].message.find("project.toml:1: '/tmp/x' cannot be the value of stats"),
+            std::string::npos);
+  EXPECT_NE(result.issues[1].message.find("OVERDRIVE_TIMELINE"), std::string::npos);
+  EXPECT_EQ(result.settings.stats, "0");
+  EXPECT_EQ(result.settings.timeline, "");
+  EXPECT_EQ(result.settings.verbose, 1);
+  // The table names no file, and the user's own file may.
+  EXPECT_TRUE(load({}, {write("project.toml", "stats = true\n"), ""}).issues.empty());
+  EXPECT_EQ(load({}, {"", write("user.toml", text)}).settings.stats, "/tmp/x");
+}
+
+TEST_F(SettingsTest, FilesThatOthersCanWriteAreIgnored) {
+  const std::string file = write("project.toml", "verbose = 1\n");
+  ASSERT_EQ(chmod(file.c_str(), 0666), 0);
+  for (const Paths& paths : {Paths{file, ""}, Paths{"", file}}) {
+    const LoadResult result = load({}, paths);
+    ASSERT_EQ(result.issues.size(), 1u);
+    EXPECT_EQ(result.issues[0].kind, Issue::Kind::kBadFile);
+    EXPECT_NE(result.issues[0].message.find("can be written by others"), std::string::npos);
+    EXPECT_EQ(result.settings.verbose, 0);
+  }
+}
+
+// No text whatever does more than be refused with a message, or be accepted within its range.
+TEST_F(SettingsTest, EverySettingAtItsExtremes) {
+  std::vector<std::string> texts = {"0",
+                                    "1",
+                                    "-1",
+                                    "+1",
+                                    "00",
+                                    "1e9",
+                                    "0x10",
+                                    " ",
+                                    "\t",
+                                    "\n",
+                                    "\xc3\xbc",
+                                    "\xff",
+                                    "%s%n",
+                                    "2147483647",
+                                    "2147483648",
+                                    "-2147483649",
+                                    "9223372036854775808",
+                                    "18446744073709551615",
+                                    "18446744073709551616",
+                                    "16777215T",
+                                    "16777216T",
+                                    "99999999999999999999s",
+                                    "1.5K",
+                                    "1.",
+                                    ".5",
+                                    "1 K",
+                                    "1KK",
+                                    "0-0",
+                                    "0-",
+                                    "-",
+                                    ",",
+                                    "0-1,",
+                                    "4294967296-1"};
+  texts.push_back(std::string(5000, '9'));
+  texts.push_back(std::string(5000, ','));
+  for (const SettingInfo& info : setting_infos()) {
+    std::vector<std::string> own = texts;
+    own.push_back(info.min_text());
+    own.push_back(info.max_text());
+    for (const std::string& text : own) {
+      const LoadResult result = load({{variable_name(info.name), text}}, {});
+      const std::string value = info.value_text(result.settings);
+      if (!result.issues.empty()) {
+        EXPECT_NE(result.issues[0].message.find(info.name), std::string::npos) << text;
+        continue;
+      }
+      // What was accepted reads back to itself.
+      Settings again;
+      std::string reason;
+      EXPECT_TRUE(value.empty() || info.assign(again, value, reason)) << info.name << ' ' << text;
+      EXPECT_EQ(info.value_text(again), value) << info.name << ' ' << text;
+    }
+  }
+}
+
+TEST_F(SettingsTest, DeepFilesAreRefusedNotFollowed) {
+  std::string keys = "a";
+  for (int i = 0; i < 200'000; ++i) keys += ".a";
+  const std::string lists(100'000, '[');
+  std::string tables;
+  for (int i = 0; i < 100'000; ++i) tables += "{a=";
+  for (const std::string& text : {keys + "=1\n", '[' + keys + "]\n", "a=" + lists + "\n",
+                                  "a=" + tables + "\n", "[[" + keys + "]]\n"}) {
+    const LoadResult result = load({}, {write("deep.toml", text), ""});
+    EXPECT_FALSE(result.issues.empty());
+  }
 }
 
 TEST_F(SettingsTest, RulesForCollectivesAreNotSettings) {

@@ -2,7 +2,8 @@
 //
 // The `overdrive` command builds `info` and the manual's tables from it, so that they can never say
 // anything else than the library does. Options: --defaults leaves out environment and files;
-// --counters adds the table of counters; --machine adds the topology and whether XPMEM is there.
+// --counters adds the table of counters; --machine adds the topology and whether XPMEM is there;
+// --issues prints, instead of everything else, what is wrong, a line each.
 // Exit status 0, or 2 for a wrong option, or 3 if the settings would end a job (strict).
 #include <sched.h>
 #include <unistd.h>
@@ -181,6 +182,7 @@ int run(int argc, char** argv) {
   bool defaults = false;
   bool counters = false;
   bool machine = false;
+  bool only_issues = false;
   for (int i = 1; i < argc; ++i) {
     if (std::strcmp(argv[i], "--defaults") == 0) {
       defaults = true;
@@ -188,8 +190,11 @@ int run(int argc, char** argv) {
       counters = true;
     } else if (std::strcmp(argv[i], "--machine") == 0) {
       machine = true;
+    } else if (std::strcmp(argv[i], "--issues") == 0) {
+      only_issues = true;
     } else {
-      std::fprintf(stderr, "usage: overdrive-settings [--defaults] [--counters] [--machine]\n");
+      std::fprintf(stderr,
+                   "usage: overdrive-settings [--defaults] [--counters] [--machine] | --issues\n");
       return 2;
     }
   }
@@ -197,6 +202,10 @@ int run(int argc, char** argv) {
   paths.fingerprint = [] { return topology::fingerprint(); };
   const config::LoadResult loaded =
       defaults ? config::load({}, {}) : config::load(config::overdrive_environment(environ), paths);
+  if (only_issues) {
+    for (const config::Issue& issue : loaded.issues) std::printf("%s\n", issue.message.c_str());
+    return loaded.must_stop ? 3 : 0;
+  }
   JsonWriter json;
   json.open_object();
   json.member("version", OVERDRIVE_VERSION);

@@ -220,6 +220,12 @@ bool StringType::parse(std::string_view text, std::string& value, std::string&) 
   return true;
 }
 
+bool OutputType::names_output(std::string_view text) {
+  bool truth = false;
+  std::string reason;
+  return !text.empty() && !BoolType::parse(text, truth, reason);
+}
+
 bool PairsType::parse(std::string_view text, PairList& value, std::string& reason) {
   PairList list;
   text = trim(text);

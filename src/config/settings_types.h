@@ -156,6 +156,11 @@ struct StringType {
   }
 };
 
+// The path of a file to write; a truth word is none.
+struct OutputType : StringType {
+  static bool names_output(std::string_view text);
+};
+
 // "0-1,2-3", "all" or nothing; the bounds are numbers of pairs.
 struct PairsType {
   using Value = PairList;
@@ -206,6 +211,16 @@ using ReachHugeChoice = ChoiceType<ReachHuge>;
 using XpmemChoice = ChoiceType<XpmemMode>;
 using PathChoice = ChoiceType<CopyPath>;
 using DriverChoice = ChoiceType<ReductionDriver>;
+
+// True if a setting of this type with that text names a file to write.
+template <class Type>
+bool names_output(std::string_view text) {
+  if constexpr (requires { Type::names_output(text); }) {
+    return Type::names_output(text);
+  } else {
+    return false;
+  }
+}
 
 // The words a setting of this type accepts, separated by '|'; empty for types without words.
 template <class Type>

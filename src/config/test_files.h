@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
@@ -16,6 +17,7 @@ namespace od::config {
 class FilesTest : public ::testing::Test {
  protected:
   void SetUp() override {
+    umask(022);  // files that a group can write would not count
     const char* base = getenv("TMPDIR");
     directory_ = std::string(base != nullptr ? base : "/tmp") + "/od-config-XXXXXX";
     ASSERT_NE(mkdtemp(directory_.data()), nullptr);

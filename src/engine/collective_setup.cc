@@ -78,7 +78,9 @@ void RankState::prepare_collectives() {
                                   : coll::shm::Driver::segmented;
   collectives.tuning.crowded_groups =
       settings.collective_driver == config::ReductionDriver::kGrouped;
-  if (!settings.timeline.empty()) collectives.step_log = std::make_unique<StepLog>();
+  if (config::OutputType::names_output(settings.timeline)) {
+    collectives.step_log = std::make_unique<StepLog>();
+  }
   collectives.timed = collectives.step_log != nullptr ||
                       observe::stats_output(settings.stats) != observe::StatsOutput::kNone;
   // A mask of as many tags as the host has.

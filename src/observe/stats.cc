@@ -1,7 +1,6 @@
 // Formats counters and writes them where the user asked.
 #include "observe/stats.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 
 #include "config/json_text.h"
 #include "config/settings_types.h"
+#include "config/trusted_file.h"
 
 namespace od::observe {
 namespace {
@@ -49,10 +49,10 @@ Summary summarise(std::span<const Counters> ranks, const CounterInfo& info) {
 }  // namespace
 
 StatsOutput stats_output(std::string_view setting) {
+  if (config::OutputType::names_output(setting)) return StatsOutput::kFile;
   bool truth = false;
   std::string reason;
-  if (setting.empty()) return StatsOutput::kNone;
-  if (!config::BoolType::parse(setting, truth, reason)) return StatsOutput::kFile;
+  config::BoolType::parse(setting, truth, reason);
   return truth ? StatsOutput::kTable : StatsOutput::kNone;
 }
 
@@ -136,8 +136,9 @@ std::string write_rank_file(std::string_view setting, int rank, std::string_view
                             const std::string& text) {
   const std::string path = stats_path(setting, rank);
   const std::string failure = "cannot write " + std::string(what) + " to " + path + ": ";
-  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (fd < 0) return failure + std::strerror(errno);
+  std::string reason;
+  const int fd = config::open_trusted_output(path, reason);
+  if (fd < 0) return failure + reason;
   int error = write_fully(fd, text);
   if (close(fd) != 0 && error == 0) error = errno;
   return error == 0 ? std::string{} : failure + std::strerror(error);

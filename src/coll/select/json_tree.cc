@@ -46,10 +46,13 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
  public:
   Handler(JsonValue& root, Lines& lines) : lines_(lines), root_(root) {}
 
-  bool null() override { return add(JsonValue::Kind::kNull) != nullptr; }
+  bool null() override {
+    add(JsonValue::Kind::kNull);
+    return few_enough();
+  }
   bool boolean(bool value) override {
     add(JsonValue::Kind::kBool)->truth = value;
-    return true;
+    return few_enough();
   }
   bool number_integer(number_integer_t value) override {
     return number(static_cast<double>(value));
@@ -60,7 +63,7 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
   bool number_float(number_float_t value, const string_t&) override { return number(value); }
   bool string(string_t& value) override {
     add(JsonValue::Kind::kString)->text = value;
-    return true;
+    return few_enough();
   }
   bool binary(binary_t&) override { return false; }
   bool start_object(std::size_t) override { return open(JsonValue::Kind::kObject); }
@@ -90,9 +93,17 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
 
   bool number(double value) {
     add(JsonValue::Kind::kNumber)->number = value;
-    return true;
+    return few_enough();
+  }
+  // A value takes a hundred bytes and more where its text takes two.
+  bool few_enough() {
+    if (values_ <= 200'000) return true;
+    error_line = line();
+    reason = "holds more than 200000 values";
+    return false;
   }
   JsonValue* add(JsonValue::Kind kind) {
+    ++values_;
     JsonValue* target = &root_;
     if (!open_.empty()) {
       JsonValue& parent = *open_.back();
@@ -114,7 +125,7 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
       return false;
     }
     open_.push_back(add(kind));
-    return true;
+    return few_enough();
   }
   bool close() {
     open_.pop_back();
@@ -125,6 +136,7 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
   JsonValue& root_;
   std::vector<JsonValue*> open_;
   std::string key_;
+  int values_ = 0;
 };
 
 }  // namespace

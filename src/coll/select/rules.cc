@@ -1,6 +1,7 @@
 // Reads the notation of OVERDRIVE_ADJUST_<COLLECTIVE>.
 #include "coll/select/rules.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include "config/nearest_name.h"
@@ -80,6 +81,30 @@ bool parse_condition(std::string_view text, Condition& condition, std::string& r
   return true;
 }
 
+// The smallest radix that one of the algorithms meant can use.
+int least_radix_of(Collective collective, const Algorithm* algorithm) {
+  if (algorithm != nullptr) return least_radix(*algorithm);
+  int least = 2;
+  for (const Algorithm& other : algorithms(collective)) {
+    if ((other.takes & kTakesRadix) != 0) least = std::min(least, least_radix(other));
+  }
+  return least;
+}
+
+bool set_piece(std::string_view text, std::int64_t& piece_bytes, std::string& reason) {
+  std::uint64_t bytes = 0;
+  if (text == "-1") {
+    piece_bytes = -1;
+    return true;
+  }
+  if (!parse_bytes(text, bytes) || bytes == 0 || bytes > config::kTiB) {
+    reason = "must be a size from 1 to 1T such as 64K, or -1 for uncut messages";
+    return false;
+  }
+  piece_bytes = static_cast<std::int64_t>(bytes);
+  return true;
+}
+
 template <class T, class Text>
 std::string interval_text(const Interval<T>& interval, Text text) {
   if (interval == Interval<T>{}) return {};
@@ -108,6 +133,28 @@ bool parse_bytes(std::string_view text, std::uint64_t& bytes) {
   // SizeType accepts a sign or blanks nowhere, so a digit must come first.
   return !text.empty() && text[0] >= '0' && text[0] <= '9' &&
          config::SizeType::parse(text, bytes, ignored);
+}
+
+bool set_parameter(Collective collective, const Algorithm* algorithm, ParameterName name,
+                   std::string_view text, Parameters& parameters, std::string& reason) {
+  if (name == ParameterName::kSegment) return set_piece(text, parameters.segment_bytes, reason);
+  if (name == ParameterName::kPipeline) return set_piece(text, parameters.pipeline_bytes, reason);
+  const bool window = name == ParameterName::kWindow;
+  if (window && text == "-1") {
+    parameters.window = -1;
+    return true;
+  }
+  const int least = name == ParameterName::kRadix ? least_radix_of(collective, algorithm) : 1;
+  int value = 0;
+  if (!parse_number(text, value) || value < least || value > kMostOfParameter) {
+    reason = "must be a number from " + std::to_string(least) + " to " +
+             std::to_string(kMostOfParameter) + (window ? ", or -1 for no limit" : "");
+    return false;
+  }
+  if (name == ParameterName::kRadix) parameters.radix = value;
+  if (window) parameters.window = value;
+  if (name == ParameterName::kLeaders) parameters.leaders = value;
+  return true;
 }
 
 bool parse_algorithm(Collective collective, std::string_view text, Named& named,

@@ -83,6 +83,16 @@ struct Named {
 bool parse_algorithm(Collective collective, std::string_view text, Named& named,
                      std::string& reason);
 
+// A parameter as users name it, and the largest number of those that are no sizes: more ranks,
+// messages under way or children than any node or job has at once.
+enum class ParameterName : std::uint8_t { kRadix, kSegment, kWindow, kLeaders, kPipeline };
+inline constexpr int kMostOfParameter = 65536;
+
+// Sets a parameter from text, for `algorithm` or, where that is null, for all of the collective.
+// False with a reason that goes on after the value ("must be ...").
+bool set_parameter(Collective collective, const Algorithm* algorithm, ParameterName name,
+                   std::string_view text, Parameters& parameters, std::string& reason);
+
 // Size with suffix; true if the whole text is one.
 bool parse_bytes(std::string_view text, std::uint64_t& bytes);
 

@@ -9,12 +9,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include "coll/select/selection.h"
 #include "coll/select/tuning_file.h"
 #include "config/nearest_name.h"
-#include "config/settings_types.h"
 
 namespace od::coll {
 namespace {
@@ -65,36 +63,19 @@ std::string nearest_variable(std::string_view name) {
                          : "did you mean " + std::string(kPrefix) + nearest + "?";
 }
 
-bool set_parameter(Part part, std::string_view text, Parameters& parameters, std::string& reason) {
-  if (part == Part::kSegment || part == Part::kPipeline) {
-    std::int64_t& target =
-        part == Part::kSegment ? parameters.segment_bytes : parameters.pipeline_bytes;
-    std::uint64_t bytes = 0;
-    if (text == "-1") {
-      target = -1;
-      return true;
-    }
-    if (!parse_bytes(text, bytes) || bytes == 0 || bytes >> 40 != 0) {
-      reason = "must be a size such as 64K, or -1 for uncut messages";
-      return false;
-    }
-    target = static_cast<std::int64_t>(bytes);
-    return true;
+ParameterName parameter_of(Part part) {
+  switch (part) {
+    case Part::kRadix:
+      return ParameterName::kRadix;
+    case Part::kSegment:
+      return ParameterName::kSegment;
+    case Part::kWindow:
+      return ParameterName::kWindow;
+    case Part::kLeaders:
+      return ParameterName::kLeaders;
+    default:
+      return ParameterName::kPipeline;
   }
-  int value = 0;
-  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
-  const int least = part == Part::kWindow ? -1 : 1;
-  if (parsed.ec != std::errc{} || parsed.ptr != text.data() + text.size() || value < least ||
-      value == 0 || value > 65536) {
-    reason = part == Part::kWindow ? "must be a number from 1 on, or -1 for no limit"
-                                   : "must be a number from 1 on";
-    return false;
-  }
-  // A tree needs a radix of 2; for lines it is their number.
-  if (part == Part::kRadix) parameters.radix = value;
-  if (part == Part::kWindow) parameters.window = value;
-  if (part == Part::kLeaders) parameters.leaders = value;
-  return true;
 }
 
 template <class Take>
@@ -151,7 +132,7 @@ void Selection::read_variable(const std::string& variable, const std::string& va
     }
     const std::string_view number = colon == item.npos ? item : item.substr(colon + 1);
     std::string why;
-    if (!set_parameter(part, number, *target, why)) {
+    if (!set_parameter(collective, named.algorithm, parameter_of(part), number, *target, why)) {
       reason = "'" + std::string(number) + "' " + why;
     }
   });

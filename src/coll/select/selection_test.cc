@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <chrono>
+#include <fstream>
 #include <set>
 #include <string>
 
@@ -95,7 +97,52 @@ TEST(Rules, MistakesNameTheClauseAndTheRemedy) {
   EXPECT_NE(issue("OVERDRIVE_ADJUST_ALREDUCE", "1").find("did you mean OVERDRIVE_ADJUST_ALLREDUCE"),
             std::string::npos);
   EXPECT_NE(issue("OVERDRIVE_ADJUST_ALLREDUCE_SEGMENT", "x").find("64K"), std::string::npos);
-  EXPECT_NE(issue("OVERDRIVE_ADJUST_ALLREDUCE_RADIX", "0").find("from 1 on"), std::string::npos);
+  EXPECT_NE(issue("OVERDRIVE_ADJUST_ALLREDUCE_RADIX", "0").find("from 2 to 65536"),
+            std::string::npos);
+}
+
+// Values at and beyond the ends of what is accepted; and where they are accepted, every decision
+// comes back (a radix of 1 once made the cost model count for ever).
+TEST(Rules, ParametersAtTheirExtremes) {
+  const auto issue = [](const std::string& variable, const std::string& value) {
+    const Loaded loaded = with({{"OVERDRIVE_ADJUST_" + variable, value}});
+    for (std::size_t i = 0; i < kCollectives; ++i) {
+      for (const Layout& layout : {kTwoByFour, kEightNodes, Layout{2, 1, 2}, Layout{1, 1, 1}}) {
+        for (const std::uint64_t bytes : {0ull, 4096ull, 1ull << 40, ~0ull}) {
+          loaded.selection.decide(static_cast<Collective>(i), layout, true, bytes);
+        }
+      }
+    }
+    EXPECT_LE(loaded.issues.size(), 1u);
+    return loaded.issues.empty() ? std::string() : loaded.issues.front();
+  };
+  for (std::size_t i = 0; i < kCollectives; ++i) {
+    std::string name = info(static_cast<Collective>(i)).name;
+    for (char& c : name) c = static_cast<char>(std::toupper(c));
+    for (const char* part : {"_RADIX", "_SEGMENT", "_WINDOW", "_LEADERS", "_PIPELINE"}) {
+      const std::string variable = name + part;
+      for (const char* wrong :
+           {"0", "-2", "65537x", "99999999999999999999", " ", "1e3", "0x10", "\xc3\xbc", "+1"}) {
+        const std::string text = issue(variable, wrong);
+        EXPECT_EQ(text.empty(), wrong[0] == ' ') << variable << '=' << wrong;
+      }
+      EXPECT_EQ(issue(variable, "65536"), "") << variable;
+      EXPECT_EQ(issue(variable, "2"), "") << variable;
+    }
+    // Only lines can be one; a tree cannot have one child per level.
+    const bool lines = name == "BCAST" || name == "REDUCE";
+    EXPECT_EQ(issue(name + "_RADIX", "1").empty(), lines) << name;
+    EXPECT_NE(issue(name + "_LEADERS", "100000").find("from 1 to 65536"), std::string::npos);
+    EXPECT_EQ(issue(name + "_WINDOW", "-1"), "");
+    EXPECT_EQ(issue(name + "_SEGMENT", "-1"), "");
+    EXPECT_EQ(issue(name + "_SEGMENT", "1T"), "");
+    EXPECT_NE(issue(name + "_SEGMENT", "1025G"), "");
+  }
+  EXPECT_NE(issue("BCAST_RADIX", "knomial:1").find("from 2 to 65536"), std::string::npos);
+  EXPECT_EQ(issue("BCAST_RADIX", "chain:1"), "");
+  const Loaded one =
+      with({{"OVERDRIVE_ADJUST_BCAST", "knomial"}, {"OVERDRIVE_ADJUST_BCAST_RADIX", "1"}});
+  EXPECT_EQ(one.selection.decide(kBcast, kEightNodes, true, 1).parameters.radix, 2);
 }
 
 TEST(Rules, ParametersForAllAndForOne) {
@@ -361,6 +408,42 @@ TEST(TuningFile, MistakesNameLineAndRemedy) {
   EXPECT_TRUE(has(text, "t.json:5: ") && has(text, "syntax error")) << text;
   text = issue("", "\"fingerprint\": \"another\",\n");
   EXPECT_TRUE(has(text, "t.json:3: ") && has(text, "another")) << text;
+}
+
+// Whatever the path names, the answer comes at once.
+TEST(TuningFile, OddFilesAreRefused) {
+  const auto issue = [](const std::string& path) {
+    const TuningFile file = read_tuning_file(path, "");
+    EXPECT_TRUE(file.rules.empty());
+    return file.issues.size() == 1 ? file.issues.front() : std::string();
+  };
+  EXPECT_NE(issue("/dev/zero").find("is not a regular file"), std::string::npos);
+  EXPECT_NE(issue("/proc").find("is not a regular file"), std::string::npos);
+  EXPECT_NE(issue("/nowhere/rules.json").find("does not exist"), std::string::npos);
+  const std::string path = "selection_test.tuning";
+  const auto with_text = [&](const std::string& text) {
+    std::ofstream(path) << text;
+    const std::string found = issue(path);
+    unlink(path.c_str());
+    return found;
+  };
+  EXPECT_NE(with_text(std::string(16 << 20, ' ') + "{}").find("larger than 16 MiB"),
+            std::string::npos);
+  EXPECT_NE(with_text(std::string(1 << 20, '[')).find("nested too deeply"), std::string::npos);
+  std::string many = "[1";
+  for (int i = 0; i < 300'000; ++i) many += ",1";
+  EXPECT_NE(with_text(many + "]").find("more than 200000 values"), std::string::npos);
+}
+
+TEST(TuningFile, ParametersHaveTheLimitsOfVariables) {
+  for (const char* wrong : {"\"radix\": 1", "\"radix\": 65537", "\"leaders\": 0", "\"window\": 1.5",
+                            "\"window\": -2", "\"segment\": 1e300", "\"segment\": \"16777215T\"",
+                            "\"pipeline\": null", "\"segment\": 0"}) {
+    const TuningFile file = parsed(
+        std::string("{\"collective\": \"bcast\", \"algorithm\": \"knomial\", ") + wrong + "}");
+    ASSERT_EQ(file.issues.size(), 1u) << wrong;
+    EXPECT_NE(file.issues[0].find("must be"), std::string::npos) << file.issues[0];
+  }
 }
 
 TEST(TuningFile, ComesAfterTheEnvironment) {

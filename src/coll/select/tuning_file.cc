@@ -3,11 +3,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
-#include <iterator>
+#include <cstddef>
+#include <limits>
 
 #include "coll/select/json_tree.h"
 #include "config/nearest_name.h"
+#include "config/trusted_file.h"
 
 namespace od::coll {
 namespace {
@@ -45,12 +46,23 @@ double number_of(const JsonValue& value, const char* name, double least) {
   return value.number;
 }
 
-int whole_of(const JsonValue& value, const char* name, int least) {
+std::int64_t long_of(const JsonValue& value, const char* name, int least, std::int64_t most) {
   const double number = number_of(value, name, least);
-  if (number != std::floor(number) || number > 2147483647.0) {
-    fail(value, std::string("\"") + name + "\" must be a whole number");
+  if (number != std::floor(number) || number > static_cast<double>(most)) {
+    fail(value,
+         std::string("\"") + name + "\" must be a whole number up to " + std::to_string(most));
   }
-  return static_cast<int>(number);
+  return static_cast<std::int64_t>(number);
+}
+
+int whole_of(const JsonValue& value, const char* name, int least) {
+  return static_cast<int>(long_of(value, name, least, std::numeric_limits<int>::max()));
+}
+
+// A whole number or a string in the notation of the environment.
+std::string notation_of(const JsonValue& value, const char* name) {
+  if (value.kind == Kind::kString) return value.text;
+  return std::to_string(long_of(value, name, -1, 1ll << 40));
 }
 
 std::uint64_t bytes_of(const JsonValue& value, const char* name) {
@@ -144,21 +156,20 @@ std::pair<Collective, Rule> rule_of(const JsonValue& object, const std::string& 
     condition.commutative = value->truth;
   }
   if (!(condition == Condition{})) rule.conditions.push_back(condition);
-  if (const JsonValue* v = object.find("radix")) rule.parameters.radix = whole_of(*v, "radix", 1);
-  if (const JsonValue* v = object.find("window")) {
-    rule.parameters.window = whole_of(*v, "window", -1);
-  }
-  if (const JsonValue* v = object.find("leaders")) {
-    rule.parameters.leaders = whole_of(*v, "leaders", 1);
-  }
-  const auto piece = [&](const char* name, std::int64_t& bytes) {
+  static constexpr std::pair<const char*, ParameterName> kParameters[] = {
+      {"radix", ParameterName::kRadix},
+      {"segment", ParameterName::kSegment},
+      {"window", ParameterName::kWindow},
+      {"leaders", ParameterName::kLeaders},
+      {"pipeline", ParameterName::kPipeline}};
+  for (const auto& [name, parameter] : kParameters) {
     const JsonValue* v = object.find(name);
-    if (v == nullptr) return;
-    const bool uncut = v->kind == Kind::kNumber && v->number == -1;
-    bytes = uncut ? -1 : static_cast<std::int64_t>(bytes_of(*v, name));
-  };
-  piece("segment", rule.parameters.segment_bytes);
-  piece("pipeline", rule.parameters.pipeline_bytes);
+    if (v == nullptr) continue;
+    if (!set_parameter(collective, rule.algorithm, parameter, notation_of(*v, name),
+                       rule.parameters, reason)) {
+      fail(*v, std::string("\"") + name + "\" " + reason);
+    }
+  }
   return {collective, rule};
 }
 
@@ -237,15 +248,16 @@ TuningFile parse_tuning(std::string_view text, const std::string& path,
 }
 
 TuningFile read_tuning_file(const std::string& path, const std::string& fingerprint) {
-  std::ifstream stream(path, std::ios::binary);
-  if (!stream) {
-    TuningFile file;
-    file.issues.push_back("tuning file " + path +
-                          " cannot be opened; the built-in model chooses algorithms");
-    return file;
-  }
-  const std::string text{std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
-  return parse_tuning(text, path, fingerprint);
+  // Rules for a large machine are some hundred kilobytes; beyond this it is some other file.
+  constexpr std::size_t kMaxFileBytes = 16 << 20;
+  const config::FileText file =
+      config::read_trusted_file(path, kMaxFileBytes, config::LastLink::kFollowed);
+  if (file.text) return parse_tuning(*file.text, path, fingerprint);
+  TuningFile none;
+  none.issues.push_back("tuning file " + path + ' ' +
+                        (file.exists ? file.error : std::string("does not exist")) +
+                        "; the built-in model chooses algorithms");
+  return none;
 }
 
 }  // namespace od::coll
