@@ -15,6 +15,8 @@
 #include <cstring>
 #include <utility>
 
+#include "memory/raw_copy.h"
+
 namespace od::memory {
 namespace {
 
@@ -117,15 +119,10 @@ bool is_private_memory(const StaticRange& range) {
   return covered_to >= end;
 }
 
-bool is_zero(const std::byte* page) {
-  static constexpr std::byte kZero[kPageBytes] = {};
-  return std::memcmp(page, kZero, kPageBytes) == 0;
-}
-
 // Copies what is there; holes of the reach file stay holes.
 void copy_contents(const StaticRange& range, std::byte* to) {
   const auto* const from = reinterpret_cast<const std::byte*>(range.start);
-  std::memcpy(to, from, range.file_bytes);
+  raw_copy(to, from, range.file_bytes);
   const int pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
   constexpr std::uint64_t kBatch = 4096;
   static std::uint64_t entries[kBatch];
@@ -139,7 +136,7 @@ void copy_contents(const StaticRange& range, std::byte* to) {
     for (std::uint64_t i = 0; i < pages; ++i, at += kPageBytes) {
       // Bits 63 and 62: in memory, in swap.
       if (known && entries[i] >> 62 == 0) continue;
-      if (!is_zero(from + at)) std::memcpy(to + at, from + at, kPageBytes);
+      if (!raw_is_zero(from + at, kPageBytes)) raw_copy(to + at, from + at, kPageBytes);
     }
   }
   if (pagemap >= 0) close(pagemap);

@@ -38,7 +38,7 @@ int in_child(Body&& body) {
 
 [[maybe_unused]] const ReachService* started_service() {
   const char* const environment[] = {"PMI_RANK=0", nullptr};
-  if (!heap::decide(environment, false)) return nullptr;
+  if (!heap::decide(environment, heap::Allocator::kLibc)) return nullptr;
   const ReachService* service = heap::reach_service();
   return service->prepare() != nullptr ? service : nullptr;
 }

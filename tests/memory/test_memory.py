@@ -153,6 +153,34 @@ def test_foreign_malloc(
         assert "the program brings its own malloc" in result.stderr, result.report()
 
 
+SANITIZERS = {
+    "address": ("-fsanitize=address",),
+    "address-static": ("-fsanitize=address", "-static-libasan"),
+    "thread": ("-fsanitize=thread",),
+    "undefined": ("-fsanitize=undefined",),
+}
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("sanitizer", SANITIZERS)
+def test_sanitized(sanitizer: str, host: Host, compiled: Build, needs_overdrive: None) -> None:
+    """Programs made with a sanitizer run, and it still finds what is wrong."""
+    program = compiled(HERE / "sanitized.c", SANITIZERS[sanitizer])
+    quiet = {"ASAN_OPTIONS": "detect_leaks=0"}
+    result = jobs.run(host, 2, [program], env=quiet, settings={"verbose": "2"})
+    if result.returncode != 0:
+        alone = jobs.run(host, 2, [program], env=quiet, overdrive=False)
+        if alone.returncode != 0:
+            pytest.skip(f"{host.name} alone does not run with this sanitizer")
+    expect.passed(result)
+    expect.took_our_path(result, 4)
+    if sanitizer == "address":
+        assert "a sanitizer watches the program's memory" in result.stderr, result.report()
+        result = jobs.run(host, 2, [program, "--wrong=1"], env=quiet)
+        assert result.returncode != 0 and not result.timed_out, result.report()
+        assert "heap-buffer-overflow" in result.stderr, result.report()
+
+
 @pytest.mark.quick
 def test_own_malloc(host: Host, compiled: Build, needs_overdrive: None) -> None:
     """A program with an allocator linked into it."""

@@ -59,7 +59,9 @@ def _build(source: Path, target: Path, command: list[str], env: dict[str, str]) 
 
 def program(host: Host, source: Path, extra: tuple[str, ...] = ()) -> Path:
     """Return the compiled MPI program of the source for the host."""
-    target = BUILD / host.name / source.parent.name / source.name.replace(".", "-")
+    options = "".join(option for option in extra if option.startswith("-"))
+    name = source.name.replace(".", "-") + options.replace("=", "-")
+    target = BUILD / host.name / source.parent.name / name
     modules = ["-J", str(target.parent)] if source.suffix.lower().startswith(".f") else []
     if modules:
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -1,8 +1,6 @@
 // The dynamic symbol table of a loaded object: see elf_view.h.
 #include "elf_view.h"
 
-#include <string.h>
-
 namespace od::loader {
 namespace {
 
@@ -27,20 +25,28 @@ uint32_t SysvHash(const char* name) {
 }  // namespace
 
 bool ElfView::Open(const dl_phdr_info& info) {
-  *this = ElfView();
-  base_ = info.dlpi_addr;
   const ElfW(Dyn)* dynamic = nullptr;
-  start_ = UINTPTR_MAX;
+  uintptr_t start = UINTPTR_MAX;
+  uintptr_t end = 0;
   for (unsigned i = 0; i < info.dlpi_phnum; ++i) {
     const ElfW(Phdr)& header = info.dlpi_phdr[i];
+    const uintptr_t from = info.dlpi_addr + header.p_vaddr;
     if (header.p_type == PT_DYNAMIC) {
-      dynamic = reinterpret_cast<const ElfW(Dyn)*>(base_ + header.p_vaddr);
+      dynamic = reinterpret_cast<const ElfW(Dyn)*>(from);
     } else if (header.p_type == PT_LOAD) {
-      const uintptr_t from = base_ + header.p_vaddr;
-      if (from < start_) start_ = from;
-      if (from + header.p_memsz > end_) end_ = from + header.p_memsz;
+      if (from < start) start = from;
+      if (from + header.p_memsz > end) end = from + header.p_memsz;
     }
   }
+  const bool open = Open(info.dlpi_addr, dynamic);
+  start_ = start;
+  end_ = end;
+  return open;
+}
+
+bool ElfView::Open(uintptr_t base, const ElfW(Dyn) * dynamic) {
+  *this = ElfView();
+  base_ = base;
   if (dynamic == nullptr) return false;
   // The dynamic linker has added the base to these addresses, except in the vDSO and on machines
   // where the section is read-only; an address below the base has not been relocated.
@@ -80,7 +86,13 @@ bool ElfView::Open(const dl_phdr_info& info) {
 
 bool ElfView::Matches(uint32_t index, const char* name) const {
   const ElfW(Sym)& symbol = symbols_[index];
-  return symbol.st_shndx != SHN_UNDEF && strcmp(strings_ + symbol.st_name, name) == 0;
+  if (symbol.st_shndx == SHN_UNDEF) return false;
+  // By hand: strcmp may be a sanitizer's, which is not ready when its allocator is looked for.
+  const char* own = strings_ + symbol.st_name;
+  for (; *own == *name; ++own, ++name) {
+    if (*own == '\0') return true;
+  }
+  return false;
 }
 
 void* ElfView::PlainFunction(const ElfW(Sym) * symbol) const {

@@ -19,6 +19,9 @@ class ElfView {
 
   // False if the object has no dynamic section or no hash table to look names up in.
   bool Open(const dl_phdr_info& info);
+  // The same from its dynamic section alone; where the object ends is not known then. Calls nothing
+  // of the C library, so it can be used while a sanitizer is still finding its functions.
+  bool Open(uintptr_t base, const ElfW(Dyn) * dynamic);
 
   // The symbol-table entry with this name, hidden or not; null if the object does not define it.
   const ElfW(Sym) * Find(const char* name) const;
@@ -44,7 +47,7 @@ class ElfView {
   bool Matches(uint32_t index, const char* name) const;
 
   uintptr_t base_ = 0;
-  uintptr_t start_ = 0;  // of the loaded segments
+  uintptr_t start_ = UINTPTR_MAX;  // of the loaded segments
   uintptr_t end_ = 0;
   const ElfW(Sym) * symbols_ = nullptr;
   const char* strings_ = nullptr;

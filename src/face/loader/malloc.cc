@@ -2,10 +2,11 @@
 //
 // Preloaded, so the whole process is bound to these functions, unless the program itself or an
 // earlier library defines malloc; then nobody calls us. If a library behind us brings another
-// allocator (linked jemalloc, tcmalloc) everything is passed on to it, because its other functions
-// and ours must agree. Calls come from before any constructor, from the dynamic linker and from any
-// thread. Each thread keeps some of the small blocks that it has freed (SmallCache), which makes up
-// for the way to the C library being longer by a comparison and a jump.
+// allocator (linked jemalloc, tcmalloc, a sanitizer's) everything is passed on to it, because its
+// other functions and ours must agree. Calls come from before any constructor, from the dynamic
+// linker and from any thread. Each thread keeps some of the small blocks that it has freed
+// (SmallCache), which makes up for the way to the C library being longer by a comparison and a
+// jump.
 #include <errno.h>
 #include <link.h>
 #include <pthread.h>
@@ -21,6 +22,10 @@
 #include "memory/heap/process_heap.h"
 #include "memory/heap/small_cache.h"
 #include "process.h"
+
+// Of the dynamic linker; weak, so that no library has to be linked for it.
+extern r_debug linker_debug __asm__("_r_debug") __attribute__((weak));
+extern ElfW(Dyn) own_dynamic[] __asm__("_DYNAMIC") __attribute__((visibility("hidden")));
 
 // The C library's own functions under the names that are never interposed.
 extern "C" {
@@ -57,8 +62,10 @@ struct Next {
   size_t (*usable_size)(void*) = FirstUsableSize;
 };
 constinit Next g_next;
-bool g_found;    // who that is
-bool g_foreign;  // another allocator than the C library's serves the program
+bool g_found;      // who that is
+bool g_foreign;    // another allocator than the C library's serves the program
+bool g_sanitized;  // a sanitizer watches the program's memory
+bool g_decided;
 
 // Walks the objects of the process in the order in which names are looked up.
 struct Search {
@@ -67,23 +74,39 @@ struct Search {
   bool anybody = false;
   ElfView behind;  // the first after us that defines malloc
   bool found = false;
+  bool sanitized = false;
+
+  void Visit(const ElfView& elf, bool us) {
+    if (!elf.Defines("malloc")) return;
+    // Those that keep a record of every byte; all of them bring a malloc.
+    static constexpr const char* kSanitizers[] = {"__asan_init", "__tsan_init", "__msan_init",
+                                                  "__hwasan_init"};
+    for (const char* name : kSanitizers) {
+      if (elf.Defines(name)) sanitized = true;
+    }
+    if (!anybody) first_is_ours = us;
+    anybody = true;
+    if (us) {
+      passed_us = true;
+    } else if (passed_us && !found) {
+      behind = elf;
+      found = true;
+    }
+  }
 };
 
-int Visit(dl_phdr_info* info, size_t, void* search_pointer) {
-  auto& search = *static_cast<Search*>(search_pointer);
+int VisitObject(dl_phdr_info* info, size_t, void* search) {
   ElfView elf;
-  if (!elf.Open(*info) || !elf.Defines("malloc")) return 0;
-  const bool us = elf.Contains(&g_next);
-  if (!search.anybody) search.first_is_ours = us;
-  search.anybody = true;
-  if (us) {
-    search.passed_us = true;
-    return 0;
+  if (elf.Open(*info)) static_cast<Search*>(search)->Visit(elf, elf.Contains(&g_next));
+  return 0;
+}
+
+bool IsLibc(const char* soname) {
+  static constexpr char kName[] = "libc.so";
+  for (size_t i = 0; i < sizeof kName - 1; ++i) {
+    if (soname[i] != kName[i]) return false;
   }
-  if (!search.passed_us) return 0;
-  search.behind = elf;
-  search.found = true;
-  return 1;
+  return true;
 }
 
 template <typename F>
@@ -97,17 +120,25 @@ bool Take(const ElfView& elf, const char* name, F* function) {
   return true;
 }
 
+// Nothing of the C library may be called here: a sanitizer that is looking for the functions which
+// it interposes has its own in their places already.
 OD_OUT_OF_LINE void FindNext() {
   Search search;
-  dl_iterate_phdr(&Visit, &search);
+  if (&linker_debug != nullptr && linker_debug.r_map != nullptr) {
+    for (const link_map* object = linker_debug.r_map; object != nullptr; object = object->l_next) {
+      ElfView elf;
+      if (elf.Open(object->l_addr, object->l_ld)) search.Visit(elf, object->l_ld == own_dynamic);
+    }
+  } else {
+    dl_iterate_phdr(&VisitObject, &search);
+  }
   Next next;
   auto* next_malloc = &__libc_malloc;
   auto* next_free = &__libc_free;
   next.calloc = __libc_calloc;
   next.realloc = __libc_realloc;
   next.memalign = __libc_memalign;
-  const bool libc =
-      !search.found || strncmp(search.behind.soname(), "libc.so", strlen("libc.so")) == 0;
+  const bool libc = !search.found || IsLibc(search.behind.soname());
   if (!libc) {
     Next other;
     auto* other_malloc = next_malloc;
@@ -125,6 +156,9 @@ OD_OUT_OF_LINE void FindNext() {
     next.usable_size = [](void*) -> size_t { return 0; };
   }
   g_foreign = !libc || !search.first_is_ours;
+  g_sanitized = search.sanitized;
+  // Reading the environment can wait.
+  if (g_sanitized) hot.min_bytes = SIZE_MAX;
   g_next = next;
   hot.next_malloc = next_malloc;
   hot.next_free = next_free;
@@ -169,7 +203,12 @@ bool MayKeepSmall() {
 
 void Decide() {
   if (!g_found) FindNext();
-  if (!memory::heap::decide(environ, g_foreign)) return;
+  using memory::heap::Allocator;
+  const Allocator allocator = g_sanitized ? Allocator::kSanitizer
+                              : g_foreign ? Allocator::kForeign
+                                          : Allocator::kLibc;
+  if (!memory::heap::decide(environ, allocator)) return;
+  g_decided = true;
   // Processes that share nothing keep the C library's allocator as it is.
   if (hot.min_bytes != SIZE_MAX) hot.keeps_small = MayKeepSmall();
 }
@@ -286,7 +325,7 @@ bool IsPowerOfTwo(size_t value) { return value != 0 && (value & (value - 1)) == 
 
 const void* HeapService() {
   // Where another allocator is first, nobody has asked us for anything yet.
-  if (hot.min_bytes == 0) Decide();
+  if (!g_decided) Decide();
   return memory::heap::reach_service();
 }
 
@@ -295,6 +334,11 @@ const void* HeapService() {
 using namespace od::loader;
 
 #define OD_EXPORT extern "C" __attribute__((visibility("default")))
+
+// AddressSanitizer ends a program in whose list of libraries its own does not come first, because
+// others might allocate in its place. We pass everything on to it, so it may be content. It asks
+// for this function by name; what ASAN_OPTIONS says counts more.
+OD_EXPORT const char* __asan_default_options() { return "verify_asan_link_order=0"; }
 
 OD_EXPORT void* malloc(size_t bytes) noexcept {
   if (OD_LIKELY(bytes <= SmallCache::kMostBytes)) {

@@ -4,10 +4,11 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "memory/raw_copy.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23  // Linux 5.14
@@ -111,7 +112,7 @@ void walk_range(Walk& walk, const char* start, uint64_t bytes) {
                     const char* const from = arena + offset;
                     char* const to = walk.copy->copy + (from - walk.copy->start);
                     prepare_to_copy(*walk.copy, to, extent_bytes);
-                    memcpy(to, from, extent_bytes);
+                    raw_copy(to, from, extent_bytes);
                   });
 }
 

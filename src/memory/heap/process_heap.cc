@@ -213,7 +213,7 @@ bool usable() {
 
 }  // namespace
 
-bool decide(const char* const* environment, bool foreign) {
+bool decide(const char* const* environment, Allocator allocator) {
   if (environment == nullptr) return false;
   g_settings = read_heap_settings(environment);
   size_t min_bytes = SIZE_MAX;
@@ -222,7 +222,11 @@ bool decide(const char* const* environment, bool foreign) {
   } else if (under_valgrind(environment)) {
     g_why = "the process runs under valgrind";
     g_settings.off = true;
-  } else if (foreign) {
+  } else if (allocator == Allocator::kSanitizer) {
+    // It knows of each byte whom it belongs to; copying static data whole would be an error to it.
+    g_why = "a sanitizer watches the program's memory";
+    g_settings.off = true;
+  } else if (allocator == Allocator::kForeign) {
     g_why = "the program brings its own malloc";
   } else if (g_settings.disabled) {
     g_why = "only static data is to be shared";

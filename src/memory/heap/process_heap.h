@@ -36,8 +36,9 @@ inline bool is_ours(const void* block) {
 }
 
 // Reads the environment and sets hot.min_bytes; to be repeated as long as it returns false, which
-// is before the C library knows the environment. `foreign`: another allocator serves the program.
-bool decide(const char* const* environment, bool foreign);
+// is before the C library knows the environment. `allocator`: who serves the program.
+enum class Allocator : uint8_t { kLibc, kForeign, kSanitizer };
+bool decide(const char* const* environment, Allocator allocator);
 
 // The usual case of allocate(): a block of that size that was freed before; null: there is none.
 void* allocate_again(size_t bytes);
