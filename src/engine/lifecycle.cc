@@ -2,6 +2,7 @@
 // MPI_Finalize.
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <string>

@@ -105,7 +105,8 @@ struct HostTable {
                       Handle op) = nullptr;
 
   // Ends the job; used when a peer process has died.
-  [[noreturn]] void (*abort)(int code) = nullptr;
+  // Does not return. (No attribute: not every compiler converts a lambda to such a pointer.)
+  void (*abort)(int code) = nullptr;
 };
 
 }  // namespace od::host

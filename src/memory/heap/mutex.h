@@ -10,15 +10,15 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#if defined(__has_include)
-#if __has_include(<sys/single_threaded.h>)
+#if defined(__SANITIZE_THREAD__)
+#define OD_SINGLE_THREADED false
+#elif defined(__GLIBC__) && __GLIBC_PREREQ(2, 32)
 #include <sys/single_threaded.h>
 #define OD_SINGLE_THREADED __libc_single_threaded
-#endif
-#endif
-#if !defined(OD_SINGLE_THREADED) || defined(__SANITIZE_THREAD__)
-#undef OD_SINGLE_THREADED
-#define OD_SINGLE_THREADED false
+#else
+// Built for an older C library, which does not say so; a newer one that it runs with does.
+extern "C" char __libc_single_threaded __attribute__((weak));
+#define OD_SINGLE_THREADED (&__libc_single_threaded != nullptr && __libc_single_threaded)
 #endif
 
 namespace od::memory::heap {
