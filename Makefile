@@ -2,12 +2,13 @@
 #
 #   make            build into build/release
 #   make demo       real programs with and without Overdrive, a table and a picture
-#   make check      all tests, the representative conformance suites and lint
+#   make check      the tests, a representative part of the conformance suites, and lint
+#   make check-all  also everything that takes hours; goes on where it was interrupted
 #   make bench      measure; results go to docs/measurements
 #   make conformance  the whole conformance suites; the table goes to docs/measurements
 #   make install PREFIX=/where
 #   make lint [TIDY=1], make format
-#   make check PARTS="unit-release lint"   only these parts
+#   make check PARTS="unit-release lint"   only these parts; make check-all FRESH=1 forgets results
 
 PREFIX ?= /usr/local
 PYTHON ?= python3
@@ -20,7 +21,7 @@ PACKAGES := $(PYTHON) tools/setup/packages.py
 HOSTS := $(PYTHON) tools/hosts/hosts.py
 CONFIGURE_FLAGS := $(if $(filter 1,$(OVERDRIVE_WERROR)),-DOVERDRIVE_WERROR=ON)
 
-.PHONY: all release setup-build setup-tests setup-programs demo check bench conformance install \
+.PHONY: all release setup-build setup-tests setup-programs demo check check-all bench conformance install \
 	lint format clean
 
 all: release
@@ -57,6 +58,9 @@ conformance: setup-tests release
 check: setup-tests setup-programs
 	@$(VENV)/bin/python tools/check/check.py $(PARTS)
 
+check-all: setup-tests setup-programs
+	@$(VENV)/bin/python tools/check/check.py --all $(if $(FRESH),--fresh) $(PARTS)
+
 install: release
 	@cmake --install build/release --prefix "$(PREFIX)"
 
@@ -73,4 +77,4 @@ format:
 	@$(VENV)/bin/python tools/lint/lint.py --format
 
 clean:
-	rm -rf build/release build/dev build/asan build/tsan build/ubsan build/bench build/xpmem build/check
+	rm -rf build/release build/dev build/asan build/tsan build/ubsan build/bench build/check build/check-all

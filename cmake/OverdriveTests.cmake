@@ -19,9 +19,37 @@ set(OVERDRIVE_TEST_TIMEOUT_SECONDS 300)
 # Builds every unit test and nothing that they do not need.
 add_custom_target(unit_tests)
 
+# The thread sanitizer sees what the threads of one process do, and nothing of processes that share
+# memory. Its build therefore holds the programs with threads alone: those whose source says so. A
+# program that starts threads without saying so ends with an error in every build without sanitizers
+# (tests/support/threads_guard.cc). Where the code under test starts them, a comment says it in words.
+set(OVERDRIVE_THREADS "std::j?thread|std::async|pthread_create|[Ss]tarts threads")
+
+add_library(overdrive_threads_guard OBJECT "${CMAKE_SOURCE_DIR}/tests/support/threads_guard.cc")
+
+# Sets `out` to whether the test's source starts threads.
+function(overdrive_starts_threads out source)
+  file(STRINGS "${source}" found REGEX "${OVERDRIVE_THREADS}" LIMIT_COUNT 1)
+  if(found)
+    set(${out} TRUE PARENT_SCOPE)
+  else()
+    set(${out} FALSE PARENT_SCOPE)
+  endif()
+  if(OVERDRIVE_SANITIZER STREQUAL "thread")
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${source}")
+  endif()
+endfunction()
+
 # Adds the test program `name` made of one source, linked to the libraries that follow.
 function(overdrive_add_test name source)
+  overdrive_starts_threads(threads "${source}")
+  if(OVERDRIVE_SANITIZER STREQUAL "thread" AND NOT threads)
+    return()
+  endif()
   add_executable(${name} "${source}")
+  if(NOT OVERDRIVE_SANITIZER AND NOT threads)
+    target_sources(${name} PRIVATE $<TARGET_OBJECTS:overdrive_threads_guard>)
+  endif()
   target_link_libraries(${name} PRIVATE ${ARGN} overdrive_options GTest::gtest_main)
   # Test code converts freely; the warnings guard the library.
   target_compile_options(${name} PRIVATE -Wno-conversion -Wno-sign-conversion)
@@ -50,7 +78,9 @@ endforeach()
 file(GLOB OVERDRIVE_COLL_TESTING_SOURCES CONFIGURE_DEPENDS
   "${CMAKE_SOURCE_DIR}/src/coll/testing/*.cc")
 foreach(name IN ITEMS schedules_test hierarchy_test)
-  target_sources(${name} PRIVATE ${OVERDRIVE_COLL_TESTING_SOURCES})
+  if(TARGET ${name})
+    target_sources(${name} PRIVATE ${OVERDRIVE_COLL_TESTING_SOURCES})
+  endif()
 endforeach()
 
 if(TARGET overdrive_loader_objects)
@@ -59,8 +89,10 @@ if(TARGET overdrive_loader_objects)
     get_filename_component(name "${source}" NAME_WE)
     overdrive_add_test(${name} "${source}")
     # Only the unit itself: the entry points would take the place of dlsym in the test program.
-    string(REGEX REPLACE "_test\\.cc$" ".cc" unit "${source}")
-    target_sources(${name} PRIVATE "${unit}")
+    if(TARGET ${name})
+      string(REGEX REPLACE "_test\\.cc$" ".cc" unit "${source}")
+      target_sources(${name} PRIVATE "${unit}")
+    endif()
   endforeach()
 endif()
 
@@ -73,7 +105,9 @@ endforeach()
 
 # XPMEM without its kernel module: a stand-in for libxpmem, and the file that would call the real one.
 # It comes before the core, where that file may have been built for no library at all.
-add_library(xpmem_stand_in SHARED "${CMAKE_SOURCE_DIR}/tests/memory/xpmem/stand_in.c")
+set(OVERDRIVE_XPMEM_CALLS "${CMAKE_SOURCE_DIR}/src/memory/xpmem.cc")
+set(OVERDRIVE_XPMEM_DECLARED "${CMAKE_SOURCE_DIR}/tests/memory/xpmem")
+add_library(xpmem_stand_in SHARED "${OVERDRIVE_XPMEM_DECLARED}/stand_in.c")
 set_target_properties(xpmem_stand_in PROPERTIES
   OUTPUT_NAME xpmem
   SOVERSION 0
@@ -81,9 +115,49 @@ set_target_properties(xpmem_stand_in PROPERTIES
   LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests/xpmem")
 target_compile_definitions(xpmem_stand_in PRIVATE _GNU_SOURCE)
 foreach(name IN ITEMS xpmem_test attached_buffers_test)
-  target_sources(${name} PRIVATE "${CMAKE_SOURCE_DIR}/src/memory/xpmem.cc")
-  target_include_directories(${name} PRIVATE "${CMAKE_SOURCE_DIR}/tests/memory/xpmem")
+  if(NOT TARGET ${name})
+    continue()
+  endif()
+  target_sources(${name} PRIVATE "${OVERDRIVE_XPMEM_CALLS}")
+  target_include_directories(${name} PRIVATE "${OVERDRIVE_XPMEM_DECLARED}")
   target_compile_definitions(${name} PRIVATE
     OVERDRIVE_XPMEM "XPMEM_STAND_IN_LIBRARY=\"$<TARGET_FILE:xpmem_stand_in>\"")
   add_dependencies(${name} xpmem_stand_in)
 endforeach()
+
+# The whole library with XPMEM as the stand-in declares it, for tests/memory/test_xpmem.py: what has
+# been built anyway, but for that one file.
+if(OVERDRIVE_SANITIZER OR NOT TARGET overdrive)
+  return()
+endif()
+set(with_xpmem "${CMAKE_BINARY_DIR}/tests/with-xpmem")
+add_custom_target(with_xpmem ALL
+  COMMAND ${CMAKE_COMMAND} -E make_directory "${with_xpmem}/lib"
+  COMMAND ${CMAKE_COMMAND} -E copy "$<TARGET_FILE:overdrive>" "${with_xpmem}/lib"
+  VERBATIM)
+function(overdrive_use_xpmem target)
+  target_sources(${target} PRIVATE "${OVERDRIVE_XPMEM_CALLS}")
+  target_include_directories(${target} PRIVATE "${OVERDRIVE_XPMEM_DECLARED}")
+  target_compile_definitions(${target} PRIVATE OVERDRIVE_XPMEM)
+  target_link_libraries(${target} PRIVATE overdrive_core overdrive_options)
+  set_property(TARGET ${target} PROPERTY INTERPROCEDURAL_OPTIMIZATION OFF)
+  target_link_options(${target} PRIVATE -fno-lto)
+  add_dependencies(with_xpmem ${target})
+endfunction()
+foreach(abi IN LISTS OVERDRIVE_FACES)
+  set(name overdrive-${abi}-with-xpmem)
+  add_library(${name} MODULE $<TARGET_OBJECTS:overdrive_face_${abi}>)
+  overdrive_use_xpmem(${name})
+  set_target_properties(${name} PROPERTIES
+    OUTPUT_NAME overdrive-${abi}
+    LIBRARY_OUTPUT_DIRECTORY "${with_xpmem}/lib/overdrive"
+    LINKER_LANGUAGE CXX)
+  target_link_options(${name} PRIVATE
+    -Wl,-z,nodelete -Wl,-Bsymbolic -Wl,--as-needed -static-libstdc++ -Wl,-z,defs
+    "-Wl,--version-script=${CMAKE_SOURCE_DIR}/cmake/face.map")
+endforeach()
+add_executable(overdrive-settings-with-xpmem "${CMAKE_SOURCE_DIR}/src/config/settings_tool.cc")
+overdrive_use_xpmem(overdrive-settings-with-xpmem)
+set_target_properties(overdrive-settings-with-xpmem PROPERTIES
+  OUTPUT_NAME overdrive-settings
+  RUNTIME_OUTPUT_DIRECTORY "${with_xpmem}/bin")

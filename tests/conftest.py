@@ -25,6 +25,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--all", action="store_true", help="also what is neither quick nor chosen by -m"
     )
     group.addoption(
+        "--run",
+        choices=("together", "alone"),
+        help="of the tests only those that may run beside others, or only those marked `alone`",
+    )
+    group.addoption(
         "--set",
         action="append",
         default=[],
@@ -39,8 +44,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-HOST_SUITES = ("p2p", "collectives", "hostile", "memory", "fortran", "python", "real", "lab")
+ONE_HOST = "openmpi4"
+"""Where `make check` runs what is marked `one`: the host whose ranks give up their core soonest."""
+
+
+HOST_SUITES = (
+    *("p2p", "collectives", "coll_ops", "hostile", "memory", "face_types", "fortran", "python"),
+    *("real", "lab"),
+)
 """Folders whose tests run MPI jobs on every host; without a choice only their quick part runs."""
+
+
+SHARED_BY_MODULE = {"cluster", "two_nodes"}
+"""Fixtures of a file that take seconds to make."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -50,21 +66,38 @@ def pytest_configure(config: pytest.Config) -> None:
         jobs.COMMON_SETTINGS[name] = value
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Without -m, --hosts and --all keep the part that `make check` runs."""
-    if config.option.markexpr or config.getoption("--all") or config.getoption("--hosts"):
-        return
+def _is_wanted(item: pytest.Item) -> bool:
+    """Tell whether `make check` runs the test."""
     here = Path(__file__).parent
-    left_out = []
+    parts = item.path.relative_to(here).parts if item.path.is_relative_to(here) else ("",)
+    marks = {mark.name for mark in item.iter_markers()}
+    if "slow" in marks:
+        return False
+    if parts[0] not in HOST_SUITES:
+        return True
+    call = getattr(item, "callspec", None)
+    if "one" in marks and call is not None and call.params.get("host", ONE_HOST) != ONE_HOST:
+        return False
+    everywhere = "everywhere" in marks or {"abis", "standard"} <= marks
+    return "quick" in marks and ("wide" not in marks or everywhere)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Without -m, --hosts and --all keep the part that `make check` runs; apply --run."""
+    chosen = config.option.markexpr or config.getoption("--all") or config.getoption("--hosts")
+    run = config.getoption("--run")
+    left_out = set()
     for item in items:
-        parts = item.path.relative_to(here).parts if item.path.is_relative_to(here) else ("",)
-        marks = {mark.name for mark in item.iter_markers()}
-        wanted = "quick" in marks and ("wide" not in marks or "everywhere" in marks)
-        if "slow" in marks or (parts[0] in HOST_SUITES and not wanted):
-            left_out.append(item)
+        if SHARED_BY_MODULE & set(getattr(item, "fixturenames", ())):
+            # Where several processes share the tests, one of them gets all of the file.
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.split("::")[0]))
+        alone = item.get_closest_marker("alone") is not None
+        if (run is not None and alone != (run == "alone")) or not (chosen or _is_wanted(item)):
+            left_out.add(item)
     if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in set(left_out)]
+        config.hook.pytest_deselected(items=list(left_out))
+        items[:] = [item for item in items if item not in left_out]
 
 
 def _selected(config: pytest.Config) -> list[str]:
@@ -78,8 +111,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     parameters = []
     for name in _selected(metafunc.config):
-        mark = pytest.mark.main if name in MAIN_HOSTS else pytest.mark.wide
-        parameters.append(pytest.param(name, marks=mark, id=name))
+        marks = [pytest.mark.main if name in MAIN_HOSTS else pytest.mark.wide]
+        if name == "mpiabi":
+            marks.append(pytest.mark.standard)
+        parameters.append(pytest.param(name, marks=marks, id=name))
     metafunc.parametrize("host", parameters, indirect=True)
 
 

@@ -1,4 +1,6 @@
 // Ranks in forked processes send each other messages of every size and kind, in every order.
+//
+// Starts threads: the helper of ranks that sit in a call of the host.
 
 #include "engine/engine.h"
 

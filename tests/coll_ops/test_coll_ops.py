@@ -68,7 +68,7 @@ def build(host: Host, folder: Path) -> Path:
 
 
 @pytest.mark.quick
-@pytest.mark.everywhere
+@pytest.mark.abis
 def test_kernels_agree_with_host(host: Host, tmp_path: Path, seed: int) -> None:
     """Every operation on every type gives the host's bits, but for what hosts get wrong."""
     result = jobs.run(host, 1, [str(build(host, tmp_path)), str(seed)], overdrive=False)

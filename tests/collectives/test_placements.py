@@ -23,7 +23,7 @@ PLACEMENTS = {
 """Node of each rank."""
 
 
-@pytest.mark.parametrize("shuffle", [0, 7])
+@pytest.mark.parametrize("shuffle", [0, pytest.param(7, marks=pytest.mark.one)])
 @pytest.mark.parametrize("placement", PLACEMENTS)
 def test_placements(
     placement: str, shuffle: int, host: Host, compiled: Callable[[Path], str], needs_overdrive: None

@@ -72,7 +72,8 @@ ALL_MPICH_HOSTS = ["openmpi4", "mpich4"]
 
 ALL_MPI4PY_RANKS = (1, 2, 3, 4)
 
-REPRESENTATIVE_DIRECTORIES = ["pt2pt", "comm", "datatype", "f77", "f90", "f08", "threads"]
+REPRESENTATIVE_DIRECTORIES = ["pt2pt", "comm", "datatype", "f77", "f08", "threads"]
+"""Not f90: its tests are those of f77, which call the same entry points."""
 REPRESENTATIVE_MPICH_HOSTS = ["mpich4"]
 REPRESENTATIVE_MPI4PY_HOSTS = ["openmpi5", "mpich5"]
 

@@ -18,6 +18,8 @@ EVERYWHERE: list[tuple[str, str, str]] = []
 """Host pattern, pattern for the identity of a test, reason."""
 
 LONG = "sends hundreds of datatypes in up to a minute; its smaller variants run"
+FILES = "collective output into files, all of it the host's; writeord and those without all run"
+THREADS = "many threads that take turns on few processors; similar tests with fewer run"
 CANCEL = "wants sends cancelled that have left; fails or hangs without Overdrive, too"
 HEAVY: list[tuple[str, str]] = [
     ("pt2pt/pingping* 2 *cnt=512 *", LONG),
@@ -33,6 +35,16 @@ HEAVY: list[tuple[str, str]] = [
     ("comm/ctxsplit *", "creates a hundred thousand communicators"),
     ("threads/pt2pt/multisend[234] *", "25 threads that spin in a barrier of their own"),
     ("threads/pt2pt/mt_*_huge *", "64 rounds of 16 MiB from several threads"),
+    ("threads/comm/comm_create_threads *", THREADS),
+    ("threads/comm/idup_nb *", THREADS),
+    ("threads/comm/dup_leak_test * -iter=12345", "duplicates 12345 times; a shorter form runs"),
+    ("threads/rma/*", "passes through to the host"),
+    ("threads/pt2pt/greq_test *", "sleeps for seconds in requests of its own, as greq_wait does"),
+    ("datatype/darray_pack 72", "its smaller variants run"),
+    ("f77/io/*all*", FILES),
+    ("f77/io/*sh*", FILES),
+    ("f77/io/i*", FILES),
+    ("f08/io/*", FILES),
     ("pt2pt/scancel *", CANCEL),
     ("pt2pt/pscancel *", CANCEL),
     ("pt2pt/cancelrecv *", CANCEL),

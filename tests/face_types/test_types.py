@@ -12,7 +12,7 @@ from hosts import Host
 from support import jobs
 from support.programs import ROOT
 
-pytestmark = [pytest.mark.quick, pytest.mark.everywhere]
+pytestmark = [pytest.mark.quick, pytest.mark.abis]
 
 SOURCES = [
     "tests/face_types/types.cc",

@@ -72,7 +72,10 @@ def test_numpy(host: Host, needs_overdrive: None) -> None:
 
 
 @pytest.mark.quick
-@pytest.mark.parametrize(("forks", "size"), [(1000, 1 << 20), (10, 64 << 20)])
+@pytest.mark.alone
+@pytest.mark.parametrize(
+    ("forks", "size"), [pytest.param(1000, 1 << 20, marks=pytest.mark.one), (10, 64 << 20)]
+)
 def test_forks(forks: int, size: int, host: Host, compiled: Build, needs_overdrive: None) -> None:
     """A program that forks a thousand times with shared memory stays usable."""
     command = [compiled(HERE / "forks.c"), f"--forks={forks}", f"--bytes={size}"]

@@ -20,19 +20,35 @@ KEPT_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
 """The stand-in does not see memory go: the C library's allocator must not give any back."""
 
 
+WITH_XPMEM = Path("tests") / "with-xpmem" / "lib" / "liboverdrive.so"
+"""The library that the build makes for these tests, beside the library that users get."""
+
+
 @pytest.fixture(scope="module")
-def stand_in() -> str:
-    """Return the library that stands in for libxpmem; skips where XPMEM is not built in."""
-    library = jobs.overdrive_library()
+def library() -> Path:
+    """Return a library with XPMEM built in: the build's own for this, or the tested one."""
+    tested = jobs.overdrive_library()
+    beside = tested.parent.parent / WITH_XPMEM
+    return beside if beside.exists() else tested
+
+
+@pytest.fixture(scope="module")
+def stand_in(library: Path) -> str:
+    """Return the library that stands in for libxpmem."""
     command = [sys.executable, str(programs.ROOT / "overdrive"), "info", "--json"]
     environment = {**os.environ, "OVERDRIVE_LIBRARY": str(library)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     found = [m for m in json.loads(done.stdout)["mechanisms"] if m["name"] == "XPMEM"]
-    if not found or found[0]["detail"] == "not built in":
-        pytest.skip(f"{library} was built without xpmem.h (cmake --preset xpmem builds with it)")
+    assert found and found[0]["detail"] != "not built in", f"{library} was built without xpmem.h"
     source = HERE / "xpmem" / "stand_in.c"
     return str(programs.plain_library(source, ("-D_GNU_SOURCE", "-Wl,-soname,libxpmem.so.0")))
+
+
+@pytest.fixture(autouse=True)
+def tested_library(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let all jobs load the library with XPMEM."""
+    monkeypatch.setenv("OVERDRIVE_TEST_LIBRARY", str(library))
 
 
 def run(

@@ -322,7 +322,7 @@ UNEXPECTED_BASE_SECONDS = 30.0
 
 @pytest.mark.quick
 @pytest.mark.parametrize("order", ["forward", "reverse", "any"])
-@pytest.mark.parametrize("size", [8, 1024])
+@pytest.mark.parametrize("size", [8, pytest.param(1024, marks=pytest.mark.one)])
 def test_unexpected_messages(
     order: str, size: int, host: Host, compiled: Build, overdrive: bool, seed: int
 ) -> None:

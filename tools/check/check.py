@@ -1,295 +1,212 @@
 #!/usr/bin/env python3
-"""Runs everything that tells whether Overdrive works: what `make check` does.
+"""Runs everything that tells whether Overdrive works: what `make check` and `make check-all` do.
 
 Each part runs in its own process group under a time limit and writes its output to
-build/check/<part>.log; only what fails is printed in full. The last line of the output is the sum
-of all parts, `N passed, N failed, N skipped`, and the exit code is zero only if nothing failed.
-A part that does not report numbers counts as one test.
+build/check/<part>.log; only what fails is printed in full. What a part builds is built beside the
+parts before it, with the lowest priority, and suspended while tests measure. The last line of the
+output is the sum of all parts, `N passed, N failed, N skipped`, and the exit code is zero only if
+nothing failed. A part that does not report numbers counts as one test.
+
+With --all also everything that takes hours. Its results are kept in build/check-all, part by part:
+an interrupted run goes on where it was, as long as the sources are the same.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
-import platform
-import re
-import shutil
+import hashlib
+import json
 import signal
 import subprocess
 import sys
+import threading
 import time
-import xml.etree.ElementTree as ElementTree
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from parts import Part, long_parts, short_parts
+from steps import ROOT, Count, Lane, Result
+
 LOGS = ROOT / "build" / "check"
-SUMMARY = re.compile(r"(\d+) passed, (\d+) failed, (\d+) skipped")
-JOBS = str(max(1, min(len(os.sched_getaffinity(0)), 8)))
+LOGS_ALL = ROOT / "build" / "check-all"
 LOG_TAIL_LINES = 60
 """How much of a failing part's log is shown; the whole log stays in build/check."""
 
-SANITIZER_OPTIONS = {
-    "ASAN_OPTIONS": "detect_stack_use_after_return=1",
-    # Tests fork processes that share memory; the child of a threaded parent is part of what is
-    # tested.
-    "TSAN_OPTIONS": "die_after_fork=0:halt_on_error=1",
-    "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
-}
+LOWEST_PRIORITY = 19
 
 
-@dataclass
-class Count:
-    """How many tests passed, failed and were skipped."""
+class Preparation:
+    """Builds what parts need, one after the other, beside the parts that run."""
 
-    passed: int = 0
-    failed: int = 0
-    skipped: int = 0
+    def __init__(self, parts: list[Part], logs: Path) -> None:
+        """Begin at once."""
+        self.lane = Lane(LOWEST_PRIORITY)
+        self.logs = logs
+        self.results: dict[str, Result] = {}
+        self.done = {part.name: threading.Event() for part in parts}
+        self.thread = threading.Thread(target=self._work, args=(parts,), daemon=True)
+        self.thread.start()
 
-    def add(self, other: Count) -> None:
-        """Add another count to this one."""
-        self.passed += other.passed
-        self.failed += other.failed
-        self.skipped += other.skipped
+    def _work(self, parts: list[Part]) -> None:
+        for part in parts:
+            self.results[part.name] = prepare(part, self.lane, self.logs)
+            self.done[part.name].set()
 
-    def __str__(self) -> str:
-        return f"{self.passed} passed, {self.failed} failed, {self.skipped} skipped"
-
-
-@dataclass
-class Step:
-    """One command of a part. `junit` names the file that holds its numbers, if it writes one."""
-
-    command: list[str]
-    junit: Path | None = None
-    counts: bool = False
-    env: dict[str, str] = field(default_factory=dict)
+    def wait(self, part: Part) -> Result:
+        """Wait until a part has been prepared."""
+        self.done[part.name].wait()
+        return self.results[part.name]
 
 
-@dataclass
-class Part:
-    """A part of the check: its steps run one after the other until one fails."""
-
-    name: str
-    limit_seconds: int
-    steps: Callable[[], list[Step]]
-
-
-def python() -> str:
-    """Return the development environment's interpreter."""
-    directory = Path(os.environ.get("OVERDRIVE_VENV_DIR", ROOT / "build" / "venv"))
-    inside = directory / "bin" / "python"
-    return str(inside) if inside.exists() else sys.executable
-
-
-def build_steps(preset: str, target: str | None) -> list[Step]:
-    """Return the commands that configure and build a preset."""
-    configure = ["cmake", "--preset", preset]
-    if os.environ.get("OVERDRIVE_WERROR") == "1":
-        configure.append("-DOVERDRIVE_WERROR=ON")
-    build = ["cmake", "--build", f"build/{preset}", "-j", JOBS]
-    if target is not None:
-        build += ["--target", target]
-    return [Step(configure), Step(build)]
-
-
-def unit_steps(preset: str) -> list[Step]:
-    """Return the commands that build a preset's unit tests and run them."""
-    junit = LOGS / f"unit-{preset}.xml"
-    command = ["ctest", "--test-dir", f"build/{preset}", "-j", JOBS, "--output-on-failure"]
-    command += ["--no-tests=error", "--output-junit", str(junit)]
-    if preset == "tsan" and fixed_addresses_work():
-        # The thread sanitizer's shadow memory collides with widely randomised addresses.
-        command = ["setarch", platform.machine(), "-R", *command]
-    target = None if preset == "release" else "unit_tests"
-    env = {} if preset == "release" else SANITIZER_OPTIONS
-    return [*build_steps(preset, target), Step(command, junit, True, env)]
-
-
-def fixed_addresses_work() -> bool:
-    """Tell whether address randomisation can be switched off here (containers may forbid it)."""
-    if shutil.which("setarch") is None:
-        return False
-    probe = ["setarch", platform.machine(), "-R", "true"]
-    return subprocess.run(probe, capture_output=True, check=False).returncode == 0
-
-
-def pytest_steps() -> list[Step]:
-    """Return the commands that run the Python tests.
-
-    The folder `packaging` has a run of its own: once it has been collected, its name hides the
-    library `packaging`, which matplotlib needs.
-    """
-    steps = []
-    for name, wanted in (
-        ("pytest", ("tests", "src", "cli", "bench", "tools")),
-        ("pytest-packaging", ("packaging",)),
-    ):
-        junit = LOGS / f"{name}.xml"
-        folders = [folder for folder in wanted if (ROOT / folder).is_dir()]
-        command = [python(), "-m", "pytest", "-q", "-ra", "--durations=10", f"--junitxml={junit}"]
-        steps.append(Step([*command, *folders], junit, True))
-    return steps
-
-
-def xpmem_steps() -> list[Step]:
-    """Return the commands that build the library with XPMEM and run its tests over a stand-in."""
-    configure, build = build_steps("xpmem", None)
-    junit = LOGS / "xpmem.xml"
-    command = [python(), "-m", "pytest", "-q", f"--junit-xml={junit}", "tests/memory/test_xpmem.py"]
-    library = ROOT / "build" / "xpmem" / "lib" / "liboverdrive.so"
-    return [configure, build, Step(command, junit, True, {"OVERDRIVE_TEST_LIBRARY": str(library)})]
-
-
-def conformance_steps() -> list[Step]:
-    """Return the command that runs the representative part of the conformance suites."""
-    return [Step([python(), "tests/conformance/run.py", "--representative"], counts=True)]
-
-
-def lint_steps() -> list[Step]:
-    """Return the command that checks style."""
-    return [Step([python(), "tools/lint/lint.py"], counts=True)]
-
-
-# The limits are about three times what a machine with two processors of its own needs.
-PARTS = [
-    Part("unit-release", 1800, lambda: unit_steps("release")),
-    Part("lint", 180, lint_steps),
-    Part("pytest", 1800, pytest_steps),
-    Part("xpmem", 1500, xpmem_steps),
-    Part("conformance", 1800, conformance_steps),
-    # This preset holds the undefined-behaviour sanitizer as well.
-    Part("unit-asan", 1500, lambda: unit_steps("asan")),
-    Part("unit-tsan", 1500, lambda: unit_steps("tsan")),
-]
-
-
-def read_junit(path: Path) -> Count | None:
-    """Return the numbers in a JUnit file."""
-    if not path.exists():
-        return None
-    count = Count()
-    for case in ElementTree.parse(path).getroot().iter("testcase"):
-        if case.find("failure") is not None or case.find("error") is not None:
-            count.failed += 1
-        elif case.find("skipped") is not None:
-            count.skipped += 1
-        else:
-            count.passed += 1
-    return count
-
-
-def stop(process: subprocess.Popen[bytes]) -> None:
-    """End the process and everything that it started."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        try:
-            os.killpg(process.pid, number)
-        except ProcessLookupError:
-            return
-        try:
-            process.wait(5)
-        except subprocess.TimeoutExpired:
-            continue
-    process.wait()
-
-
-def run_step(step: Step, log: Path, deadline: float) -> tuple[int | None, str]:
-    """Run a step, appending to the log; return exit code (None: out of time) and its output."""
-    with log.open("ab") as output:
-        output.write(f"$ {' '.join(step.command)}\n".encode())
-        output.flush()
-        start = output.tell()
-        process = subprocess.Popen(
-            step.command,
-            cwd=ROOT,
-            env={**os.environ, **step.env},
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        code: int | None = None
-        try:
-            code = process.wait(max(1.0, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            pass
-        finally:
-            stop(process)
-    with log.open("rb") as written:
-        written.seek(start)
-        return code, written.read().decode(errors="replace")
-
-
-def run_part(part: Part) -> tuple[Count, str]:
-    """Run a part; return its numbers and, if it failed, why."""
-    log = LOGS / f"{part.name}.log"
+def prepare(part: Part, lane: Lane, logs: Path) -> Result:
+    """Build what a part needs."""
+    log = logs / f"{part.name}.log"
     log.write_bytes(b"")
-    deadline = time.monotonic() + part.limit_seconds
+    result = lane.run(part.prepare(), log, part.limit_seconds)
+    return Result(seconds=result.seconds) if part.prepare_may_fail else result
+
+
+def run_part(
+    part: Part, logs: Path, lane: Lane | None = None, beside: Preparation | None = None
+) -> Result:
+    """Run a part; return its numbers and, if it failed, why."""
+    lane = lane or Lane()
+    begin = time.monotonic()
+    waits = beside is not None and part.name in beside.done
+    prepared = beside.wait(part) if waits else prepare(part, lane, logs)
+    if prepared.problem:
+        prepared.seconds = time.monotonic() - begin
+        return prepared
+    result = Result()
+    log = logs / f"{part.name}.log"
+    for alone, steps in series(part, logs):
+        if alone and beside is not None:
+            beside.lane.suspend()
+        try:
+            part_of_it = lane.run(steps, log, part.limit_seconds)
+        finally:
+            if alone and beside is not None:
+                beside.lane.resume()
+        result.count.add(part_of_it.count)
+        result.problem = result.problem or part_of_it.problem
+    result.seconds = time.monotonic() - begin
+    return result
+
+
+def series(part: Part, logs: Path) -> list[tuple[bool, list]]:
+    """Return the steps of a part, those together that run in the same way."""
+    found: list[tuple[bool, list]] = []
+    for step in part.steps(logs):
+        if found and found[-1][0] == step.alone:
+            found[-1][1].append(step)
+        else:
+            found.append((step.alone, [step]))
+    return found
+
+
+def state_of_sources() -> str:
+    """Return a word that changes with everything but documentation."""
+    digest = hashlib.sha256()
+    for words in (("ls-files", "-s"), ("diff", "HEAD", "--", ".", ":!docs")):
+        listing = subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, check=False)
+        lines = listing.stdout.splitlines()
+        if words[0] == "ls-files":
+            lines = [line for line in lines if b"\tdocs/" not in line and not line.endswith(b".md")]
+        digest.update(b"\n".join(lines))
+    return digest.hexdigest()[:16]
+
+
+class Kept:
+    """Results of parts, kept between runs on the same sources."""
+
+    def __init__(self, folder: Path, state: str) -> None:
+        """Look into the folder."""
+        self.folder = folder
+        self.state = state
+
+    def get(self, part: Part) -> Result | None:
+        """Return the kept result of a part that passed."""
+        path = self.folder / f"{part.name}.json"
+        if not path.is_file():
+            return None
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        if stored["state"] != self.state or stored["problem"]:
+            return None
+        return Result(Count(**stored["count"]), "", stored["seconds"])
+
+    def put(self, part: Part, result: Result) -> None:
+        """Keep a result."""
+        path = self.folder / f"{part.name}.json"
+        partial = path.with_suffix(".partial")
+        content = {"state": self.state, **asdict(result)}
+        partial.write_text(json.dumps(content, indent=1), encoding="utf-8")
+        partial.replace(path)
+
+
+def run_parts(chosen: list[Part], logs: Path, kept: Kept | None) -> int:
+    """Run parts one after the other and print the sum; return the exit code."""
+    rows = []
     total = Count()
-    for step in part.steps():
-        if step.junit is not None:
-            step.junit.unlink(missing_ok=True)
-        code, output = run_step(step, log, deadline)
-        count = None
-        if step.counts:
-            count = read_junit(step.junit) if step.junit is not None else None
-            found = SUMMARY.findall(output)
-            if count is None and found:
-                count = Count(*(int(number) for number in found[-1]))
-            total.add(count or Count())
-        if code is None:
-            total.failed += 1
-            return total, f"did not end within {part.limit_seconds} s"
-        if code != 0:
-            if count is None or count.failed == 0:
-                total.failed += 1
-            return total, f"`{' '.join(step.command[:4])} …` ended with code {code}"
-        if step.counts and count is None:
-            total.passed += 1
-        if count is not None and count.failed > 0:
-            return total, f"{count.failed} tests failed"
-    return total, ""
+    begin = time.monotonic()
+    lane = Lane()
+    beside: Preparation | None = None
+    try:
+        for position, part in enumerate(chosen):
+            known = kept.get(part) if kept is not None else None
+            print(f"== {part.name}" + (" (kept)" if known else ""), flush=True)
+            if part.beside and beside is None and known is None:
+                rest = [later for later in chosen[position:] if later.beside]
+                if kept is not None:
+                    rest = [later for later in rest if kept.get(later) is None]
+                beside = Preparation(rest, logs)
+            result = known or run_part(part, logs, lane, beside)
+            if kept is not None and known is None:
+                kept.put(part, result)
+            total.add(result.count)
+            rows.append((part.name, str(result.count), f"{result.seconds:.0f} s", result.problem))
+            if result.problem:
+                log = logs / f"{part.name}.log"
+                where = log.relative_to(ROOT) if log.is_relative_to(ROOT) else log
+                print(f"-- {part.name} FAILED: {result.problem}; the end of {where}:")
+                lines = log.read_text(errors="replace").splitlines()
+                print("\n".join(lines[-LOG_TAIL_LINES:]))
+            print(f"   {result.count}, {result.seconds:.0f} s", flush=True)
+    finally:
+        lane.end()
+        if beside is not None:
+            beside.lane.end()
+
+    print("\nSummary")
+    for name, count_text, seconds_text, problem in rows:
+        print(f"  {name:18} {count_text:42} {seconds_text:>7}  {problem}")
+    print(f"  in all {time.monotonic() - begin:.0f} s")
+    print(total)
+    return 1 if total.failed or total.passed == 0 else 0
 
 
 def main() -> int:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    names = [part.name for part in PARTS]
-    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(names)}")
+    parser.add_argument("--all", action="store_true", help="also what takes hours")
+    parser.add_argument("--fresh", action="store_true", help="with --all: forget kept results")
+    parser.add_argument("parts", nargs="*", metavar="PART", help="only these")
     options = parser.parse_args()
+    every = [*short_parts(), *(long_parts() if options.all else [])]
+    names = {word for part in every for word in (part.name, part.group) if word}
     unknown = [name for name in options.parts if name not in names]
     if unknown:
-        parser.error(f"unknown part {', '.join(unknown)}; known: {', '.join(names)}")
-    LOGS.mkdir(parents=True, exist_ok=True)
+        parser.error(f"unknown part {', '.join(unknown)}; known: {', '.join(sorted(names))}")
+    chosen = [
+        part for part in every if not options.parts or {part.name, part.group} & set(options.parts)
+    ]
+    logs = LOGS_ALL if options.all else LOGS
+    logs.mkdir(parents=True, exist_ok=True)
+    if options.fresh:
+        for path in logs.glob("*.json"):
+            path.unlink()
     # A check that is told to end leaves through the code that ends what it has started.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-
-    total = Count()
-    rows = []
-    begin = time.monotonic()
-    for part in PARTS:
-        if options.parts and part.name not in options.parts:
-            continue
-        print(f"== {part.name} (limit {part.limit_seconds} s)", flush=True)
-        start = time.monotonic()
-        count, problem = run_part(part)
-        seconds = time.monotonic() - start
-        total.add(count)
-        rows.append((part.name, str(count), f"{seconds:.0f} s", problem))
-        if problem:
-            log = LOGS / f"{part.name}.log"
-            print(f"-- {part.name} FAILED: {problem}; the end of {log.relative_to(ROOT)}:")
-            lines = log.read_text(errors="replace").splitlines()
-            print("\n".join(lines[-LOG_TAIL_LINES:]))
-        print(f"   {count}, {seconds:.0f} s", flush=True)
-
-    print("\nSummary")
-    for name, count_text, seconds_text, problem in rows:
-        print(f"  {name:14} {count_text:42} {seconds_text:>7}  {problem}")
-    print(f"  in all {time.monotonic() - begin:.0f} s")
-    print(total)
-    return 1 if total.failed or total.passed == 0 else 0
+    return run_parts(chosen, logs, Kept(logs, state_of_sources()) if options.all else None)
 
 
 if __name__ == "__main__":

@@ -2,71 +2,120 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 import time
 from pathlib import Path
 
+import check
 import pytest
-
-_SPEC = importlib.util.spec_from_file_location("check", Path(__file__).with_name("check.py"))
-check = importlib.util.module_from_spec(_SPEC)
-sys.modules["check"] = check
-_SPEC.loader.exec_module(check)
+from parts import Part
+from steps import Count, Result, Step
 
 JUNIT = """<testsuite><testcase name="a"/><testcase name="b"><failure/></testcase>
 <testcase name="c"><skipped/></testcase><testcase name="d"><error/></testcase></testsuite>"""
 
 
-@pytest.fixture(autouse=True)
-def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(check, "LOGS", tmp_path)
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    return tmp_path
 
 
-def run(limit: float, *steps: check.Step) -> tuple[check.Count, str]:
-    return check.run_part(check.Part("part", limit, lambda: list(steps)))
+def shell(text: str, **options: object) -> Step:
+    return Step(["sh", "-c", text], **options)
 
 
-def shell(text: str, **options: object) -> check.Step:
-    return check.Step(["sh", "-c", text], **options)
+def run(logs: Path, limit: float, *steps: Step) -> Result:
+    return check.run_part(Part("part", limit, lambda folder: list(steps)), logs)
 
 
-def test_numbers_come_from_the_last_summary_line() -> None:
+def test_numbers_come_from_the_last_summary_line(logs: Path) -> None:
     step = shell("echo 9 passed, 9 failed, 9 skipped; echo 3 passed, 0 failed, 1 skipped")
     step.counts = True
-    assert run(10, step) == (check.Count(3, 0, 1), "")
+    result = run(logs, 10, step)
+    assert (result.count, result.problem) == (Count(3, 0, 1), "")
 
 
-def test_numbers_come_from_junit(tmp_path: Path) -> None:
-    junit = tmp_path / "result.xml"
+def test_numbers_come_from_junit(logs: Path) -> None:
+    junit = logs / "result.xml"
     step = shell(f"cat > {junit} <<'END'\n{JUNIT}\nEND\n", junit=junit, counts=True)
-    count, problem = run(10, step)
-    assert count == check.Count(1, 2, 1)
-    assert problem == "2 tests failed"
+    result = run(logs, 10, step)
+    assert result.count == Count(1, 2, 1)
+    assert result.problem == "2 tests failed"
 
 
-def test_a_failing_command_without_numbers_is_one_failure() -> None:
-    count, problem = run(10, shell("exit 3"), shell("echo never"))
-    assert count == check.Count(0, 1, 0)
-    assert "code 3" in problem
+def test_a_failing_command_without_numbers_is_one_failure(logs: Path) -> None:
+    result = run(logs, 10, shell("exit 3"), shell("echo never"))
+    assert result.count == Count(0, 1, 0)
+    assert "code 3" in result.problem
 
 
-def test_a_crash_after_good_numbers_is_a_failure() -> None:
-    count, problem = run(10, shell("echo 5 passed, 0 failed, 0 skipped; exit 1", counts=True))
-    assert count == check.Count(5, 1, 0)
-    assert problem
+def test_a_crash_after_good_numbers_is_a_failure(logs: Path) -> None:
+    step = shell("echo 5 passed, 0 failed, 0 skipped; exit 1", counts=True)
+    result = run(logs, 10, step)
+    assert result.count == Count(5, 1, 0)
+    assert result.problem
 
 
-def test_stale_numbers_do_not_count(tmp_path: Path) -> None:
-    junit = tmp_path / "result.xml"
+def test_stale_numbers_do_not_count(logs: Path) -> None:
+    junit = logs / "result.xml"
     junit.write_text("<testsuite><testcase name='a'/></testsuite>")
-    count, _ = run(10, shell("exit 1", junit=junit, counts=True))
-    assert count == check.Count(0, 1, 0)
+    assert run(logs, 10, shell("exit 1", junit=junit, counts=True)).count == Count(0, 1, 0)
 
 
-def test_a_part_that_hangs_is_ended_with_its_children() -> None:
+def test_a_part_that_hangs_is_ended_with_its_children(logs: Path) -> None:
     start = time.monotonic()
-    count, problem = run(1, shell("sleep 60 & sleep 60"))
+    result = run(logs, 1, shell("sleep 60 & sleep 60"))
     assert time.monotonic() - start < 20
-    assert count == check.Count(0, 1, 0)
-    assert "did not end" in problem
+    assert result.count == Count(0, 1, 0)
+    assert "did not end" in result.problem
+
+
+def test_tests_alone_run_also_after_failures_and_hold_what_is_built_beside(logs: Path) -> None:
+    built = Part(
+        "built",
+        60,
+        lambda folder: [shell("exit 0", counts=True)],
+        # Ends only when it was not suspended for good.
+        prepare=lambda: [shell(f"until [ -e {logs}/go ]; do date +%s%N > {logs}/alive; done")],
+    )
+    held = (
+        f"sleep 0.5; a=$(cat {logs}/alive); sleep 0.5; touch {logs}/go; "
+        f'[ "$a" = "$(cat {logs}/alive)" ] && echo 1 passed, 0 failed, 0 skipped'
+    )
+    before = f"until [ -e {logs}/alive ]; do sleep 0.01; done; exit 1"
+    tests = Part("tests", 60, lambda folder: [shell(before), shell(held, counts=True, alone=True)])
+    beside = check.Preparation([built], logs)
+    try:
+        result = check.run_part(tests, logs, None, beside)
+        assert result.count == Count(1, 1, 0), (logs / "tests.log").read_text()
+        assert check.run_part(built, logs, None, beside).count == Count(1, 0, 0)
+    finally:
+        beside.lane.end()
+
+
+def test_a_build_that_fails_is_a_failure_of_its_part(logs: Path) -> None:
+    part = Part("part", 60, lambda folder: [], prepare=lambda: [shell("exit 7")])
+    result = check.run_part(part, logs, None, check.Preparation([part], logs))
+    assert result.count == Count(0, 1, 0)
+    assert "code 7" in result.problem
+
+
+def test_results_are_kept_for_the_same_sources_unless_they_failed(logs: Path) -> None:
+    part = Part("part", 10, lambda folder: [])
+    kept = check.Kept(logs, "here")
+    assert kept.get(part) is None
+    kept.put(part, Result(Count(2, 1, 0), "1 tests failed", 1.5))
+    assert kept.get(part) is None
+    kept.put(part, Result(Count(3, 0, 1), "", 2.5))
+    assert kept.get(part) == Result(Count(3, 0, 1), "", 2.5)
+    assert check.Kept(logs, "elsewhere").get(part) is None
+
+
+def test_an_interrupted_run_goes_on_where_it_was(logs: Path) -> None:
+    kept = check.Kept(logs, "here")
+    once = f"echo run >> {logs}/ran; echo 1 passed, 0 failed, 0 skipped"
+    first = Part("first", 10, lambda folder: [shell(once, counts=True)])
+    assert check.run_parts([first], logs, kept) == 0
+    bad = Part("bad", 10, lambda folder: [shell("exit 1")])
+    assert check.run_parts([first, bad], logs, kept) == 1
+    assert check.run_parts([first], logs, kept) == 0
+    assert (logs / "ran").read_text() == "run\n"

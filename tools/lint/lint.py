@@ -5,8 +5,8 @@
     lint.py --tidy     also clang-tidy (minutes; needs a configured build folder)
     lint.py --format   rewrite the files as clang-format and ruff want them
 
-The rules of the house: C++ and Python files open with a comment that says what they are for, and
-no source file of the library grows beyond 500 lines.
+The rules of the house: C++ and Python files open with a comment that says what they are for, no
+source file of the library grows beyond 500 lines, and includes point down only (includes.py).
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+
+from includes import wrong_includes
 
 ROOT = Path(__file__).resolve().parents[2]
 C_SUFFIXES = {".c", ".cc", ".h", ".hpp"}
@@ -164,6 +166,7 @@ def main() -> int:
         report.check("ruff", problems)
     report.check("opening comments", opening_comments(c_files))
     report.check("length of files", too_long(c_files))
+    report.check("includes point down", wrong_includes(ROOT / "src"))
     if options.tidy:
         tidy(files, report)
     print(f"{report.passed} passed, {report.failed} failed, {report.skipped} skipped")

@@ -17,7 +17,7 @@ from packages import SetupError, ensure, log, run_with_retries
 
 ROOT = Path(__file__).resolve().parents[2]
 
-DEVELOPMENT = ["pytest", "ruff", "matplotlib", "numpy"]
+DEVELOPMENT = ["pytest", "pytest-xdist", "ruff", "matplotlib", "numpy"]
 """What tests, lint and plots need; the library and the `overdrive` command need none of it."""
 
 PIP_ATTEMPTS = 4

@@ -1,0 +1,215 @@
+"""What the check consists of: the short one of `make check` and what `make check-all` adds.
+
+Tests are found, never listed: every `*_test.cc` that CMake finds, and whatever pytest collects. A
+new folder of tests or a new host is therefore in both without a change here.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from steps import ROOT, Step
+
+CPUS = len(os.sched_getaffinity(0))
+JOBS = str(max(1, min(CPUS, 8)))
+
+SANITIZER_OPTIONS = {
+    "ASAN_OPTIONS": "detect_stack_use_after_return=1",
+    # Tests fork processes that share memory; the child of a threaded parent is part of what is
+    # tested.
+    "TSAN_OPTIONS": "die_after_fork=0:halt_on_error=1",
+    "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
+}
+
+PYTEST_FOLDERS = ("tests", "src", "cli", "bench", "tools")
+
+
+@dataclass
+class Part:
+    """A part of the check.
+
+    `prepare` needs nothing from other parts (it builds); it runs beside the parts before this one,
+    with the lowest priority. The numbers come from `steps`.
+    """
+
+    name: str
+    limit_seconds: int
+    steps: Callable[[Path], list[Step]]
+    """Takes the folder for JUnit files."""
+    prepare: Callable[[], list[Step]] = list
+    beside: bool = True
+    """Whether `prepare` runs beside other parts; the first build, which all need, does not."""
+    prepare_may_fail: bool = False
+    group: str = field(default="")
+    """Of `make check-all`: the name by which several parts are chosen."""
+
+
+def python() -> str:
+    """Return the development environment's interpreter."""
+    directory = Path(os.environ.get("OVERDRIVE_VENV_DIR", ROOT / "build" / "venv"))
+    inside = directory / "bin" / "python"
+    return str(inside) if inside.exists() else sys.executable
+
+
+def build_steps(preset: str, target: str | None = None) -> list[Step]:
+    """Return the commands that configure and build a preset."""
+    configure = ["cmake", "--preset", preset]
+    if os.environ.get("OVERDRIVE_WERROR") == "1":
+        configure.append("-DOVERDRIVE_WERROR=ON")
+    build = ["cmake", "--build", f"build/{preset}", "-j", JOBS]
+    if target is not None:
+        build += ["--target", target]
+    return [Step(configure), Step(build)]
+
+
+def fixed_addresses_work() -> bool:
+    """Tell whether address randomisation can be switched off here (containers may forbid it)."""
+    if shutil.which("setarch") is None:
+        return False
+    probe = ["setarch", platform.machine(), "-R", "true"]
+    return subprocess.run(probe, capture_output=True, check=False).returncode == 0
+
+
+def unit_steps(preset: str, logs: Path) -> list[Step]:
+    """Return the command that runs a preset's unit tests."""
+    junit = logs / f"unit-{preset}.xml"
+    command = ["ctest", "--test-dir", f"build/{preset}", "-j", JOBS, "--output-on-failure"]
+    command += ["--no-tests=error", "--output-junit", str(junit)]
+    if preset == "tsan" and fixed_addresses_work():
+        # The thread sanitizer's shadow memory collides with widely randomised addresses.
+        command = ["setarch", platform.machine(), "-R", *command]
+    env = {} if preset == "release" else SANITIZER_OPTIONS
+    return [Step(command, junit, True, env)]
+
+
+def unit_part(preset: str, limit_seconds: int) -> Part:
+    """Return the part that builds a preset and runs its unit tests."""
+    release = preset == "release"
+    return Part(
+        f"unit-{preset}",
+        limit_seconds,
+        lambda logs: unit_steps(preset, logs),
+        lambda: build_steps(preset, None if release else "unit_tests"),
+        beside=not release,
+    )
+
+
+def pytest_step(logs: Path, name: str, *arguments: str, alone: bool = False) -> Step:
+    """Return a run of pytest; numbers go to a file with this name."""
+    junit = logs / f"{name}.xml"
+    command = [python(), "-m", "pytest", "-q", "-ra", "--durations=10", f"--junitxml={junit}"]
+    return Step([*command, *arguments], junit, True, alone=alone)
+
+
+def several() -> list[str]:
+    """Return pytest's options for several tests at once, where that is possible."""
+    probe = [python(), "-c", "import xdist"]
+    known = subprocess.run(probe, capture_output=True, check=False).returncode == 0
+    # A test starts two ranks or more, which wait for their launcher most of the time.
+    return ["-n", str(min(CPUS, 4)), "--dist", "loadgroup"] if known and CPUS > 1 else []
+
+
+def pytest_steps(logs: Path) -> list[Step]:
+    """Return the commands that run the Python tests.
+
+    Tests that must run alone come last. The folder `packaging` has a run of its own: once it has
+    been collected, its name hides the library `packaging`, which matplotlib needs.
+    """
+    folders = [name for name in PYTEST_FOLDERS if (ROOT / name).is_dir()]
+    steps = [
+        pytest_step(logs, "pytest", "--run=together", *several(), *folders),
+        pytest_step(logs, "pytest-alone", "--run=alone", *folders, alone=True),
+    ]
+    if (ROOT / "packaging").is_dir():
+        steps.append(pytest_step(logs, "pytest-packaging", "packaging"))
+    return steps
+
+
+CONFORMANCE = ["tests/conformance/run.py"]
+
+
+def conformance_part() -> Part:
+    """Return the representative part of the conformance suites."""
+    command = [python(), *CONFORMANCE, "--representative"]
+    return Part(
+        "conformance",
+        1800,
+        lambda logs: [Step(command, counts=True)],
+        lambda: [Step([*command, "--build-only"])],
+        # Without a network the suite cannot be had; the run itself says so and goes on.
+        prepare_may_fail=True,
+    )
+
+
+def lint_part() -> Part:
+    """Return the part that checks style."""
+    return Part("lint", 180, lambda logs: [Step([python(), "tools/lint/lint.py"], counts=True)])
+
+
+# The limits are about three times what a machine with two processors of its own needs.
+def short_parts() -> list[Part]:
+    """Return what `make check` runs."""
+    return [
+        unit_part("release", 1800),
+        lint_part(),
+        Part("pytest", 1800, pytest_steps),
+        conformance_part(),
+        # This preset holds the undefined-behaviour sanitizer as well.
+        unit_part("asan", 1500),
+        unit_part("tsan", 1500),
+    ]
+
+
+LONG_SECONDS = 4 * 3600
+"""Of a part of `make check-all`: hours for the longest, so only what hangs is ended."""
+
+
+def test_folders() -> list[str]:
+    """Return the folders of Python tests below tests/."""
+    found = sorted({path.parent.name for path in (ROOT / "tests").glob("*/test_*.py")})
+    return [f"tests/{name}" for name in found]
+
+
+def long_pytest(name: str, *arguments: str) -> Part:
+    """Return a part of `make check-all` that runs pytest with these arguments."""
+    return Part(
+        name,
+        LONG_SECONDS,
+        lambda logs: [pytest_step(logs, name, *arguments)],
+        group="pytest-all",
+    )
+
+
+FORCED_FOLDERS = ("tests/p2p", "tests/memory", "tests/python")
+"""What depends on the way in which messages are copied."""
+
+
+def long_parts() -> list[Part]:
+    """Return what `make check-all` runs after the parts of `make check`.
+
+    Each part is kept by itself when the run is interrupted, so they are small.
+    """
+    sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tools" / "hosts")]
+    from conformance.selection import FORCED
+
+    parts = [long_pytest(f"all-{Path(folder).name}", "--all", folder) for folder in test_folders()]
+    others = [name for name in PYTEST_FOLDERS if name != "tests" and (ROOT / name).is_dir()]
+    parts.append(long_pytest("all-tools", "--all", "tests/conformance", *others))
+    for settings in FORCED:
+        chosen = [word for item in settings.items() for word in ("--set", "=".join(item))]
+        label = "-".join(settings.values()) if "reach" in settings else settings["copy_path"]
+        folders = [folder for folder in FORCED_FOLDERS if (ROOT / folder).is_dir()]
+        part = long_pytest(f"forced-{label}", "-m", "quick", *chosen, *folders)
+        part.group = "forced"
+        parts.append(part)
+    command = [python(), *CONFORMANCE, "--all", "--continue"]
+    whole = Part("conformance-all", 24 * 3600, lambda logs: [Step(command, counts=True)])
+    whole.group = "conformance-all"
+    return [*parts, unit_part("ubsan", LONG_SECONDS), whole]
