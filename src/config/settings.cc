@@ -172,7 +172,7 @@ class Loading {
     const std::string nearest = nearest_name(ending, endings);
     add(Issue::Kind::kUnknownName,
         "environment variable " + variable + " is unknown and has no effect; " +
-            (nearest.empty() ? "`overdrive info` lists all settings"
+            (nearest.empty() ? "`overdrive info --settings` lists all"
                              : "did you mean " + std::string(kPrefix) + nearest + "?"));
   }
 
@@ -184,7 +184,7 @@ class Loading {
       const std::string nearest = nearest_name(entry.name, known);
       add(Issue::Kind::kUnknownName, place + ": setting '" + entry.name +
                                          "' is unknown and has no effect; " +
-                                         (nearest.empty() ? "`overdrive info` lists all settings"
+                                         (nearest.empty() ? "`overdrive info --settings` lists all"
                                                           : "did you mean " + nearest + "?"));
       return;
     }

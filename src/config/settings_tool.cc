@@ -2,7 +2,8 @@
 //
 // The `overdrive` command builds `info` and the manual's tables from it, so that they can never say
 // anything else than the library does. Options: --defaults leaves out environment and files;
-// --counters adds the table of counters; --machine adds the topology and whether XPMEM is there;
+// --counters adds the table of counters; --machine adds the topology, whether XPMEM is there and
+// which way messages take;
 // --issues prints, instead of everything else, what is wrong, a line each.
 // Exit status 0, or 2 for a wrong option, or 3 if the settings would end a job (strict).
 #include <sched.h>
@@ -12,11 +13,13 @@
 #include <cstring>
 #include <set>
 #include <string>
+#include <tuple>
 
 #include "config/json_text.h"
 #include "config/settings.h"
 #include "memory/space_calls.h"
 #include "observe/counters.h"
+#include "p2p/copy_plan.h"
 #include "topology/cpu_share.h"
 #include "topology/fingerprint.h"
 #include "topology/machine.h"
@@ -127,6 +130,65 @@ void write_counters(JsonWriter& json) {
   json.close_array();
 }
 
+const char* route_name(p2p::Route route) {
+  switch (route) {
+    case p2p::Route::cells:
+      return "cells";
+    case p2p::Route::pull:
+      return "pull";
+    case p2p::Route::cooperative:
+      return "cooperative";
+    case p2p::Route::push:
+      return "push";
+    case p2p::Route::kernel:
+      return "kernel";
+  }
+  return "";
+}
+
+// From which size on messages take which way, as the engine asks the same plan.
+void write_routes(JsonWriter& json, const config::Settings& s) {
+  const p2p::CopyPlan plan(s);
+  std::set<std::uint64_t> sizes = {0, plan.floor_bytes()};
+  for (const std::uint64_t bytes :
+       {s.near_pull_min_bytes, s.near_pull_rewritten_min_bytes, s.near_cooperative_min_bytes,
+        s.near_push_min_bytes, s.near_kernel_min_bytes, s.far_pull_min_bytes,
+        s.far_pull_rewritten_min_bytes, s.far_cooperative_min_bytes, s.far_push_min_bytes,
+        s.far_kernel_min_bytes}) {
+    sizes.insert(bytes);
+  }
+  json.key("routes");
+  json.open_array();
+  for (const bool far : {false, true}) {
+    for (const auto& [buffer, reachable, rewritten] :
+         {std::tuple{"unchanged", true, false}, std::tuple{"rewritten", true, true},
+          std::tuple{"elsewhere", false, false}}) {
+      json.open_object();
+      json.member("distance", far ? "far" : "near");
+      json.member("buffer", buffer);
+      json.key("from");
+      json.open_array();
+      std::string last;
+      for (const std::uint64_t bytes : sizes) {
+        // Messages of a tebibyte stand for "never" in the settings.
+        if (bytes >= config::kTiB) continue;
+        const bool below = bytes < plan.floor_bytes();
+        const std::string way =
+            route_name(below ? p2p::Route::cells : plan.choose(bytes, far, reachable, rewritten));
+        if (way == last) continue;
+        last = way;
+        json.open_object();
+        json.member("bytes", bytes);
+        json.member("way", way);
+        json.close_object();
+      }
+      json.close_array();
+      json.close_object();
+    }
+  }
+  json.close_array();
+}
+
 void write_caches(JsonWriter& json, const std::vector<topology::Cpu>& cpus) {
   json.key("caches");
   json.open_array();
@@ -219,6 +281,7 @@ int run(int argc, char** argv) {
   if (machine) {
     write_machine(json);
     write_xpmem(json);
+    write_routes(json, loaded.settings);
   }
   json.close_object();
   std::fputs(json.take().c_str(), stdout);

@@ -15,6 +15,7 @@
 #include "memory/reach.h"
 #include "memory/space.h"
 #include "node/clock.h"
+#include "observe/call_sites.h"
 #include "observe/log.h"
 #include "observe/stats.h"
 
@@ -232,6 +233,30 @@ bool gather_collectives(RankState& s, observe::JobFacts& facts) {
   return true;
 }
 
+// The places of this rank's calls that take part in the joint table; those beyond take next to no
+// time, and all travel to all ranks.
+constexpr std::size_t kMostSites = 64;
+
+// Adds the table of the program's calls; all ranks take part. False when the exchange failed.
+bool gather_calls(RankState& s, observe::JobFacts& facts) {
+  if (observe::timed_call_names() == nullptr) return true;
+  const auto ranks = static_cast<std::size_t>(facts.size);
+  std::vector<observe::CallSite> own =
+      observe::call_sites(observe::all_call_times(), observe::timed_call_names());
+  observe::RankTime mine{0, facts.elapsed_ns};
+  for (const observe::CallSite& site : own) mine.mpi_ns += site.ns;
+  own.resize(kMostSites);
+  std::vector<observe::RankTime> times(ranks);
+  std::vector<observe::CallSite> all(ranks * kMostSites);
+  if (s.host.world_allgather(&mine, times.data(), sizeof mine) != host::kSuccess ||
+      s.host.world_allgather(own.data(), all.data(), kMostSites * sizeof(observe::CallSite)) !=
+          host::kSuccess) {
+    return false;
+  }
+  if (facts.rank == 0) facts.calls = observe::call_table(times, observe::join_sites(all));
+  return true;
+}
+
 void report_statistics(RankState& s) {
   const memory::ReachUsage reach = memory::reach_usage();
   s.counters.reach_heap_peak = reach.top_bytes;
@@ -242,8 +267,7 @@ void report_statistics(RankState& s) {
   facts.rank = s.host.world_rank;
   facts.size = s.host.world_size;
   facts.version = OVERDRIVE_VERSION;
-  facts.host_library = s.host.version_text;
-  facts.host_library = facts.host_library.substr(0, facts.host_library.find('\n'));
+  facts.host_library = observe::title_of(s.host.version_text);
   char name[256] = "";
   gethostname(name, sizeof(name) - 1);
   facts.host_name = name;
@@ -253,6 +277,9 @@ void report_statistics(RankState& s) {
       return;
     case StatsOutput::kFile: {
       facts.collectives = CollectiveStats::json(s.collectives.stats.rows());
+      if (const char* const* names = observe::timed_call_names()) {
+        facts.calls = observe::call_json(observe::call_sites(observe::all_call_times(), names));
+      }
       const std::string error = observe::write_rank_file(s.settings.stats, facts.rank, "statistics",
                                                          observe::stats_json(s.counters, facts));
       if (!error.empty()) log(Level::kError, "%s", error.c_str());
@@ -262,7 +289,7 @@ void report_statistics(RankState& s) {
       std::vector<observe::Counters> all(static_cast<std::size_t>(facts.size));
       if (s.host.world_allgather(&s.counters, all.data(), sizeof(observe::Counters)) ==
               host::kSuccess &&
-          gather_collectives(s, facts) && facts.rank == 0) {
+          gather_collectives(s, facts) && gather_calls(s, facts) && facts.rank == 0) {
         observe::write_to_stderr(observe::stats_table(all, facts));
       }
       return;

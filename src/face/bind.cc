@@ -8,7 +8,9 @@
 
 #include <cstdio>
 
+#include "face/call_timer.h"
 #include "face/state.h"
+#include "observe/stats.h"
 #include "topology/fingerprint.h"
 
 namespace od::face {
@@ -100,6 +102,13 @@ extern "C" __attribute__((visibility("default"))) int od_face_bind(const od_load
   state.loaded = od::config::load(od::config::overdrive_environment(environ), paths);
   if (state.loaded.settings.disable) return OD_BIND_DISABLED;
   FillEntries(entries, info->host);
+  const od::config::Settings& settings = state.loaded.settings;
+  if (settings.call_times &&
+      od::observe::stats_output(settings.stats) != od::observe::StatsOutput::kNone) {
+    find_language_libraries();
+    od::observe::time_calls(info->names);
+    TimeEntries(entries);
+  }
   pthread_atfork(nullptr, nullptr, in_forked_child);
   return OD_BIND_OK;
 }

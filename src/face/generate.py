@@ -325,6 +325,14 @@ def emit_face(functions: list[Function], abi: str) -> str:
         if function.klass == "guarded":
             out += _emit_guard(function, abi)
     out += [
+        "// What the wrappers below call: the entries as they are without them.",
+        "void* timed_next[OD_ENTRY_COUNT];",
+        "",
+    ]
+    for function in functions:
+        if is_timed(function):
+            out += _emit_timed(function, abi)
+    out += [
         "}  // namespace",
         "",
         "// Puts the face's functions into `entries`, except where the host has no such function.",
@@ -343,11 +351,58 @@ def emit_face(functions: list[Function], abi: str) -> str:
         "#undef OD_TAKE",
         "}",
         "",
+        "// Puts a clock before every entry that is there and may take time.",
+        "void TimeEntries(void** entries) {",
+        "#define OD_TIME(stem) \\",
+        "  if (entries[idx::stem] != nullptr) { \\",
+        "    timed_next[idx::stem] = entries[idx::stem]; \\",
+        "    entries[idx::stem] = reinterpret_cast<void*>(&Timed_##stem); \\",
+        "  }",
+        *(f"  OD_TIME({f.stem})" for f in functions if is_timed(f)),
+        "#undef OD_TIME",
+        "}",
+        "",
         "}  // namespace od::face",
         "",
         "#endif  // OD_FACE_DEFINE_TABLE",
     ]
     return "\n".join(out) + "\n"
+
+
+# Functions that only look something up or convert it: a clock before them would cost more than they
+# do. MPI_Init begins and MPI_Finalize ends what is timed.
+_NOT_TIMED = re.compile(
+    r"T_.*|W(time|tick)|Pcontrol|Init(_thread)?|Finalize|Abort|Initialized|Finalized|Aint_.*|Address"
+    r"|.*_(c2f|f2c|c2f08|f082c|f082f|f2f08|toint|fromint)|Status_.*|Abi_.*|Is_thread_main"
+    r"|Query_thread|Get_(address|count|elements|elements_x|version|library_version|processor_name)"
+    r"(_c)?|Error_.*|Comm_(rank|size|test_inter)|Group_(rank|size)|Type_(size|extent|lb|ub)(_x|_c)?"
+    r"|Type_get_(extent|true_extent)(_x|_c)?"
+)
+
+
+def is_timed(function: Function) -> bool:
+    """Whether calls of this function are timed where statistics are asked for."""
+    return (
+        function.result == "int"
+        and all(argument.kind != "VARARGS" for argument in function.arguments)
+        and not _NOT_TIMED.fullmatch(function.stem)
+    )
+
+
+def _emit_timed(function: Function, abi: str) -> list[str]:
+    arguments = ", ".join(a.declare(function.large) for a in function.arguments)
+    names = ", ".join(a.name for a in function.arguments)
+    stem = function.stem
+    head = f"{function.result_type()} Timed_{stem}({arguments or 'void'}) {{"
+    return [
+        _spell(head, abi),
+        f"  const auto next = reinterpret_cast<fn::{stem}*>(timed_next[idx::{stem}]);",
+        f"  if (inside_timed_call() || InHostCall()) return next({names});",
+        f"  CallTimer timer(idx::{stem}, __builtin_return_address(0));",
+        f"  return next({names});",
+        "}",
+        "",
+    ]
 
 
 def _emit_guard(function: Function, abi: str) -> list[str]:

@@ -39,6 +39,19 @@ def test_large_form_follows_the_plain_one():
     assert functions[0].signature(opaque=False) == "double(void)"
 
 
+def test_calls_that_take_time_can_be_timed():
+    functions = generate.load_interface()
+    timed = {f.name for f in functions if generate.is_timed(f)}
+    assert {"MPI_Send", "MPI_Recv_c", "MPI_Waitall", "MPI_Win_fence", "MPI_File_open"} <= timed
+    assert {"MPI_Comm_split", "MPI_Iallreduce", "MPI_Barrier", "MPI_Test", "MPI_Iprobe"} <= timed
+    for name in ("Wtime", "Init", "Finalize", "Comm_rank", "Comm_c2f", "Get_count", "Pcontrol"):
+        assert f"MPI_{name}" not in timed
+    text = generate.emit_face(generate.parse_interface(WTIME + SEND), "mpich")
+    assert "CallTimer timer(idx::Send, __builtin_return_address(0));" in text
+    assert "OD_TIME(Send)" in text
+    assert "Timed_Wtime" not in text
+
+
 def test_sizes_of_arrays_grow_with_the_form():
     small, large = generate.parse_interface(GATHERV)
     assert "const int*, const int*" in small.signature(opaque=False)

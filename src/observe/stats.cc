@@ -87,6 +87,7 @@ std::string stats_table(std::span<const Counters> ranks, const JobFacts& facts) 
   }
   if (!any) table += "  nothing was counted\n";
   table += facts.collectives;
+  table += facts.calls;
   return table;
 }
 
@@ -107,8 +108,27 @@ std::string stats_json(const Counters& counters, const JobFacts& facts) {
     json.key("collectives");
     json.document(facts.collectives);
   }
+  if (!facts.calls.empty()) {
+    json.key("call_sites");
+    json.document(facts.calls);
+  }
   json.close_object();
   return json.take();
+}
+
+std::string title_of(std::string_view version) {
+  std::string title;
+  bool gap = false;
+  for (const char c : version.substr(0, version.find('\n'))) {
+    if (c == ' ' || c == '\t' || c == '\r') {
+      gap = !title.empty();
+      continue;
+    }
+    if (gap) title += ' ';
+    gap = false;
+    title += c;
+  }
+  return title;
 }
 
 std::string stats_path(std::string_view setting, int rank) {

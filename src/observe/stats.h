@@ -32,6 +32,7 @@ struct JobFacts {
   std::string host_name;     // node
   std::uint64_t elapsed_ns = 0;
   std::string collectives;  // more about collectives: lines for the table, or a JSON array
+  std::string calls;        // the same about the program's MPI calls
 };
 
 // Sum (largest value for peaks), smallest and largest over all ranks of every counter that is not 0
@@ -40,6 +41,9 @@ std::string stats_table(std::span<const Counters> ranks, const JobFacts& facts);
 
 // One JSON object with all counters of one rank.
 std::string stats_json(const Counters& counters, const JobFacts& facts);
+
+// The first line of what a library says about its version, words separated by one blank.
+std::string title_of(std::string_view version);
 
 // The `stats` path for a rank: "%r" becomes the rank, "%%" a percent sign; ".<rank>" is appended
 // where the path has no "%r".

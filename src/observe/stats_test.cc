@@ -77,6 +77,12 @@ TEST(StatsOutput, FollowsTheSetting) {
   }
 }
 
+TEST(StatsTable, NamesTheHostWithoutTabs) {
+  EXPECT_EQ(title_of("MPICH Version:\t4.0.2\nMPICH Release date:\tnow\n"), "MPICH Version: 4.0.2");
+  EXPECT_EQ(title_of("\t Open MPI  v4.1.4,\r\n"), "Open MPI v4.1.4,");
+  EXPECT_EQ(title_of(""), "");
+}
+
 TEST(StatsPath, ReplacesRank) {
   EXPECT_EQ(stats_path("out/%r.json", 12), "out/12.json");
   EXPECT_EQ(stats_path("out", 3), "out.3");

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -118,6 +119,27 @@ def test_statistics_table(
     tables = [line for line in lines_of(result) if "statistics" in line]
     assert len(tables) == 1 and "2 ranks" in tables[0], result.report()
     assert re.search(r"^ +sends_inline +[1-9]", result.stderr, re.MULTILINE), result.report()
+
+
+@pytest.mark.quick
+def test_time_in_mpi_and_call_sites(
+    host: Host, compiled: Build, overdrive: bool, needs_overdrive: None
+) -> None:
+    """The table tells what each rank spends in MPI, and which calls take it; off leaves it out."""
+    program = compiled(HERE / "traffic.c")
+    result = jobs.run(host, 2, [program], stats="1", settings={"call_times": "on"})
+    expect.passed(result)
+    assert "\t" not in result.stderr, result.report()
+    total = re.search(r"time in MPI: ([0-9.]+) s of ([0-9.]+) s of all ranks", result.stderr)
+    assert total and 0 < float(total[1]) <= float(total[2]), result.report()
+    assert len(re.findall(r"^  rank [01] ", result.stderr, re.MULTILINE)) == 2, result.report()
+    sites = re.findall(r"^  (MPI_\w+) +(\d+) .*\(?traffic\+0x", result.stderr, re.MULTILINE)
+    assert {"MPI_Isend", "MPI_Irecv", "MPI_Send"} & {name for name, _ in sites}, result.report()
+    assert not re.search(r"^  MPI_\w+ .*liboverdrive", result.stderr, re.MULTILINE)
+    if shutil.which("addr2line"):
+        assert re.search(r"\w+ at \w+\.[ch]:\d+ \(traffic\+0x", result.stderr), result.report()
+    without = jobs.run(host, 2, [program], stats="1")
+    assert "time in MPI" not in without.stderr, without.report()
 
 
 @pytest.mark.quick

@@ -1,0 +1,54 @@
+// Times the program's MPI calls where statistics are asked for (observe/call_times.h).
+//
+// The wrappers that generate.py makes for every function stand in front of the face's and the
+// host's entries; without statistics they are not in the table and cost nothing. A call that
+// arrives while this thread is inside a timed one is made by the MPI library, or by a callback of
+// the program that it calls, and is part of it. An error handler that leaves a call by longjmp
+// leaves its frame behind: a frame further out proves that.
+#ifndef OVERDRIVE_SRC_FACE_CALL_TIMER_H_
+#define OVERDRIVE_SRC_FACE_CALL_TIMER_H_
+
+#include <cstdint>
+
+#include "node/clock.h"
+#include "observe/call_times.h"
+
+namespace od::face {
+
+// Frame of the wrapper whose call this thread is in, or 0.
+inline thread_local std::uintptr_t timed_frame __attribute__((tls_model("initial-exec"))) = 0;
+
+[[gnu::always_inline]] inline bool inside_timed_call() {
+  return reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0)) < timed_frame;
+}
+
+// Where calls are passed on by a library for another language, the place from which that was
+// called; otherwise the address itself.
+std::uintptr_t place_of_call(const void* return_address);
+// Looks which such libraries the process has.
+void find_language_libraries();
+
+class CallTimer {
+ public:
+  [[gnu::always_inline]] CallTimer(std::uint32_t function, const void* return_address)
+      : function_(function), address_(place_of_call(return_address)) {
+    timed_frame = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
+    start_ns_ = node::now_ns();
+  }
+  ~CallTimer() {
+    const std::uint64_t ns = node::now_ns() - start_ns_;
+    timed_frame = 0;
+    if (observe::CallTable* table = observe::own_call_table()) table->add(function_, address_, ns);
+  }
+  CallTimer(const CallTimer&) = delete;
+  CallTimer& operator=(const CallTimer&) = delete;
+
+ private:
+  std::uint32_t function_;
+  std::uintptr_t address_;
+  std::uint64_t start_ns_;
+};
+
+}  // namespace od::face
+
+#endif  // OVERDRIVE_SRC_FACE_CALL_TIMER_H_
