@@ -20,13 +20,13 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NoReturn
 
-from overdrive import bench_tables, collectives, lab_state, launch, launchers, together
+from overdrive import bench_tables, collectives, lab_state, launch, launchers, together, trusted
+from overdrive.arguments import Parser, number
 from overdrive.bench_tables import Sample
 from overdrive.errors import CommandError
 from overdrive.installation import Installation, is_checkout
-from overdrive.options import Options
+from overdrive.options import Options, take_settings
 
 SOURCES = (
     "coll/od_coll.c",
@@ -64,26 +64,39 @@ Examples:
 """
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise CommandError(f"{message}; see `overdrive bench coll --help`")
+MOST_RANKS, MOST_BYTES, MOST_SECONDS = 1 << 20, 1 << 30, 7 * 24 * 3600.0
+"""Far beyond what is measured in earnest; more is a slip of the fingers."""
+
+USAGE = """\
+Usage: overdrive bench coll [COLLECTIVE...] [OPTION...]
+
+  coll   collectives with and without Overdrive, with results checked
+
+`overdrive bench coll --help` shows the options.
+"""
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = _Parser(
+    parser = Parser(
         prog="overdrive bench coll",
         description="Measures collectives with and without Overdrive, and checks their results.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("collectives", nargs="*", metavar="COLLECTIVE", help="see below")
-    parser.add_argument("-n", type=int, metavar="RANKS", help="number of ranks (2)")
+    parser.add_argument(
+        "-n", type=number(1, MOST_RANKS), metavar="RANKS", help="number of ranks (2)"
+    )
     parser.add_argument("--sizes", default=SIZES, metavar="LIST", help="bytes; suffixes K and M")
     parser.add_argument("--shapes", default="usual", metavar="LIST", help="usual, app or both")
-    parser.add_argument("--seconds", type=float, default=20, help="how long to measure (20)")
+    parser.add_argument(
+        "--seconds",
+        type=number(0.1, MOST_SECONDS, whole=False),
+        default=20,
+        help="how long to measure (20)",
+    )
     parser.add_argument(
         "--sample-ms",
-        type=float,
+        type=number(0.001, 60_000, whole=False),
         metavar="MS",
         help="length of a batch (3; 15 if ranks share cores)",
     )
@@ -103,7 +116,9 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         metavar="NAME",
         help="over a lab that is up",
     )
-    parser.add_argument("--ppn", type=int, metavar="RANKS", help="ranks on each node of the lab")
+    parser.add_argument(
+        "--ppn", type=number(1, MOST_RANKS), metavar="RANKS", help="ranks on each node of the lab"
+    )
     parser.add_argument("--csv", type=Path, metavar="FILE", help="write all samples there")
     words = list(arguments)
     if "--options" in words[:-1]:
@@ -118,8 +133,15 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     wrong = [shape for shape in options.shapes.split(",") if shape not in ("usual", "app")]
     if wrong:
         parser.error(f"--shapes takes usual and app, and not '{wrong[0]}'")
-    if options.n is not None and options.n < 1:
-        parser.error("-n needs at least one rank")
+    for text in options.sizes.split(","):
+        if not 1 <= bench_tables.parse_size(text) <= MOST_BYTES:
+            parser.error(f"--sizes takes sizes from 1 to {MOST_BYTES >> 20}M, and not '{text}'")
+    try:
+        shlex.split(options.options)
+    except ValueError as reason:
+        parser.error(f"--options {options.options}: {reason}")
+    if options.csv is not None and not options.csv.parent.is_dir():
+        parser.error(f"--csv {options.csv}: there is no such folder")
     if options.ppn is not None and not options.lab:
         parser.error("--ppn belongs to --lab; for other nodes use --options")
     if options.algorithms and len(options.collectives) != 1:
@@ -175,9 +197,11 @@ def build(sources: Path, compiler: str, environment: Mapping[str, str]) -> Path:
         content.update((sources / name).read_bytes())
     folder = cache_folder(environment) / content.hexdigest()[:16]
     program = folder / "od_coll"
+    # It will be run: nobody else may have put it there.
+    trusted.make_own_folder(folder)
     if program.exists():
+        trusted.check_own_file(program)
         return program
-    folder.mkdir(parents=True, exist_ok=True)
     partial = folder / f"od_coll.{os.getpid()}"
     command = [compiler, *FLAGS, *(str(sources / name) for name in SOURCES), "-lm"]
     done = subprocess.run(
@@ -376,12 +400,14 @@ def run(
     environment: Mapping[str, str],
 ) -> int:
     """Measure and print; return the exit status."""
+    if arguments[:1] in (["--help"], ["-h"]):
+        print(USAGE, end="")
+        return 0
     if not arguments or arguments[0] != "coll":
         raise CommandError("`overdrive bench` measures collectives: `overdrive bench coll --help`")
-    try:
-        options = _parse(arguments[1:])
-    except SystemExit:  # --help
-        return 0
+    words = take_settings(chosen, list(arguments[1:]))
+    environment = {**environment, **chosen.variables()}
+    options = _parse(words)
     path = shutil.which(options.launcher)
     if path is None:
         raise CommandError(

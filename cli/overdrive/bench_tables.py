@@ -56,7 +56,7 @@ def parse_size(text: str) -> int:
     """Return a number of bytes such as 64K."""
     factors = {"K": 1 << 10, "M": 1 << 20}
     digits = text.rstrip("KM")
-    if not digits.isdigit() or len(text) - len(digits) > 1:
+    if not (digits.isascii() and digits.isdigit()) or len(text) - len(digits) > 1:
         raise CommandError(f"'{text}' is not a size: write bytes, such as 8 or 64K or 1M")
     return int(digits) * factors.get(text[len(digits) :], 1)
 

@@ -15,7 +15,8 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from overdrive import thresholds
+from overdrive import thresholds, trusted
+from overdrive.arguments import Parser
 from overdrive.errors import CommandError
 from overdrive.installation import Installation
 from overdrive.measure import (
@@ -69,8 +70,9 @@ class Partial:
 
     def _read(self) -> None:
         try:
-            lines = self.path.read_text().splitlines(keepends=True)
-        except OSError:
+            trusted.check_own_file(self.path)
+            lines = self.path.read_text(errors="replace").splitlines(keepends=True)
+        except FileNotFoundError:
             return
         if not lines or lines[0] != self._head:
             return
@@ -156,7 +158,7 @@ def measure(
 def _kept(path: Path, fingerprint: str, distance: str) -> dict[str, str]:
     """Return the thresholds of a distance from an earlier calibration of the same machine."""
     try:
-        text = path.read_text()
+        text = path.read_text(errors="replace")
     except OSError:
         return {}
     if f'fingerprint = "{fingerprint}"\n' not in text:
@@ -206,7 +208,9 @@ def _write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(path.name + f".{os.getpid()}")
     try:
-        with aside.open("w") as file:
+        # Not writable for a group, whatever the umask: such a file would have no effect.
+        with open(aside, "x", opener=lambda name, flags: os.open(name, flags, 0o644)) as file:
+            os.fchmod(file.fileno(), 0o644)
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
@@ -242,7 +246,7 @@ def summary(
 
 
 def _arguments(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="overdrive calibrate",
         description="Measure this node and write the thresholds that later runs load.",
     )

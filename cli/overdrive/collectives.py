@@ -19,10 +19,16 @@ STRICT_STATUS = 3
 
 USAGE = """\
 Usage: overdrive explain COLLECTIVE BYTES [--ranks N] [--nodes N] [--no-commute] [--json]
+                         [--set NAME=VALUE]
 
 Tells which algorithm a call gets and why: every rule that was looked at, and what each algorithm
 costs by the model. BYTES is the message size as the collective counts it (it is shown); sizes may
-end in K, M or G. --no-commute: the operation of a reduction does not commute.
+end in K, M or G. --no-commute: the operation of a reduction does not commute. --set: with this
+setting, such as --set adjust_bcast=ring.
+
+Ways are named as in the statistics: shared memory (inside a node, no algorithm between ranks),
+messages (between all ranks; rules write /flat), both levels (shared memory inside nodes and the
+algorithm between them; rules write /hierarchical), host (the installed MPI library).
 
 Example: overdrive explain allreduce 64K --ranks 8 --nodes 2
 """
@@ -58,9 +64,21 @@ def _parameters(parameters: Mapping[str, int]) -> str:
     )
 
 
-def _described(item: Mapping[str, Any]) -> str:
+def way_of(item: Mapping[str, Any], nodes: int) -> str:
+    """Return the way of a decision in the words of the statistics."""
+    if item["algorithm"] == "host":
+        return "host"
+    if item["mode"] == "flat":
+        return "messages"
+    return "shared memory" if nodes == 1 else "both levels"
+
+
+def _described(item: Mapping[str, Any], nodes: int) -> str:
+    way = way_of(item, nodes)
+    if way in ("host", "shared memory"):
+        return way  # no algorithm between ranks takes part
     extra = _parameters(item["parameters"])
-    return f"{item['algorithm']}/{item['mode']}" + (f" ({extra})" if extra else "")
+    return f"{way}, {item['algorithm']}" + (f" ({extra})" if extra else "")
 
 
 def render_explanation(report: Mapping[str, Any]) -> str:
@@ -72,9 +90,14 @@ def render_explanation(report: Mapping[str, Any]) -> str:
         + ("" if report["commutative"] else ", the operation does not commute"),
         f"  message size: {report['message_size']}",
         "",
-        f"Chosen: {_described(report['decision'])}, number {report['decision']['number']}",
+        f"Chosen: {_described(report['decision'], nodes)}",
         f"  by {report['decision']['origin']}",
     ]
+    name = report["decision"]["algorithm"]
+    if way_of(report["decision"], nodes) == "shared memory":
+        lines.append(f"  calls that shared memory cannot serve: messages, {name}")
+    lines.append(f"  in rules: {name}/{report['decision']['mode']}, or its number "
+                 f"{report['decision']['number']}")  # fmt: skip
     if report["rules"]:
         lines += ["", "Rules, in order"]
         for rule in report["rules"]:
@@ -82,7 +105,8 @@ def render_explanation(report: Mapping[str, Any]) -> str:
     lines += ["", "Cost by the model"]
     for candidate in report["candidates"]:
         reason = f"  {candidate['why_not']}" if candidate["why_not"] else ""
-        lines.append(f"  {_duration(candidate['model_ns']):>9}  {_described(candidate)}{reason}")
+        what = _described(candidate, nodes)
+        lines.append(f"  {_duration(candidate['model_ns']):>9}  {what}{reason}")
     if report["issues"]:
         lines += ["", "Problems", *(f"  {issue}" for issue in report["issues"])]
     return "\n".join(lines) + "\n"

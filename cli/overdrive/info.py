@@ -1,37 +1,47 @@
-"""`overdrive info`: what is installed, what the machine permits, every setting and its source."""
+"""`overdrive info`: what will happen here, what will not and why; single settings; everything."""
 
 from __future__ import annotations
 
 import json
 import os
 import platform
-import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from overdrive import collectives, launchers, mechanisms, settings
+from overdrive import collectives, info_pair, info_text, launchers, mechanisms, settings
+from overdrive.arguments import Parser
 from overdrive.errors import CommandError
 from overdrive.installation import FACES, Installation
 
-WIDTH = 100
+EPILOG = """\
+Without names and options: what will happen to a job that starts here, what will not and why.
+A NAME is that of a setting; its beginning or a part of it shows all that have it.
+
+Examples:
+  overdrive info
+  overdrive info eager_max wait
+  overdrive --set copy_path=pull info --pair 0 1
+"""
+
+
+def _faces(installation: Installation) -> list[dict[str, Any]]:
+    found = []
+    for name, serves in FACES.items():
+        path = installation.face(name)
+        reason = installation.missing_face_reason(name) if path is None else ""
+        found.append(
+            {"name": name, "serves": serves, "path": str(path) if path else None, "reason": reason}
+        )
+    return found
 
 
 def gather(installation: Installation, environment: Mapping[str, str]) -> dict[str, Any]:
     """Collect everything `info` shows, in the form of its JSON output."""
-    faces = []
-    for name, serves in FACES.items():
-        path = installation.face(name)
-        reason = ""
-        if path is None:
-            reason = installation.missing_face_reason(name)
-        faces.append(
-            {"name": name, "serves": serves, "path": str(path) if path else None, "reason": reason}
-        )
     report: dict[str, Any] = {
         "version": installation.version,
-        "home": str(installation.home),
-        "library": str(installation.loader) if installation.loader else None,
-        "faces": faces,
+        "home": installation.home_path,
+        "library": installation.library_path,
+        "faces": _faces(installation),
         "launchers": [
             {"path": found.path, "family": found.family, "title": found.title}
             for found in launchers.in_path(environment.get("PATH"))
@@ -48,138 +58,92 @@ def gather(installation: Installation, environment: Mapping[str, str]) -> dict[s
         "files": [],
         "calibration": None,
         "fingerprint": None,
+        "routes": None,
     }
     try:
         known = settings.query(installation, environment, "--machine")
     except CommandError as reason:
         report["issues"] = [{"kind": "incomplete", "message": str(reason)}]
         return report
-    for key in ("machine", "settings", "issues", "files", "calibration", "fingerprint"):
+    for key in ("machine", "settings", "issues", "files", "calibration", "fingerprint", "routes"):
         report[key] = known[key]
     report["mechanisms"].append(mechanisms.xpmem(known["xpmem"]).as_dict())
     return report
 
 
-def _wrapped(text: str, indent: int) -> str:
-    return textwrap.fill(
-        text, WIDTH, initial_indent=" " * indent, subsequent_indent=" " * indent,
-        break_on_hyphens=False, break_long_words=False,
-    )  # fmt: skip
+def _named(report: Mapping[str, Any], names: Sequence[str]) -> list[Mapping[str, Any]]:
+    """Return the settings with these names, or with these parts of names."""
+    found: dict[str, Mapping[str, Any]] = {}
+    for word in names:
+        name = word.lower().removeprefix("overdrive_").replace("-", "_")
+        exact = [one for one in report["settings"] if one["name"] == name]
+        some = exact or [one for one in report["settings"] if name and name in one["name"]]
+        if not some:
+            raise CommandError(
+                f"there is no setting '{word}'; `overdrive info --settings` lists all"
+            )
+        found.update({one["name"]: one for one in some})
+    return list(found.values())
 
 
-def _size(bytes_: int) -> str:
-    for unit, factor in (("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if bytes_ >= factor and bytes_ % factor == 0:
-            return f"{bytes_ // factor} {unit}"
-    return f"{bytes_} B"
-
-
-def _installation_lines(report: Mapping[str, Any]) -> list[str]:
-    lines = [f"Overdrive {report['version']}"]
-    lines.append(f"  library   {report['library'] or 'not found: run `make` in the checkout'}")
-    for face in report["faces"]:
-        state = face["path"] or face["reason"]
-        lines.append(f"  face      {face['name']:8} for {face['serves']}: {state}")
-    lines += ["", "MPI launchers in PATH"]
-    for found in report["launchers"]:
-        lines.append(f"  {found['path']}: {found['title']}")
-    if not report["launchers"]:
-        lines.append("  none: load or install an MPI library")
-    return lines
-
-
-def _machine_lines(report: Mapping[str, Any]) -> list[str]:
-    system = report["system"]
-    lines = ["", "Machine"]
-    c_library = system["c_library"] or "unknown C library"
-    lines.append(f"  Linux {system['kernel']} on {system['architecture']}, {c_library}")
-    machine = report["machine"]
-    if machine is None:
-        return lines
-    quota = machine["quota_milli_cpus"]
-    limit = f", quota of the control group {quota / 1000:g} processors" if quota else ""
-    lines.append(
-        f"  processors online {machine['online_cpus']}, usable here {machine['affinity']}{limit}: "
-        f"{machine['usable_cpus']} ranks can run without sharing a processor"
+def _parse(arguments: Sequence[str]) -> Any:
+    parser = Parser(
+        prog="overdrive info",
+        description="Tells what Overdrive will do here, and how it is set.",
+        epilog=EPILOG,
+        usage="overdrive info [NAME...] [--settings] [--machine] [--pair A B] [--algorithms] "
+        "[--set NAME=VALUE] [--json]",
     )
-    packages = {cpu["package"] for cpu in machine["cpus"]}
-    nodes = {cpu["numa_node"] for cpu in machine["cpus"] if cpu["numa_node"] >= 0}
-    cores = {(cpu["package"], cpu["core"]) for cpu in machine["cpus"]}
-    lines.append(f"  packages {len(packages)}, cores {len(cores)}, NUMA nodes {max(1, len(nodes))}")
-    for cache in machine["caches"]:
-        lines.append(
-            f"  L{cache['level']} {_size(cache['size_bytes'])} of processors {cache['shared_by']}"
-        )
-    return lines
-
-
-def _mechanism_lines(report: Mapping[str, Any]) -> list[str]:
-    lines = ["", "What this machine permits"]
-    for mechanism in report["mechanisms"]:
-        state = "yes" if mechanism["available"] else "no"
-        detail = f" ({mechanism['detail']})" if mechanism["detail"] else ""
-        lines.append(f"  {mechanism['name']:17} {state:4} {mechanism['purpose']}{detail}")
-    return lines
-
-
-def _calibration_lines(report: Mapping[str, Any]) -> list[str]:
-    calibration = report["calibration"]
-    state = {
-        "none": "not there; `overdrive calibrate` measures this machine",
-        "used": f"used, measured {calibration['date'] or 'at an unknown date'}",
-        "off": "switched off",
-        "ignored": f"not used: {calibration['why']}",
-    }[calibration["state"]]
-    lines = ["Calibration"]
-    if calibration["path"]:
-        lines.append(_wrapped(f"{calibration['path']}: {state}", 2))
-    else:
-        lines.append("  neither HOME nor XDG_CONFIG_HOME tells where it could be")
-    lines.append(_wrapped(f"this machine: {report['fingerprint']}", 2))
-    return lines
-
-
-def _setting_lines(report: Mapping[str, Any]) -> list[str]:
-    lines = ["", "Settings files"]
-    for file in report["files"]:
-        lines.append(f"  {file['path']}: {'read' if file['exists'] else 'not there'}")
-    lines += ["", *_calibration_lines(report)]
-    lines += ["", "Settings (* = not the built-in value)"]
-    for setting in report["settings"] or []:
-        mark = " " if setting["source"] == "built-in" else "*"
-        value = setting["value"] or "none"
-        place = f", {setting['place']}" if setting["place"] else ""
-        default = "" if mark == " " else f", default {setting['default'] or 'none'}"
-        lines.append(f"{mark} {setting['name']} = {value}  ({setting['source']}{place}{default})")
-        lines.append(_wrapped(setting["doc"], 6))
-    return lines
-
-
-def render(report: Mapping[str, Any]) -> str:
-    """Return the report as text for people."""
-    lines = _installation_lines(report) + _machine_lines(report) + _mechanism_lines(report)
-    if report["settings"] is not None:
-        lines += _setting_lines(report)
-    if report["issues"]:
-        lines += ["", "Problems"]
-        lines += [_wrapped(issue["message"], 2) for issue in report["issues"]]
-    return "\n".join(lines) + "\n"
+    parser.add_argument("names", nargs="*", metavar="NAME", help="settings to show")
+    parser.add_argument("--settings", action="store_true", help="all settings, with their sources")
+    parser.add_argument(
+        "--machine",
+        action="store_true",
+        help="what is installed, the processors, and what the machine permits",
+    )
+    parser.add_argument(
+        "--pair", nargs=2, metavar=("A", "B"), help="the way of messages between two ranks"
+    )
+    parser.add_argument(
+        "--algorithms", action="store_true", help="every algorithm of every collective"
+    )
+    parser.add_argument("--json", action="store_true", help="everything, for programs")
+    chosen = parser.parse_args(list(arguments))
+    parts = [chosen.names, chosen.settings or chosen.machine, chosen.pair, chosen.algorithms]
+    if sum(bool(part) for part in parts) > 1:
+        parser.error("names, --settings or --machine, --pair and --algorithms exclude each other")
+    for rank in chosen.pair or []:
+        if not (rank.isascii() and rank.isdigit() and len(rank) < 9):
+            parser.error(f"--pair takes two ranks, and not '{rank}'")
+    if chosen.pair and int(chosen.pair[0]) == int(chosen.pair[1]):
+        parser.error("--pair takes two different ranks")
+    return chosen
 
 
 def run(installation: Installation, arguments: list[str], environment: Mapping[str, str]) -> int:
-    """Print the report; return the exit status."""
-    unknown = [argument for argument in arguments if argument not in ("--json", "--algorithms")]
-    if unknown:
-        raise CommandError(
-            f"`overdrive info` does not know {unknown[0]}; it takes --json and --algorithms"
-        )
+    """Print what is asked for; return the exit status."""
+    chosen = _parse(arguments)
     # Programs started for the report must not have the library loaded themselves.
     os.environ.pop("LD_PRELOAD", None)
-    if "--algorithms" in arguments:
-        return collectives.show_algorithms(installation, environment, "--json" in arguments)
+    environment = {name: text for name, text in environment.items() if name != "LD_PRELOAD"}
+    if chosen.algorithms:
+        return collectives.show_algorithms(installation, environment, chosen.json)
+    if chosen.names:
+        known = settings.query(installation, environment)
+        found = _named(known, chosen.names)
+        if chosen.json:
+            print(json.dumps(found, indent=2))
+        else:
+            print("\n".join(info_text.setting_lines(found, detailed=True)))
+        return 0
     report = gather(installation, environment)
-    if arguments:
+    if chosen.pair:
+        pair = info_pair.describe(report, int(chosen.pair[0]), int(chosen.pair[1]))
+        print(json.dumps(pair, indent=2) if chosen.json else "\n".join(info_pair.lines(pair)))
+    elif chosen.json:
         print(json.dumps(report, indent=2))
+    elif chosen.settings or chosen.machine:
+        print(info_text.parts(report, chosen.machine, chosen.settings), end="")
     else:
-        print(render(report), end="")
+        print(info_text.short(report), end="")
     return 0

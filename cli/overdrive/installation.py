@@ -1,18 +1,22 @@
 """Finds the parts of Overdrive that belong to this command: a checkout's build or an installation.
 
 In a checkout the parts lie in build/<preset>/; in an installation below the prefix, where the
-library folder may be lib, lib64 or lib/<triplet>. OVERDRIVE_LIBRARY names another liboverdrive.so;
-everything else is then looked for beside it.
+library folder may be lib, lib64 or lib/<triplet>. OVERDRIVE_LIBRARY or --library names another
+liboverdrive.so; everything else is then looked for beside it.
+
+Every start of a job comes through here, so this module imports next to nothing.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
 
 from overdrive.errors import CommandError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
 
 LIBRARY = "liboverdrive.so"
 TOOL = "overdrive-settings"
@@ -26,15 +30,57 @@ FACES = {
     "mpiabi": "the standard ABI of MPI 5.0",
 }
 
+_ELF_SHARED_OBJECT = 3
+_MOST_BYTES = 64 << 20
+"""Of a library that are looked through; it has less than one megabyte."""
+_OWN_NAME = b"liboverdrive.so\0"
+"""Stands in the library as its own name, whatever its file is called."""
 
-@dataclass(frozen=True)
+
+def _path(text: str | None) -> Path | None:
+    from pathlib import Path
+
+    return None if text is None else Path(text)
+
+
 class Installation:
     """Where the parts are; a path is None when the part is missing."""
 
-    home: Path
-    loader: Path | None
-    tool: Path | None
-    version: str
+    def __init__(
+        self,
+        home: str | os.PathLike[str],
+        library_path: str | os.PathLike[str] | None,
+        tool_path: str | os.PathLike[str] | None,
+        version: str | None = None,
+    ) -> None:
+        self.home_path = os.fspath(home)
+        self.library_path = None if library_path is None else os.fspath(library_path)
+        self.tool_path = None if tool_path is None else os.fspath(tool_path)
+        self._version = version
+
+    @property
+    def home(self) -> Path:
+        """The checkout or the prefix."""
+        found = _path(self.home_path)
+        assert found is not None
+        return found
+
+    @property
+    def loader(self) -> Path | None:
+        """The library that is preloaded."""
+        return _path(self.library_path)
+
+    @property
+    def tool(self) -> Path | None:
+        """The program that tells settings."""
+        return _path(self.tool_path)
+
+    @property
+    def version(self) -> str:
+        """Version of the tree or of what is installed."""
+        if self._version is None:
+            self._version = _version(self.home_path, self.library_path)
+        return self._version
 
     def face(self, name: str) -> Path | None:
         """Return the path of a face, or None when it is not there."""
@@ -57,14 +103,14 @@ class Installation:
                 return f"not built: {reason.strip()}"
         return "missing although its mpi.h was found: the build is not complete, run `make` again"
 
-    def need_library(self) -> Path:
+    def need_library(self) -> str:
         """Return the library's path, or raise an error that says how to get it."""
-        if self.loader is None:
+        if self.library_path is None:
             raise CommandError(
-                f"{LIBRARY} was not found near {self.home}: run `make` in the checkout, "
-                f"or set OVERDRIVE_LIBRARY to its path"
+                f"{LIBRARY} was not found near {self.home_path}: run `make` in the checkout, "
+                f"or name it with --library PATH"
             )
-        return self.loader
+        return self.library_path
 
     def need_measure(self) -> Path:
         """Return the path of the measuring program, or raise an error that says how to get it."""
@@ -77,65 +123,120 @@ class Installation:
         return path
 
 
-def home_directory() -> Path:
+def home_directory() -> str:
     """Return the checkout or the installation prefix that this package belongs to."""
-    package = Path(__file__).resolve().parent
-    above = package.parent  # cli, or the folder of the installed package
-    if above.name == "cli" and (above.parent / "src").is_dir():
-        return above.parent
+    package = os.path.dirname(os.path.realpath(__file__))
+    above = os.path.dirname(package)  # cli, or the folder of the installed package
+    checkout = os.path.dirname(above)
+    if os.path.basename(above) == "cli" and os.path.isdir(os.path.join(checkout, "src")):
+        return checkout
     # <prefix>/<share or lib...>/overdrive/cli/overdrive
-    for parent in package.parents:
-        if (parent / "bin" / "overdrive").exists():
-            return parent
-    return above.parent
+    folder = above
+    while folder != os.path.dirname(folder):
+        if os.path.exists(os.path.join(folder, "bin", "overdrive")):
+            return folder
+        folder = os.path.dirname(folder)
+    return above
 
 
-def is_checkout(home: Path) -> bool:
+def is_checkout(home: str | os.PathLike[str]) -> bool:
     """Tell whether `home` is a source tree."""
-    return (home / "CMakeLists.txt").exists() and (home / "cli" / "overdrive").is_dir()
+    return os.path.exists(os.path.join(home, "CMakeLists.txt")) and os.path.isdir(
+        os.path.join(home, "cli", "overdrive")
+    )
 
 
-def _library_directories(home: Path) -> list[Path]:
+def _library_directories(home: str) -> list[str]:
     if is_checkout(home):
-        return [home / "build" / preset / "lib" for preset in PRESETS]
-    return [home / "lib64", home / "lib", *sorted(home.glob("lib/*-linux-*"))]
+        return [os.path.join(home, "build", preset, "lib") for preset in PRESETS]
+    folder = os.path.join(home, "lib")
+    try:
+        names = sorted(name for name in os.listdir(folder) if "-linux-" in name)
+    except OSError:
+        names = []
+    return [os.path.join(home, "lib64"), folder, *(os.path.join(folder, name) for name in names)]
 
 
-def _first_existing(candidates: list[Path]) -> Path | None:
-    return next((path for path in candidates if path.exists()), None)
+def _first_existing(candidates: list[str]) -> str | None:
+    return next((path for path in candidates if os.path.exists(path)), None)
 
 
-def _version(home: Path, library: Path | None) -> str:
-    candidates = [home / "VERSION"]
+def _version(home: str, library: str | None) -> str:
+    candidates = [os.path.join(home, "VERSION")]
     if library is not None:
-        candidates.append(library.parent / "overdrive" / "VERSION")
+        candidates.append(os.path.join(os.path.dirname(library), "overdrive", "VERSION"))
     for candidate in candidates:
         try:
-            return candidate.read_text().split()[0]
-        except (OSError, IndexError):
+            with open(candidate, encoding="utf-8") as file:
+                return file.read().split()[0]
+        except (OSError, IndexError, UnicodeDecodeError):
             continue
     return "unknown"
 
 
-def find(environment: Mapping[str, str] | None = None, home: Path | None = None) -> Installation:
-    """Find the installation; `environment` and `home` replace the real ones in tests."""
+def _fault(path: str) -> str:
+    """Return why the dynamic linker could not preload the file, or that it is something else.
+
+    The linker only warns and starts the job without it.
+    """
+    try:
+        with open(path, "rb") as file, open("/proc/self/exe", "rb") as own:
+            content, known = file.read(_MOST_BYTES), own.read(20)
+    except OSError as reason:
+        return f"cannot be read: {reason.strerror}"
+    # Class and byte order, then the type and the machine (all machines of ours agree on the order).
+    if content[:4] != b"\x7fELF":
+        return "is not a shared library"
+    if content[4:6] != known[4:6] or content[18:20] != known[18:20]:
+        return "is a library for another kind of processor"
+    if int.from_bytes(content[16:18], "little") != _ELF_SHARED_OBJECT or _OWN_NAME not in content:
+        return "is not Overdrive's library"
+    return ""
+
+
+def _named(path: str, by: str) -> str:
+    """Return the absolute path of a library that the user names, if it is one."""
+    if not os.path.exists(path):
+        raise CommandError(f"{by} names {path}, which does not exist")
+    if not os.path.isfile(path):
+        raise CommandError(f"{by} names {path}, which is not a file")
+    fault = _fault(path)
+    if fault:
+        raise CommandError(f"{by} names {path}, which {fault}; it should name a {LIBRARY}")
+    return os.path.abspath(path)
+
+
+def find(
+    environment: Mapping[str, str] | None = None,
+    home: str | os.PathLike[str] | None = None,
+    library: str | None = None,
+) -> Installation:
+    """Find the installation; `library` is what --library names.
+
+    `environment` and `home` replace the real ones in tests.
+    """
     environment = os.environ if environment is None else environment
-    home = home_directory() if home is None else home
-    named = environment.get("OVERDRIVE_LIBRARY", "")
-    if named:
-        path = Path(named).absolute()
-        if not path.is_file():
-            raise CommandError(f"OVERDRIVE_LIBRARY names {named}, which is not a file")
-        library: Path | None = path
-    else:
-        library = _first_existing([folder / LIBRARY for folder in _library_directories(home)])
-    tools: list[Path] = []
+    where = home_directory() if home is None else os.fspath(home)
+    folders = _library_directories(where)
+    found: str | None
     if library is not None:
+        found = _named(library, "--library")
+    elif environment.get("OVERDRIVE_LIBRARY", ""):
+        found = _named(environment["OVERDRIVE_LIBRARY"], "OVERDRIVE_LIBRARY")
+    else:
+        found = _first_existing([os.path.join(folder, LIBRARY) for folder in folders])
+    tools: list[str] = []
+    if found is not None:
+        beside = os.path.dirname(found)
+        above = os.path.dirname(beside)
         tools = [
-            library.parent / "overdrive" / TOOL,
-            library.parent.parent / "bin" / TOOL,
-            library.parent.parent / "libexec" / "overdrive" / TOOL,
+            os.path.join(beside, "overdrive", TOOL),
+            os.path.join(above, "bin", TOOL),
+            os.path.join(above, "libexec", "overdrive", TOOL),
         ]
-    tools += [folder.parent / "bin" / TOOL for folder in _library_directories(home)]
-    tools += [home / "libexec" / "overdrive" / TOOL, home / "bin" / TOOL]
-    return Installation(home, library, _first_existing(tools), _version(home, library))
+    tools += [os.path.join(os.path.dirname(folder), "bin", TOOL) for folder in folders]
+    tools += [
+        os.path.join(where, "libexec", "overdrive", TOOL),
+        os.path.join(where, "bin", TOOL),
+    ]
+    return Installation(where, found, _first_existing(tools))

@@ -79,7 +79,7 @@ class _Given:
         text = self.text(option)
         if text is None:
             return None
-        if not text.isdigit() or not lowest <= int(text) <= highest:
+        if not (text.isascii() and text.isdigit()) or not lowest <= int(text) <= highest:
             raise CommandError(
                 f"{option} needs a number from {lowest} to {highest}, and not '{text}'"
             )

@@ -1,31 +1,63 @@
-"""Starts a job or a single program with the library preloaded."""
+"""Starts a job or a single program with the library preloaded.
+
+Every job waits for this module, so it imports next to nothing.
+"""
 
 from __future__ import annotations
 
 import os
-import re
-import shlex
-import shutil
 import sys
-from collections.abc import Mapping
-from pathlib import Path
 
 from overdrive import launchers, settings
 from overdrive.errors import CommandError
 from overdrive.installation import Installation
 from overdrive.options import Options
 
-_MPI_LIBRARY = re.compile(r"libmpi(ch|cxx|_abi|_cxx|_mpifh|_usempi\w*|fort|chf\d*)?\.so")
-"""File names of MPI libraries; tools such as libmpiP.so or libmpitrace.so are not among them."""
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_MPI_LIBRARIES = frozenset(
+    ["", "ch", "cxx", "_abi", "_cxx", "_mpifh", "fort", "chf"]  # libmpi<this>.so
+)
+
+USAGE = """\
+Usage: overdrive [OPTION...] run PROGRAM [ARGUMENT...]
+
+Starts one program with Overdrive: a rank below a launcher that is not started through this command,
+or a script that starts jobs itself.
+
+Options (before `run`):
+  --set NAME=VALUE   set a setting; `overdrive info --settings` lists them
+  --stats[=PATH]     print statistics at the end, or write them to PATH (one file per rank)
+  --verbose N        0 errors, 1 fall-backs, 2 information, 3 communicators
+  --disable          start the program without taking anything over
+  --strict           end the job when a setting is wrong
+  --library PATH     use this liboverdrive.so
+  --dry-run          show the command instead of running it
+
+Examples:
+  srun -n 4 overdrive run ./app
+  overdrive --stats run python script.py
+"""
 
 
-def preload_value(library: Path, present: str) -> str:
+def _is_mpi_library(name: str) -> bool:
+    """Tell MPI libraries by their file names; tools such as libmpiP.so are none."""
+    stem, dot, _ = name.partition(".so")
+    if not dot or not stem.startswith("libmpi"):
+        return False
+    kind = stem[len("libmpi") :]
+    return kind.rstrip("0123456789") in _MPI_LIBRARIES or kind.startswith("_usempi")
+
+
+def preload_value(library: str | os.PathLike[str], present: str) -> str:
     """Return LD_PRELOAD with the library added to what is there already.
 
     It goes behind everything else, so that a profiling tool which wraps MPI calls sees those of the
     program; only an MPI library that is preloaded itself comes after it.
     """
-    path = str(library)
+    path = os.fspath(library)
     if any(separator in path for separator in ": \t\n"):
         raise CommandError(
             f"the dynamic linker cannot preload {path!r}: the path must hold neither blanks nor "
@@ -33,7 +65,8 @@ def preload_value(library: Path, present: str) -> str:
         )
     others = [word for word in present.replace(":", " ").split() if word != path]
     place = next(
-        (i for i, word in enumerate(others) if _MPI_LIBRARY.match(Path(word).name)), len(others)
+        (i for i, word in enumerate(others) if _is_mpi_library(os.path.basename(word))),
+        len(others),
     )
     return ":".join([*others[:place], path, *others[place:]])
 
@@ -42,25 +75,25 @@ def check_settings(
     installation: Installation, options: Options, environment: Mapping[str, str]
 ) -> None:
     """Refuse wrong settings of the command line; everything else is the library's to report."""
-    if not options.settings or installation.tool is None:
+    if not options.settings or installation.tool_path is None:
         return
-    report = settings.query(installation, environment)
-    known = {setting["name"] for setting in report["settings"]}
+    found = settings.issues(installation, environment)
     for name in options.settings:
-        problem = ""
-        if name not in known:
-            variable = settings.variable_of(name)
-            message = next((i["message"] for i in report["issues"] if variable in i["message"]), "")
-            _, found, hint = message.partition("did you mean OVERDRIVE_")
-            problem = f"--set {name}: there is no such setting"
-            problem += f"; did you mean {hint.lower()}" if found else "; see `overdrive info`"
-        else:
-            start = f"--set {name}: "
-            problem = next(
-                (i["message"] for i in report["issues"] if i["message"].startswith(start)), ""
-            ).partition("; using ")[0]
-        if problem:
-            raise CommandError(problem)
+        unknown = f"environment variable {settings.variable_of(name)} is unknown"
+        for message in found:
+            problem = ""
+            if message.startswith(f"--set {name}: "):
+                problem = message.partition("; using ")[0]
+            elif message.startswith(unknown):
+                hint = message.partition("did you mean OVERDRIVE_")[2]
+                problem = f"--set {name}: there is no such setting"
+                problem += (
+                    f"; did you mean {hint.lower()}"
+                    if hint
+                    else "; `overdrive info --settings` lists them"
+                )
+            if problem:
+                raise CommandError(problem)
 
 
 def job_environment(
@@ -74,8 +107,21 @@ def job_environment(
     return job, ours
 
 
+def find_in_path(word: str, path: str | None = None) -> str | None:
+    """Return the path of an executable file, as a shell finds it."""
+    if os.path.dirname(word):
+        candidates = [word]
+    else:
+        path = os.environ.get("PATH", os.defpath) if path is None else path
+        candidates = [os.path.join(folder or ".", word) for folder in path.split(os.pathsep)]
+    for candidate in candidates:
+        if os.path.isfile(candidate) and os.access(candidate, os.X_OK):
+            return candidate
+    return None
+
+
 def _find_program(word: str, remedy: str) -> str:
-    path = shutil.which(word)
+    path = find_in_path(word)
     if path is None:
         where = "is not an executable file" if "/" in word else "was not found in PATH"
         raise CommandError(f"{word} {where}: {remedy}")
@@ -89,11 +135,11 @@ def launch_command(command: list[str], job: Mapping[str, str], ours: list[str]) 
     if not arguments:
         raise CommandError(f"`overdrive {command[0]}` needs the launcher's options and a program")
     variables = {name: job[name] for name in ours}
-    if Path(command[0]).name == "srun":
+    if os.path.basename(command[0]) == "srun":
         return [path, *launchers.slurm_export(arguments, variables)]
     if not any(launchers.spans_nodes(family, arguments, job) for family in ("openmpi", "hydra")):
         return [path, *arguments]  # ranks on this node inherit the launcher's environment
-    family = launchers.identify(path).family
+    family = launchers.family_of(path)
     if launchers.spans_nodes(family, arguments, job):
         return [path, *launchers.forwarding(family, variables), *arguments]
     return [path, *arguments]
@@ -102,6 +148,8 @@ def launch_command(command: list[str], job: Mapping[str, str], ours: list[str]) 
 def start(command: list[str], job: dict[str, str], ours: list[str], dry_run: bool) -> int:
     """Replace this process by the command, or show it."""
     if dry_run:
+        import shlex
+
         words = [f"{name}={shlex.quote(job[name])}" for name in ours]
         print(" ".join([*words, shlex.join(command)]))
         return 0
@@ -115,12 +163,16 @@ def start(command: list[str], job: dict[str, str], ours: list[str], dry_run: boo
 
 def run(installation: Installation, options: Options, environment: Mapping[str, str]) -> int:
     """Start what the command line asks for: a launcher, or a program after `run`."""
+    command = options.command
+    if command[0] == "run" and command[1:2] in (["--help"], ["-h"]):
+        print(USAGE, end="")
+        return 0
+    if command[0] == "run" and (command[1:2] == [] or command[1].startswith("-")):
+        what = f"and not {command[1]}; options stand before `run`" if command[1:] else "to start"
+        raise CommandError(f"`overdrive run` needs a program {what}")
     job, ours = job_environment(installation, options, environment)
     check_settings(installation, options, job)
-    command = options.command
     if command[0] == "run":
-        if len(command) < 2:
-            raise CommandError("`overdrive run` needs a program")
         command = [_find_program(command[1], "check the name"), *command[2:]]
     else:
         command = launch_command(command, job, ours)

@@ -1,13 +1,16 @@
-"""Knows the programs that start MPI jobs and how each hands variables on to other nodes."""
+"""Knows the programs that start MPI jobs and how each hands variables on to other nodes.
+
+Every job waits for this module, so it imports next to nothing, and asks a launcher who it is only
+where that cannot be seen otherwise.
+"""
 
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
-from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 NAMES = (
     "mpirun",
@@ -53,16 +56,16 @@ _ALLOCATIONS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID", "COBALT_JOBI
 
 def is_launcher(word: str) -> bool:
     """Tell whether a command word names a launcher, with or without a folder."""
-    return Path(word).name in NAMES
+    return os.path.basename(word) in NAMES
 
 
-@dataclass(frozen=True)
 class Launcher:
     """A launcher on this machine."""
 
-    path: str
-    family: str  # openmpi, hydra, slurm or unknown
-    title: str  # first line of what it says about its version
+    def __init__(self, path: str, family: str, title: str) -> None:
+        self.path = path
+        self.family = family  # openmpi, hydra, slurm or unknown
+        self.title = title  # first line of what it says about its version
 
 
 def classify(version_text: str) -> str:
@@ -78,7 +81,8 @@ def classify(version_text: str) -> str:
 
 
 def _title(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    # MPICH separates words by tabs.
+    lines = [" ".join(line.split()) for line in text.splitlines() if line.strip()]
     if not lines:
         return "says nothing about its version"
     version = next((line for line in lines if line.lower().startswith("version:")), "")
@@ -89,6 +93,8 @@ def _title(text: str) -> str:
 
 def identify(path: str) -> Launcher:
     """Ask a launcher who it is."""
+    import subprocess
+
     try:
         done = subprocess.run(
             [path, "--version"],
@@ -105,8 +111,43 @@ def identify(path: str) -> Launcher:
     return Launcher(path, classify(text), _title(text))
 
 
+_FAMILY_OF_NAME = {
+    "orterun": "openmpi",
+    "prterun": "openmpi",
+    "mpirun.openmpi": "openmpi",
+    "mpiexec.openmpi": "openmpi",
+    "mpiexec.hydra": "hydra",
+    "mpirun.mpich": "hydra",
+    "mpiexec.mpich": "hydra",
+    "srun": "slurm",
+}
+_MARKS = (
+    ("openmpi", (b"open-rte", b"libprrte", b"prterun", b"Open MPI")),
+    ("hydra", (b"HYDRA", b"I_MPI_ROOT", b"hydra_")),
+)
+_MOST_BYTES = 4 << 20
+"""Of a launcher that are looked through; they have one megabyte."""
+
+
+def family_of(path: str) -> str:
+    """Tell the family of a launcher by its name or its contents, else by asking it."""
+    real = os.path.realpath(path)
+    for name in (os.path.basename(real), os.path.basename(path)):
+        if name in _FAMILY_OF_NAME:
+            return _FAMILY_OF_NAME[name]
+    try:
+        with open(real, "rb") as file:
+            content = file.read(_MOST_BYTES)
+    except OSError:
+        content = b""
+    found = [family for family, marks in _MARKS if any(mark in content for mark in marks)]
+    return found[0] if len(found) == 1 else identify(path).family
+
+
 def in_path(search: str | None = None) -> list[Launcher]:
     """Return the launchers in PATH, each once even if it has several names."""
+    import shutil
+
     found: dict[str, str] = {}
     for name in NAMES:
         path = shutil.which(name, path=search)

@@ -1,26 +1,19 @@
-"""Entry point of the `overdrive` command."""
+"""Entry point of the `overdrive` command.
+
+Starting a job imports nothing beyond the modules named here; every other command imports its own.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
 
-from overdrive import (
-    bench,
-    calibrate,
-    collectives,
-    info,
-    installation,
-    lab,
-    launch,
-    launchers,
-    manual,
-    options,
-    study,
-    study_collectives,
-    study_timeline,
-)
+from overdrive import installation, launch, launchers, options
 from overdrive.errors import CommandError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from overdrive.installation import Installation
 
 USAGE = """\
 Usage: overdrive [OPTION...] COMMAND [ARGUMENT...]
@@ -30,19 +23,17 @@ Makes unmodified MPI programs run faster over the MPI library that is installed.
 Commands:
   mpirun | mpiexec | srun ARGUMENT...   start a job with Overdrive
   run PROGRAM [ARGUMENT...]             start one program with Overdrive (also below a launcher)
-  calibrate [--quick]                   measure this node, so that the best ways are chosen on it
-  study copy [--output DIR]             measure every way a message can take, with plots
-  study collectives [--output DIR]      which algorithm wins where, by simulation, with plots
-  study timeline COLLECTIVE BYTES [...] what happens when in a collective in two levels, a picture
-  bench coll [COLLECTIVE...]            measure collectives with and without Overdrive
-  lab COMMAND [ARGUMENT...]             a virtual cluster on this machine; `lab --help` says more
-  info [--json]                         what is installed, possible and set here, and why
-  info --algorithms [--json]            every algorithm of every collective
+  info [NAME...]                        what will happen here, and single settings
   explain COLLECTIVE BYTES [...]        which algorithm a call gets, and why
+  calibrate [--quick]                   measure this node, so that the best ways are chosen on it
+  bench coll [COLLECTIVE...]            measure collectives with and without Overdrive
+  study copy | collectives | timeline   measure or simulate in depth, with plots
+  lab COMMAND [ARGUMENT...]             a virtual cluster on this machine
   manual [--write FILE | --check FILE]  reference of settings and statistics in Markdown
+  help [COMMAND]                        this, or a command's own help, as COMMAND --help
 
 Options (before the command):
-  --set NAME=VALUE   set a setting; `overdrive info` lists them
+  --set NAME=VALUE   set a setting; `overdrive info --settings` lists them
   --stats[=PATH]     print statistics at the end, or write them to PATH (one file per rank)
   --verbose N        0 errors, 1 fall-backs, 2 information, 3 communicators
   --verify           compare a checksum of every local message
@@ -60,17 +51,73 @@ Examples:
 Without this command: LD_PRELOAD=/path/to/liboverdrive.so mpirun -n 4 ./app
 """
 
+COMMANDS = ("run", "info", "explain", "calibrate", "bench", "study", "lab", "manual", "help")
+
+_WITH_PACKAGES = ("study",)
+"""Commands that use packages which Python finds only when it was started in the usual way."""
+
+
+def _again_with_packages() -> None:
+    """Start Python anew without the options that save job starts the search for packages."""
+    if sys.flags.no_site and sys.flags.isolated:
+        sys.stdout.flush()
+        os.execv(sys.executable, [sys.executable, *sys.argv])
+
+
+def _other(
+    here: Installation, chosen: options.Options, rest: list[str], environment: dict[str, str]
+) -> int:
+    """Run a command that starts no job of the user."""
+    command = chosen.command[0]
+    if command in _WITH_PACKAGES:
+        _again_with_packages()
+    if command in ("info", "explain"):
+        rest = options.take_settings(chosen, rest)
+    environment.update(chosen.variables())
+    if command == "explain":
+        from overdrive import collectives
+
+        launch.check_settings(here, chosen, environment)
+        return collectives.explain(here, rest, environment)
+    if command == "calibrate":
+        from overdrive import calibrate
+
+        return calibrate.run(here, rest, environment)
+    if command == "study":
+        from overdrive import studies
+
+        return studies.run(here, rest, environment)
+    if command == "bench":
+        from overdrive import bench
+
+        return bench.run(here, chosen, rest, environment)
+    if command == "lab":
+        from overdrive import lab
+
+        return lab.run(here, chosen, rest, environment)
+    if command == "manual":
+        from overdrive import manual
+
+        return manual.run(here, rest)
+    from overdrive import info
+
+    return info.run(here, rest, environment)
+
 
 def run(arguments: list[str]) -> int:
     """Do what the arguments ask for; raise CommandError when that is impossible."""
     chosen = options.parse(arguments)
-    environment = dict(os.environ)
-    if chosen.lib is not None:
-        environment["OVERDRIVE_LIBRARY"] = chosen.lib
+    if chosen.command[:1] == ["help"]:
+        # `help COMMAND` is `COMMAND --help`; of a launcher it would be the launcher's.
+        chosen.help = len(chosen.command) == 1
+        chosen.command = [*chosen.command[1:2], "--help"]
     if chosen.help:
         print(USAGE, end="")
         return 0
-    here = installation.find(environment)
+    environment = dict(os.environ)
+    here = installation.find(environment, library=chosen.lib)
+    if chosen.lib is not None and here.library_path is not None:
+        environment["OVERDRIVE_LIBRARY"] = here.library_path
     if chosen.version:
         print(f"overdrive {here.version}")
         return 0
@@ -79,44 +126,57 @@ def run(arguments: list[str]) -> int:
     command, rest = chosen.command[0], chosen.command[1:]
     if command == "run" or launchers.is_launcher(command):
         return launch.run(here, chosen, environment)
-    environment.update(chosen.variables())
-    if command == "info":
-        return info.run(here, rest, environment)
-    if command == "explain":
-        return collectives.explain(here, rest, environment)
-    if command == "calibrate":
-        return calibrate.run(here, rest, environment)
-    if command == "study" and rest[:1] == ["collectives"]:
-        return study_collectives.run(here, rest[1:], environment)
-    if command == "study" and rest[:1] == ["timeline"]:
-        return study_timeline.run(here, rest[1:], environment)
-    if command == "study":
-        return study.run(here, rest, environment)
-    if command == "bench":
-        return bench.run(here, chosen, rest, environment)
-    if command == "lab":
-        return lab.run(here, chosen, rest, environment)
-    if command == "manual":
-        return manual.run(here, rest)
-    if command == "help":
-        print(USAGE, end="")
-        return 0
+    if command in COMMANDS:
+        return _other(here, chosen, rest, environment)
+    near = _nearest(command)
     raise CommandError(
-        f"'{command}' is neither a command nor a launcher that is known; to start a program "
-        f"write `overdrive run {command}`, and `overdrive --help` shows the usage"
+        f"'{command}' is neither a command nor a launcher that is known; "
+        + (f"did you mean `overdrive {near}`? " if near else "")
+        + f"To start a program write `overdrive run {command}`; `overdrive --help` shows the usage"
     )
+
+
+def _nearest(word: str) -> str:
+    import difflib
+
+    found = difflib.get_close_matches(word, [*COMMANDS, *launchers.NAMES], 1, 0.7)
+    return found[0] if found else ""
+
+
+def _write_anything(stream: object) -> None:
+    """Let a stream take every text: what its encoding lacks is written as an escape."""
+    if stream is not None and hasattr(stream, "reconfigure"):
+        stream.reconfigure(errors="backslashreplace")
+
+
+def _discard_output() -> None:
+    """Keep Python from writing at its end what could not be written."""
+    with open(os.devnull, "wb") as nothing:
+        os.dup2(nothing.fileno(), 1)
 
 
 def main(arguments: list[str]) -> int:
     """Run the command; return its exit status."""
+    _write_anything(sys.stdout)
+    _write_anything(sys.stderr)
     try:
-        return run(arguments)
+        status = run(arguments)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        return status
     except CommandError as reason:
         print(f"overdrive: error: {reason}", file=sys.stderr)
         return 2
+    except SystemExit as end:  # argparse, after --help
+        return end.code if isinstance(end.code, int) else 0
     except BrokenPipeError:
         # The reader, such as `head`, has seen enough.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         return 0
     except KeyboardInterrupt:
         return 130
+    except OSError as reason:
+        _discard_output()
+        where = f"{reason.filename}: " if reason.filename else ""
+        print(f"overdrive: error: {where}{reason.strerror or reason}", file=sys.stderr)
+        return 2

@@ -6,9 +6,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from overdrive import settings
+from overdrive import settings, trusted
 from overdrive.errors import CommandError
 from overdrive.installation import Installation
+
+USAGE = """\
+Usage: overdrive manual [--write FILE | --check FILE]
+
+Prints the reference of settings and statistics in Markdown; --write puts it into FILE, in a folder
+that is there; --check tells whether FILE is what --write would make (status 1 if not).
+"""
 
 GROUP_TITLES = {
     "job": "The job as a whole",
@@ -64,7 +71,7 @@ tuning and calibration files. `overdrive.toml` may be no symbolic link and names
 | pairs | pairs of ranks, `0-1,2-3`, or `all` |
 
 A wrong value is reported with its place and has no effect; with `strict` it ends the job.
-`overdrive info` shows every setting with its value and where the value comes from.
+`overdrive info --settings` shows every setting with its value and where the value comes from.
 """
 
 
@@ -128,6 +135,9 @@ def render(report: dict[str, Any]) -> str:
 
 def run(installation: Installation, arguments: list[str]) -> int:
     """Print, write or check the reference; return the exit status."""
+    if arguments in (["--help"], ["-h"]):
+        print(USAGE, end="")
+        return 0
     if arguments and (len(arguments) != 2 or arguments[0] not in ("--write", "--check")):
         raise CommandError("usage: overdrive manual [--write FILE | --check FILE]")
     report = settings.query(installation, {}, "--defaults", "--counters")
@@ -138,12 +148,12 @@ def run(installation: Installation, arguments: list[str]) -> int:
     path = Path(arguments[1])
     try:
         if arguments[0] == "--write":
-            path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
             return 0
-        current = path.read_text()
+        current = trusted.read_text(path)
     except OSError as reason:
-        raise CommandError(f"{path}: {reason.strerror}") from reason
+        remedy = "; the folder must be there" if not path.parent.is_dir() else ""
+        raise CommandError(f"{path}: {reason.strerror}{remedy}") from reason
     if current != text:
         print(f"{path} is not what the tables say: run `overdrive manual --write {path}`",
               file=sys.stderr)  # fmt: skip

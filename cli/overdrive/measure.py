@@ -19,7 +19,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from overdrive import settings
+from overdrive import settings, trusted
 from overdrive.errors import CommandError
 from overdrive.installation import Installation
 
@@ -94,7 +94,7 @@ def write_samples(path: Path, samples: Iterable[Sample]) -> None:
 def read_samples(path: Path) -> list[Sample]:
     """Return the samples of a file."""
     try:
-        lines = path.read_text().splitlines(keepends=True)
+        lines = trusted.read_text(path).splitlines(keepends=True)
     except OSError as reason:
         raise CommandError(f"{path}: {reason.strerror}") from reason
     return [sample for line in lines if (sample := parse(line)) is not None]

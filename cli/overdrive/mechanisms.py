@@ -128,7 +128,7 @@ def proc_descriptor() -> Mechanism:
 
 def process_vm_readv() -> Mechanism:
     """Reading of another process's memory through the kernel."""
-    name, purpose = "process_vm_readv", "copies from memory that is not shared; not used so far"
+    name, purpose = "process_vm_readv", "copies from memory that is not shared"
     scope = _read("/proc/sys/kernel/yama/ptrace_scope")
     libc = _libc()
     if not hasattr(libc, "process_vm_readv"):

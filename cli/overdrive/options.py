@@ -1,27 +1,29 @@
-"""Reads the command's own options: those that stand before the launcher's or subcommand's name."""
+"""Reads the command's own options: those that stand before the launcher's or subcommand's name.
+
+Every start of a job comes through here, so this module imports next to nothing.
+"""
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, field
-
 from overdrive.errors import CommandError
-from overdrive.settings import variable_of
 
 SWITCHES = {"--disable": "disable", "--strict": "strict", "--verify": "verify"}
 """Options that set a truth value."""
 
+_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyz")
+_NAME_CHARACTERS = _LETTERS | frozenset("0123456789_")
 
-@dataclass
+
 class Options:
     """What stands before the command's name, and the rest."""
 
-    settings: dict[str, str] = field(default_factory=dict)
-    lib: str | None = None
-    dry_run: bool = False
-    help: bool = False
-    version: bool = False
-    command: list[str] = field(default_factory=list)
+    def __init__(self) -> None:
+        self.settings: dict[str, str] = {}
+        self.lib: str | None = None
+        self.dry_run = False
+        self.help = False
+        self.version = False
+        self.command: list[str] = []
 
     def variables(self) -> dict[str, str]:
         """Return the environment variables that hand the settings on to the library."""
@@ -32,10 +34,16 @@ class Options:
         return found
 
 
-def _assignment(text: str) -> tuple[str, str]:
+def variable_of(name: str) -> str:
+    """Return the environment variable of a setting."""
+    return "OVERDRIVE_" + name.upper()
+
+
+def assignment(text: str) -> tuple[str, str]:
+    """Split what follows --set into the setting's name and its value."""
     name, equals, value = text.partition("=")
     name = name.strip().lower().replace("-", "_")
-    if not equals or not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+    if not equals or name[:1] not in _LETTERS or not _NAME_CHARACTERS.issuperset(name):
         raise CommandError(f"--set needs name=value, such as --set eager_max=4K; got '{text}'")
     if not value:
         raise CommandError(f"--set {name}= has no value; leave the option out to use the default")
@@ -61,7 +69,7 @@ def parse(arguments: list[str]) -> Options:
         option, equals, text = argument.partition("=")
         attached = text if equals else None
         if option == "--set":
-            name, value = _assignment(operand(option, attached))
+            name, value = assignment(operand(option, attached))
             options.settings[name] = value
         elif option == "--stats":
             # The value only with "=": the next word is the launcher.
@@ -76,9 +84,25 @@ def parse(arguments: list[str]) -> Options:
             options.dry_run = True
         elif attached is None and option in ("--help", "-h"):
             options.help = True
-        elif attached is None and option == "--version":
+        elif attached is None and option in ("--version", "-V"):
             options.version = True
         else:
             raise CommandError(f"unknown option {argument}; `overdrive --help` shows the usage")
     options.command = rest
     return options
+
+
+def take_settings(options: Options, arguments: list[str]) -> list[str]:
+    """Return what is left of a subcommand's arguments without --set NAME=VALUE, and set those."""
+    left: list[str] = []
+    rest = list(arguments)
+    while rest:
+        argument = rest.pop(0)
+        if argument == "--set" and not rest:
+            raise CommandError("--set needs a value, such as --set eager_max=4K")
+        if argument == "--set" or argument.startswith("--set="):
+            name, value = assignment(rest.pop(0) if argument == "--set" else argument[6:])
+            options.settings[name] = value
+        else:
+            left.append(argument)
+    return left

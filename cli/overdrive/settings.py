@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-from collections.abc import Mapping, Sequence
-from typing import Any
+import os
 
 from overdrive.errors import CommandError
 from overdrive.installation import TOOL, Installation
+from overdrive.options import variable_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+__all__ = ["issues", "query", "variable_of"]
 
 STOPPED = 3
 """Exit status of the program when `strict` would end a job."""
+
+
+def need_tool(installation: Installation) -> str:
+    """Return the program's path, or raise an error that says how to get it."""
+    if installation.tool_path is None:
+        raise CommandError(
+            f"{TOOL} was not found near {installation.home_path}: run `make` in the checkout, "
+            f"or install Overdrive completely"
+        )
+    return installation.tool_path
 
 
 def query(
@@ -21,25 +36,38 @@ def query(
     launcher: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return the program's report for an environment, of the node that `launcher` reaches."""
-    if installation.tool is None:
-        raise CommandError(
-            f"{TOOL} was not found near {installation.home}: run `make` in the checkout, "
-            f"or install Overdrive completely"
+    import json
+    import subprocess
+
+    tool = need_tool(installation)
+    try:
+        done = subprocess.run(
+            [*launcher, tool, *options],
+            env=dict(environment),
+            capture_output=True,
+            text=True,
+            errors="surrogateescape",
+            check=False,
         )
-    done = subprocess.run(
-        [*launcher, str(installation.tool), *options],
-        env=dict(environment),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    except OSError as reason:
+        raise CommandError(f"{tool} cannot be started: {reason.strerror}") from reason
     if done.returncode not in (0, STOPPED):
-        raise CommandError(
-            f"{installation.tool} failed with status {done.returncode}: {done.stderr.strip()}"
-        )
+        raise CommandError(f"{tool} failed with status {done.returncode}: {done.stderr.strip()}")
     return json.loads(done.stdout)
 
 
-def variable_of(name: str) -> str:
-    """Return the environment variable of a setting."""
-    return "OVERDRIVE_" + name.upper()
+def issues(installation: Installation, environment: Mapping[str, str]) -> list[str]:
+    """Return what is wrong with the settings, without importing what starts programs usually."""
+    tool = need_tool(installation)
+    read_end, write_end = os.pipe()
+    child = os.posix_spawn(
+        tool,
+        [tool, "--issues"],
+        dict(environment),
+        file_actions=[(os.POSIX_SPAWN_DUP2, write_end, 1), (os.POSIX_SPAWN_CLOSE, write_end)],
+    )
+    os.close(write_end)
+    with open(read_end, encoding="utf-8", errors="replace") as output:
+        lines = output.read().splitlines()
+    os.waitpid(child, 0)
+    return lines

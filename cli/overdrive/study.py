@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from overdrive import study_report
+from overdrive.arguments import Parser
 from overdrive.errors import CommandError
 from overdrive.installation import Installation
 from overdrive.measure import (
@@ -131,8 +132,8 @@ def measure(measuring: Measuring, parts: Sequence[Part]) -> tuple[list[Sample], 
 
 
 def _arguments(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="overdrive study",
+    parser = Parser(
+        prog="overdrive study copy",
         description="Measure every way a message can take on this node and draw the results.",
     )
     parser.add_argument("what", choices=["copy"], help="copy: the ways between two buffers")

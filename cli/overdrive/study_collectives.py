@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from overdrive import collectives
+from overdrive.arguments import Parser, number
 from overdrive.errors import CommandError
 from overdrive.installation import Installation
 
@@ -204,16 +205,18 @@ def draw(rows: Sequence[Mapping[str, object]], folder: Path) -> list[Path]:
 
 
 def _arguments(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="overdrive study collectives",
         description="Which algorithm wins where, by simulation of the library's own schedules.",
     )
     parser.add_argument("--output", type=Path, default=Path("study"), help="folder for the results")
-    parser.add_argument("--per-node", type=int, default=64, help="ranks on each node")
+    parser.add_argument(
+        "--per-node", type=number(1, 1 << 20), default=64, help="ranks on each node"
+    )
     parser.add_argument("--nodes", default=",".join(map(str, NODES)), help="numbers of nodes")
     parser.add_argument("--collectives", default=",".join(COLLECTIVES))
     parser.add_argument(
-        "--most-steps", type=int, default=1_000_000,
+        "--most-steps", type=number(1, 1 << 24), default=1_000_000,
         help="larger simulations are replaced by the model",
     )  # fmt: skip
     parser.add_argument("--sizes", default=",".join(map(str, SIZES)), help="in bytes")
@@ -229,11 +232,14 @@ def run(installation: Installation, arguments: list[str], environment: Mapping[s
         sizes = [int(text) for text in chosen.sizes.split(",")]
     except ValueError as reason:
         raise CommandError("--nodes and --sizes take numbers separated by commas") from reason
-    chosen.output.mkdir(parents=True, exist_ok=True)
-    points: list[list[Outcome]] = []
+    if min(nodes) < 1 or min(sizes) < 0:
+        raise CommandError("--nodes takes numbers from 1 on, --sizes from 0 on")
     for collective in chosen.collectives.split(","):
         if collective not in COLLECTIVES:
             raise CommandError(f"'{collective}' is not one of {', '.join(COLLECTIVES)}")
+    chosen.output.mkdir(parents=True, exist_ok=True)
+    points: list[list[Outcome]] = []
+    for collective in chosen.collectives.split(","):
         for count in nodes:
             print(f"{collective}, {count} nodes", file=sys.stderr)
             for size in (0,) if collective == "barrier" else sizes:

@@ -15,7 +15,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from overdrive import bench_tables, collectives
+from overdrive import bench_tables, collectives, trusted
+from overdrive.arguments import Parser, number
 from overdrive.errors import CommandError
 from overdrive.installation import Installation
 
@@ -154,8 +155,8 @@ def _read(setting: str) -> list[dict[str, Any]]:
     found = []
     for path in files:
         try:
-            found.append(json.loads(path.read_text(encoding="utf-8")))
-        except (OSError, ValueError) as reason:
+            found.append(json.loads(trusted.read_text(path)))
+        except (OSError, ValueError, RecursionError) as reason:
             raise CommandError(f"{path} cannot be read: {reason}") from reason
         if not isinstance(found[-1], dict) or "calls" not in found[-1]:
             raise CommandError(f"{path} was not written by the setting `timeline`")
@@ -253,7 +254,7 @@ def measured(setting: str, collective: str, size: int | None, call: int) -> dict
 
 
 def _arguments(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="overdrive study timeline",
         description="A picture of what happens when in a collective, by simulation or measured.",
         epilog="Also taken: --algorithm NAME, --pipeline BYTES, --segment BYTES, --leaders N, "
@@ -270,10 +271,13 @@ def _arguments(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]
         help="a call of a real job: the value of OVERDRIVE_TIMELINE with which the job ran",
     )
     parser.add_argument(
-        "--call", type=int, default=1, help="which one, counted from the last one (1) backwards"
+        "--call",
+        type=number(1, 1 << 30),
+        default=1,
+        help="which one, counted from the last one (1) backwards",
     )
-    parser.add_argument("--ranks", type=int, default=8)
-    parser.add_argument("--nodes", type=int, default=4)
+    parser.add_argument("--ranks", type=number(1, 1 << 20), default=8)
+    parser.add_argument("--nodes", type=number(1, 1 << 20), default=4)
     parser.add_argument("--output", type=Path, default=Path("study"), help="folder for the results")
     parser.add_argument("--no-plots", action="store_true", help="print the figures only")
     return parser.parse_known_args(arguments)

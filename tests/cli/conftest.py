@@ -61,10 +61,12 @@ def real(tool: Path) -> dict[str, str]:
 
 @pytest.fixture
 def library(tmp_path: Path) -> Path:
-    """Return an installed library without code: nothing can be preloaded from it."""
+    """Return an installed library without code: the head of one, and its name."""
     path = tmp_path / "prefix" / "lib" / "liboverdrive.so"
     path.parent.mkdir(parents=True)
-    path.write_bytes(b"")
+    own = Path(sys.executable).resolve().read_bytes()[:20]
+    shared_object = (3).to_bytes(2, "little")
+    path.write_bytes(own[:16] + shared_object + own[18:20] + b"\0liboverdrive.so\0")
     return path
 
 

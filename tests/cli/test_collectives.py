@@ -49,11 +49,51 @@ def test_explain_names_the_rule_that_fires_and_those_that_do_not(overdrive, prog
     )  # fmt: skip
     assert run.code == 0, run.err
     assert (
-        "Chosen: ring/hierarchical (leaders 1, pipeline 524288), number 106\n"
-        "  by OVERDRIVE_ADJUST_ALLREDUCE, clause 2"
+        "Chosen: both levels, ring (leaders 1, pipeline 524288)\n"
+        "  by OVERDRIVE_ADJUST_ALLREDUCE, clause 2\n"
+        "  in rules: ring/hierarchical, or its number 106"
     ) in run.out
     assert "clause 1\n    rabenseifner/flat: 0-1023\n    does not match" in run.out
     assert "Cost by the model" in run.out
+
+
+def test_explain_uses_the_words_of_the_statistics(overdrive, program):
+    """Inside a node no algorithm between ranks takes part."""
+    run = overdrive("explain", "allreduce", "64K", "--ranks", "4", env=program)
+    assert run.code == 0, run.err
+    chosen = run.out.split("Chosen: ")[1].splitlines()
+    assert chosen[0] == "shared memory"
+    assert chosen[2].startswith("  calls that shared memory cannot serve: messages, ")
+    assert any(line.endswith(" shared memory") for line in run.out.splitlines())
+    flat = overdrive("explain", "bcast", "8", "--ranks", "4", "--nodes", "4", env=program).out
+    assert "Chosen: messages, " in flat
+
+
+def test_explain_takes_settings(overdrive, program):
+    for words in (["--set", "adjust_bcast=binomial"], ["--set=adjust_bcast=chain"]):
+        run = overdrive("explain", "bcast", "8", "--nodes", "2", *words, env=program)
+        assert run.code == 0, run.err
+    assert "Chosen: messages, chain" in run.out
+    before = overdrive("--set", "adjust_bcast=chain", "explain", "bcast", "8", "--nodes", "2",
+                       env=program)  # fmt: skip
+    assert "Chosen: messages, chain" in before.out
+    wrong = overdrive("explain", "bcast", "8", "--set", "spni=1us", env=program)
+    assert wrong.code == 2
+    assert "did you mean spin?" in wrong.err
+
+
+@pytest.mark.parametrize("value", ["0", "1", "2", "65536", "65537", "-1", "x", ""])
+def test_explain_answers_whatever_the_parameters(overdrive, program, value):
+    """A radix of 1 once made it count for ever."""
+    names = ("RADIX", "LEADERS", "WINDOW", "SEGMENT", "PIPELINE")
+    variables = {f"OVERDRIVE_ADJUST_ALLREDUCE_{name}": value for name in names}
+    run = overdrive(
+        "explain", "allreduce", "1M", "--ranks", "8", "--nodes", "2", env={**program, **variables}
+    )
+    assert run.code == 0, run.err
+    assert ("Problems" in run.out) == (value in ("0", "1", "65537", "-1", "x"))
+    if value == "65537":
+        assert "must be a number from 1 to 65536" in run.out
 
 
 def test_explain_falls_back_and_says_why(overdrive, program):
@@ -84,6 +124,10 @@ def test_explain_reports_mistakes_in_rules(overdrive, program):
         (["bcast"], "needs a collective and a size"),
         (["bcast", "8", "--ranks", "2", "--nodes", "4"], "more nodes than ranks"),
         (["bcast", "8", "--frob", "2"], "--frob is unknown"),
+        (["bcast", "8", "--ranks", "99999999"], "from 1 to 16777216"),
+        (["bcast", "8", "--ranks", "1e3"], "from 1 to 16777216"),
+        (["bcast", "8", "--ranks"], "its value is missing"),
+        (["bcast", "99999999999999999999T"], "is no size"),
     ],
 )
 def test_explain_says_what_is_wrong(overdrive, program, arguments, message):

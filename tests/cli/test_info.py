@@ -42,19 +42,75 @@ def test_json_holds_every_setting_with_its_source(overdrive, real, tmp_path):
         assert face["path"] or face["reason"]
 
 
-def test_text_names_the_parts(overdrive, real):
-    run = overdrive("info", env={**real, "OVERDRIVE_SPNI": "1"})
+def test_short_answer_says_what_will_happen(overdrive, real):
+    run = overdrive("info", env={**real, "OVERDRIVE_SPNI": "1", "OVERDRIVE_WAIT": "sleep"})
+    assert run.code == 0, run.err
+    assert len(run.out.splitlines()) <= 40
+    for part in ("What happens here", "What does not, and why", "messages", "collectives"):
+        assert part in run.out
+    assert "mpirun (Open MPI) 4.1.4" in " ".join(run.out.split())
+    assert "did you mean OVERDRIVE_SPIN?" in " ".join(run.out.split())
+    assert "* wait = sleep  (environment, OVERDRIVE_WAIT, default auto)" in run.out
+    assert "eager_max" not in run.out
+
+
+def test_short_answer_names_who_switched_off(overdrive, real):
+    off = overdrive("info", env={**real, "OVERDRIVE_DISABLE": "1"}).out
+    assert "switched off by `disable` (OVERDRIVE_DISABLE)" in off.replace("\n" + 17 * " ", " ")
+    assert "host" not in off
+    own = overdrive("--set", "collectives=off", "info", env=real).out
+    assert "are the installed MPI library's (--set collectives)" in own
+
+
+def test_long_lists_name_the_parts(overdrive, real):
+    run = overdrive("info", "--machine", "--settings", env=real)
     assert run.code == 0, run.err
     for part in ("face", "MPI launchers in PATH", "Machine", "memfd_create", "eager_max = "):
         assert part in run.out
-    assert "mpirun (Open MPI) 4.1.4" in run.out
-    assert "did you mean OVERDRIVE_SPIN?" in run.out
+    assert "eager_max" not in overdrive("info", "--machine", env=real).out
+    assert "memfd_create" not in overdrive("info", "--settings", env=real).out
+
+
+def test_single_settings_with_value_and_source(overdrive, real):
+    run = overdrive("--set", "spin=2us", "info", "spin", "OVERDRIVE_Eager-Max", env=real)
+    assert run.code == 0, run.err
+    lines = run.out.splitlines()
+    assert lines[0] == "* spin = 2us  (command line, --set spin, default 0)"
+    assert "  eager_max = 16K  (built-in)" in lines
+    assert any("OVERDRIVE_EAGER_MAX; accepts 0 to 1G" in line for line in lines)
+    several = overdrive("info", "far_", env=real).out
+    assert "far_pull_min" in several
+    assert "far_threshold" in several
+    after = overdrive("info", "--set", "spin=3us", "spin", env=real).out
+    assert after.startswith("* spin = 3us")
+    wrong = overdrive("info", "spni", env=real)
+    assert (wrong.code, wrong.out) == (2, "")
+    assert "no setting 'spni'" in wrong.err
+    found = json.loads(overdrive("info", "--json", "spin", env=real).out)
+    assert [setting["name"] for setting in found] == ["spin"]
+
+
+def test_pair_shows_the_way_between_two_ranks(overdrive, real):
+    run = overdrive("--set", "copy_path=pull", "info", "--pair", "0", "1", env=real)
+    assert run.code == 0, run.err
+    assert "Ranks 0 and 1, both on this node" in run.out
+    assert "the receiver reads the sender's buffer (pull)" in run.out
+    assert "512 B" in run.out
+    remote = overdrive("--set", "test_remote=0-1", "info", "--pair", "1", "0", env=real).out
+    assert "all messages go to the installed MPI library" in remote
+    pair = json.loads(overdrive("info", "--pair", "0", "1", "--json", env=real).out)
+    by_buffer = {route["buffer"]: route["from"] for route in pair["routes"]}
+    assert by_buffer["unchanged"][0] == {"bytes": 0, "way": "cells"}
+    assert {"bytes": 4096, "way": "pull"} in by_buffer["unchanged"]
+    for ranks in (["0"], ["0", "0"], ["0", "x"], ["0", "-1"], ["0", "²"]):
+        assert overdrive("info", "--pair", *ranks, env=real).code == 2
 
 
 def test_info_works_with_a_library_that_has_no_faces(overdrive):
     run = overdrive("info")
     assert run.code == 0, run.err
-    assert "What this machine permits" in run.out
+    assert "What happens here" in run.out
+    assert "What this machine permits" in overdrive("info", "--machine").out
 
 
 def test_parts_of_an_installation_are_found(tmp_path):

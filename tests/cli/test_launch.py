@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from overdrive import launch, launchers, options
 from overdrive.errors import CommandError
+
+from .conftest import COMMAND, ROOT
 
 pytestmark = pytest.mark.quick
 
@@ -119,6 +126,18 @@ def test_launchers_are_told_apart(text, family):
         (["prterun", "./app"], "not found in PATH"),
         (["info", "--yaml"], "does not know --yaml"),
         (["manual", "--write"], "usage"),
+        (["manual", "--write", "no-folder/page.md"], "the folder must be there"),
+        (["study"], "copy, collectives or timeline"),
+        (["study", "cpoy"], "has no 'cpoy'"),
+        (["bench", "coll", "--sizes", "abc"], "'abc' is not a size"),
+        (["bench", "coll", "--sizes", "8,0"], "sizes from 1"),
+        (["bench", "coll", "--sizes", "²"], "not a size"),
+        (["bench", "coll", "-n", "0"], "from 1 to"),
+        (["bench", "coll", "--seconds", "nan"], "from 0.1 to"),
+        (["bench", "coll", "--csv", "no-folder/x.csv"], "no such folder"),
+        (["bench", "coll", "--options", "'"], "quotation"),
+        (["ifno"], "did you mean `overdrive info`?"),
+        (["run", "--help-me"], "options stand before"),
     ],
 )
 def test_bad_input_is_explained(overdrive, bin_folder, arguments, message):
@@ -132,7 +151,172 @@ def test_bad_input_is_explained(overdrive, bin_folder, arguments, message):
 def test_missing_library_says_how_to_get_it(overdrive, tmp_path):
     run = overdrive("mpirun", "./app", env={"OVERDRIVE_LIBRARY": str(tmp_path / "none.so")})
     assert run.code == 2
-    assert "not a file" in run.err
+    assert "OVERDRIVE_LIBRARY names" in run.err
+    assert "does not exist" in run.err
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "is not a shared library"),
+        (b"#!/bin/sh\n", "is not a shared library"),
+        (b"\x7fELF\x01\x01" + bytes(58), "another kind of processor"),
+        (Path(sys.executable).resolve().read_bytes()[:64], "is not Overdrive's library"),
+    ],
+)
+def test_library_that_cannot_be_preloaded_is_refused(overdrive, tmp_path, content, message):
+    """The dynamic linker would only warn, and the job would run without Overdrive."""
+    path = tmp_path / "other.so"
+    path.write_bytes(content)
+    run = overdrive("--library", str(path), "run", "true")
+    assert (run.code, run.out) == (2, "")
+    assert f"--library names {path}, which" in run.err
+    assert message in run.err
+    named = overdrive("run", "true", env={"OVERDRIVE_LIBRARY": str(path)})
+    assert named.code == 2
+    assert f"OVERDRIVE_LIBRARY names {path}" in named.err
+
+
+def test_who_named_a_missing_library_is_said(overdrive):
+    run = overdrive("--library", "/nope.so", "run", "true")
+    assert run.code == 2
+    assert "--library names /nope.so, which does not exist" in run.err
+    assert "OVERDRIVE_LIBRARY" not in run.err
+
+
+COMMANDS_WITH_HELP = [
+    ["run"],
+    ["info"],
+    ["explain"],
+    ["calibrate"],
+    ["bench"],
+    ["bench", "coll"],
+    ["study"],
+    ["study", "copy"],
+    ["study", "collectives"],
+    ["study", "timeline"],
+    ["lab"],
+    ["manual"],
+]
+
+
+@pytest.mark.parametrize("words", COMMANDS_WITH_HELP, ids=" ".join)
+def test_every_command_has_help_and_refuses_what_it_does_not_know(overdrive, words):
+    run = overdrive(*words, "--help")
+    assert run.code == 0, run.err
+    assert run.out.lower().startswith("usage: overdrive")
+    assert run.err == ""
+    if len(words) == 1:
+        assert overdrive("help", *words).out == run.out
+    wrong = overdrive(*words, "--no-such-option")
+    assert wrong.code == 2
+    assert wrong.err.startswith("overdrive: error: ")
+    assert "Traceback" not in wrong.err
+
+
+@pytest.mark.parametrize("odd", ["/dev/zero", "fifo", ".", "large"])
+def test_files_that_do_not_end_are_refused(overdrive, real, tmp_path, odd):
+    os.mkfifo(tmp_path / "fifo")
+    with open(tmp_path / "large", "wb") as file:
+        file.truncate(1 << 30)
+    for words in (
+        ["manual", "--check", odd],
+        ["study", "copy", "--samples", odd, "--output", str(tmp_path / "out")],
+        ["calibrate", "--samples", odd, "--output", str(tmp_path / "out.toml")],
+        ["--library", odd, "run", "true"],
+    ):
+        run = overdrive(*words, env=real)
+        assert run.code == 2, words
+        assert run.err.startswith("overdrive: error: "), words
+        assert len(run.err.splitlines()) == 1
+    info = overdrive("info", env={**real, "OVERDRIVE_CALIBRATION": odd})
+    assert "is ignored: " in " ".join(info.out.split())
+    told = overdrive("explain", "bcast", "8", env={**real, "OVERDRIVE_TUNING": odd})
+    assert told.code == 0, told.err
+    assert f"tuning file {odd} is" in told.out
+
+
+def test_study_names_all_studies(overdrive):
+    text = overdrive("study", "--help").out
+    assert all(name in text for name in ("copy", "collectives", "timeline"))
+
+
+def test_texts_that_the_encoding_lacks_are_no_error(overdrive, real):
+    ascii_only = {**real, "LC_ALL": "C", "PYTHONIOENCODING": "ascii"}
+    run = overdrive("info", "--settings", env=ascii_only)
+    assert run.code == 0, run.err
+    assert run.out.isascii()
+    strange = overdrive("frobnic\udcff\u00e4", env=ascii_only)
+    assert strange.code == 2
+    assert "Traceback" not in strange.err
+
+
+def test_lost_output_is_reported_and_closed_output_is_not(library, tmp_path):
+    command = [sys.executable, str(COMMAND), "--help"]
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr == "overdrive: error: No space left on device\n"
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    done = subprocess.run(command, stdout=write_end, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(write_end)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+# What starting a job may import besides the command's own modules: what Python has loaded when it
+# begins without site packages, `os`, and no more. Each of the usual ones takes milliseconds.
+STARTS_WITH = "import os, sys; print(' '.join(sorted(sys.modules)))"
+
+
+def test_a_job_starts_without_imports(overdrive, library, tmp_path):
+    plain = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", STARTS_WITH], capture_output=True, text=True, check=True
+    ).stdout.split()
+    script = f"""
+import sys
+sys.argv = ["overdrive", "--library", {str(library)!r}, "--stats", "mpirun", "-n", "1", "true"]
+sys.path.insert(0, {str(ROOT / "cli")!r})
+import os
+os.execvpe = lambda *_: (print(' '.join(sorted(sys.modules))), sys.stdout.flush(), os._exit(0))
+from overdrive.main import main
+main(sys.argv[1:])
+"""
+    environment = {"PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin", "SLURM_JOB_ID": "1"}
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment,
+    )
+    more = set(done.stdout.split()) - set(plain)
+    assert {name for name in more if not name.startswith("overdrive")} <= {"__future__"}, more
+    assert done.stderr == ""
+
+
+def test_the_script_begins_without_site_packages():
+    """By its first line, which is one of a shell and of Python alike."""
+    text = (ROOT / "overdrive").read_text()
+    assert text.startswith('#!/bin/sh\n"exec" "python3" "-I" "-S" "$0" "$@"')
+    done = subprocess.run(
+        [ROOT / "overdrive", "--version"],
+        env={"PATH": f"{os.path.dirname(sys.executable)}:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.startswith("overdrive ")
+
+
+def test_the_family_is_told_without_asking(tmp_path, bin_folder):
+    assert launchers.family_of(str(bin_folder / "mpirun")) == "openmpi"
+    assert launchers.family_of(str(bin_folder / "mpiexec.hydra")) == "hydra"
+    assert launchers.family_of(str(bin_folder / "srun")) == "slurm"
+    unnamed = tmp_path / "bin" / "mpiexec"
+    unnamed.write_text("#!/bin/sh\necho 'prterun (PR''RTE) 3.0'\n")
+    unnamed.chmod(0o755)
+    assert launchers.family_of(str(unnamed)) == "openmpi"
 
 
 def test_options_end_at_the_command():

@@ -27,7 +27,7 @@ def test_old_page_is_noticed(overdrive, real, tmp_path):
 
 
 def test_page_does_not_depend_on_the_environment(overdrive, real, tmp_path):
-    page = tmp_path / "new" / "settings.md"
+    page = tmp_path / "settings.md"
     run = overdrive("--set", "spin=9us", "manual", "--write", str(page), env=real)
     assert run.code == 0, run.err
     assert page.read_text() == overdrive("manual", env=real).out
