@@ -76,78 +76,82 @@ Usage: overdrive bench coll [COLLECTIVE...] [OPTION...]
 """
 
 
-def _parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = Parser(
+def parser() -> Parser:
+    """Return what reads the options."""
+    made = Parser(
         prog="overdrive bench coll",
         description="Measures collectives with and without Overdrive, and checks their results.",
         epilog=EPILOG,
     )
-    parser.add_argument("collectives", nargs="*", metavar="COLLECTIVE", help="see below")
-    parser.add_argument(
-        "-n", type=number(1, MOST_RANKS), metavar="RANKS", help="number of ranks (2)"
-    )
-    parser.add_argument("--sizes", default=SIZES, metavar="LIST", help="bytes; suffixes K and M")
-    parser.add_argument("--shapes", default="usual", metavar="LIST", help="usual, app or both")
-    parser.add_argument(
+    made.add_argument("collectives", nargs="*", metavar="COLLECTIVE", help="see below")
+    made.add_argument("-n", type=number(1, MOST_RANKS), metavar="RANKS", help="number of ranks (2)")
+    made.add_argument("--sizes", default=SIZES, metavar="LIST", help="bytes; suffixes K and M")
+    made.add_argument("--shapes", default="usual", metavar="LIST", help="usual, app or both")
+    made.add_argument(
         "--seconds",
         type=number(0.1, MOST_SECONDS, whole=False),
         default=20,
         help="how long to measure (20)",
     )
-    parser.add_argument(
+    made.add_argument(
         "--sample-ms",
         type=number(0.001, 60_000, whole=False),
         metavar="MS",
         help="length of a batch (3; 15 if ranks share cores)",
     )
-    parser.add_argument("--launcher", default="mpirun", help="mpirun or another one, or its path")
-    parser.add_argument("--mpicc", help="compiler of the MPI library, where it is not found")
-    parser.add_argument("--options", default="", metavar="TEXT", help="options for the launcher")
-    parser.add_argument(
+    made.add_argument("--launcher", default="mpirun", help="mpirun or another one, or its path")
+    made.add_argument("--mpicc", help="compiler of the MPI library, where it is not found")
+    made.add_argument("--options", default="", metavar="TEXT", help="options for the launcher")
+    made.add_argument(
         "--algorithms", action="store_true", help="each algorithm beside Overdrive's own choice"
     )
-    parser.add_argument(
+    made.add_argument(
         "--without-overdrive", action="store_true", help="measure the MPI library alone"
     )
-    parser.add_argument(
+    made.add_argument(
         "--lab",
         nargs="?",
         const=lab_state.DEFAULT_NAME,
         metavar="NAME",
         help="over a lab that is up",
     )
-    parser.add_argument(
+    made.add_argument(
         "--ppn", type=number(1, MOST_RANKS), metavar="RANKS", help="ranks on each node of the lab"
     )
-    parser.add_argument("--csv", type=Path, metavar="FILE", help="write all samples there")
+    made.add_argument("--csv", type=Path, metavar="FILE", help="write all samples there")
+    return made
+
+
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    made = parser()
     words = list(arguments)
     if "--options" in words[:-1]:
         # What follows may start with a hyphen itself.
         place = words.index("--options")
         words[place : place + 2] = [f"--options={words[place + 1]}"]
-    options = parser.parse_args(words)
+    options = made.parse_args(words)
     unknown = [name for name in options.collectives if name not in KNOWN]
     if unknown:
-        parser.error(f"'{unknown[0]}' is none of {', '.join(KNOWN)}")
+        made.error(f"'{unknown[0]}' is none of {', '.join(KNOWN)}")
     options.collectives = options.collectives or list(JUDGED)
     wrong = [shape for shape in options.shapes.split(",") if shape not in ("usual", "app")]
     if wrong:
-        parser.error(f"--shapes takes usual and app, and not '{wrong[0]}'")
+        made.error(f"--shapes takes usual and app, and not '{wrong[0]}'")
     for text in options.sizes.split(","):
         if not 1 <= bench_tables.parse_size(text) <= MOST_BYTES:
-            parser.error(f"--sizes takes sizes from 1 to {MOST_BYTES >> 20}M, and not '{text}'")
+            made.error(f"--sizes takes sizes from 1 to {MOST_BYTES >> 20}M, and not '{text}'")
     try:
         shlex.split(options.options)
     except ValueError as reason:
-        parser.error(f"--options {options.options}: {reason}")
+        made.error(f"--options {options.options}: {reason}")
     if options.csv is not None and not options.csv.parent.is_dir():
-        parser.error(f"--csv {options.csv}: there is no such folder")
+        made.error(f"--csv {options.csv}: there is no such folder")
     if options.ppn is not None and not options.lab:
-        parser.error("--ppn belongs to --lab; for other nodes use --options")
+        made.error("--ppn belongs to --lab; for other nodes use --options")
     if options.algorithms and len(options.collectives) != 1:
-        parser.error("--algorithms needs one collective")
+        made.error("--algorithms needs one collective")
     if options.algorithms and options.without_overdrive:
-        parser.error("--algorithms and --without-overdrive exclude each other")
+        made.error("--algorithms and --without-overdrive exclude each other")
     return options
 
 

@@ -6,7 +6,6 @@ it was; the file is written at once and as a whole, when everything is there.
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import shlex
@@ -245,25 +244,26 @@ def summary(
     return lines
 
 
-def _arguments(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = Parser(
+def parser() -> Parser:
+    """Return what reads the options."""
+    made = Parser(
         prog="overdrive calibrate",
         description="Measure this node and write the thresholds that later runs load.",
     )
-    parser.add_argument("--quick", action="store_true", help="20 seconds instead of two minutes")
-    parser.add_argument("--output", type=Path, metavar="FILE", help="instead of the user's file")
-    parser.add_argument("--samples", type=Path, metavar="FILE",
+    made.add_argument("--quick", action="store_true", help="20 seconds instead of two minutes")
+    made.add_argument("--output", type=Path, metavar="FILE", help="instead of the user's file")
+    made.add_argument("--samples", type=Path, metavar="FILE",
                         help="use these samples instead of measuring")  # fmt: skip
-    parser.add_argument("--save-samples", type=Path, metavar="FILE", help="keep the samples")
-    parser.add_argument("--hosts-launcher", default="", metavar="COMMAND",
+    made.add_argument("--save-samples", type=Path, metavar="FILE", help="keep the samples")
+    made.add_argument("--hosts-launcher", default="", metavar="COMMAND",
                         help="measure where this command starts programs, such as 'ssh node7' or "
                              "'srun -N1 -n1'")  # fmt: skip
-    return parser.parse_args(arguments)
+    return made
 
 
 def run(installation: Installation, arguments: list[str], environment: Mapping[str, str]) -> int:
     """Calibrate; return the exit status."""
-    chosen = _arguments(arguments)
+    chosen = parser().parse_args(arguments)
     output: Path = chosen.output or standard_file(environment)
     measuring = Measuring(installation, environment, shlex.split(chosen.hosts_launcher))
     if chosen.samples is not None:

@@ -86,37 +86,43 @@ def _named(report: Mapping[str, Any], names: Sequence[str]) -> list[Mapping[str,
     return list(found.values())
 
 
-def _parse(arguments: Sequence[str]) -> Any:
-    parser = Parser(
+def parser() -> Parser:
+    """Return what reads the options."""
+    made = Parser(
         prog="overdrive info",
         description="Tells what Overdrive will do here, and how it is set.",
         epilog=EPILOG,
         usage="overdrive info [NAME...] [--settings] [--machine] [--pair A B] [--algorithms] "
         "[--set NAME=VALUE] [--json]",
     )
-    parser.add_argument("names", nargs="*", metavar="NAME", help="settings to show")
-    parser.add_argument("--settings", action="store_true", help="all settings, with their sources")
-    parser.add_argument(
+    made.add_argument("names", nargs="*", metavar="NAME", help="settings to show")
+    made.add_argument("--settings", action="store_true", help="all settings, with their sources")
+    made.add_argument(
         "--machine",
         action="store_true",
         help="what is installed, the processors, and what the machine permits",
     )
-    parser.add_argument(
+    made.add_argument(
         "--pair", nargs=2, metavar=("A", "B"), help="the way of messages between two ranks"
     )
-    parser.add_argument(
+    made.add_argument(
         "--algorithms", action="store_true", help="every algorithm of every collective"
     )
-    parser.add_argument("--json", action="store_true", help="everything, for programs")
-    chosen = parser.parse_args(list(arguments))
+    made.add_argument("--json", action="store_true", help="everything, for programs")
+    return made
+
+
+def _parse(arguments: Sequence[str]) -> Any:
+    made = parser()
+    chosen = made.parse_args(list(arguments))
     parts = [chosen.names, chosen.settings or chosen.machine, chosen.pair, chosen.algorithms]
     if sum(bool(part) for part in parts) > 1:
-        parser.error("names, --settings or --machine, --pair and --algorithms exclude each other")
+        made.error("names, --settings or --machine, --pair and --algorithms exclude each other")
     for rank in chosen.pair or []:
         if not (rank.isascii() and rank.isdigit() and len(rank) < 9):
-            parser.error(f"--pair takes two ranks, and not '{rank}'")
+            made.error(f"--pair takes two ranks, and not '{rank}'")
     if chosen.pair and int(chosen.pair[0]) == int(chosen.pair[1]):
-        parser.error("--pair takes two different ranks")
+        made.error("--pair takes two different ranks")
     return chosen
 
 

@@ -7,14 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 WIDTH = 100
-_COLUMN = 17
 
 MORE = """\
 More: `overdrive info NAME...` single settings, --settings all of them, --machine what is installed
 and permitted, --pair A B the way of messages between two ranks, --algorithms, --json; `--help`.
 """
 
-_FACE_OF_FAMILY = {"openmpi": ("openmpi",), "hydra": ("mpich", "mpiabi")}
+FACE_OF_FAMILY = {"openmpi": ("openmpi",), "hydra": ("mpich", "mpiabi")}
 """Which faces the programs of a launcher may need; srun starts programs of all."""
 
 _UNUSED = ("process_vm_readv", "huge pages", "resource limits", "XPMEM")
@@ -29,10 +28,11 @@ def wrapped(text: str, indent: int) -> str:
     )  # fmt: skip
 
 
-def _item(name: str, text: str) -> str:
+def item(name: str, text: str, mark: str = " ", column: int = 17) -> str:
+    """Return a line of a list: a name, and from `column` on what is to be said about it."""
     return textwrap.fill(
-        text, WIDTH, initial_indent=f"  {name:{_COLUMN - 3}} ", subsequent_indent=" " * _COLUMN,
-        break_on_hyphens=False, break_long_words=False,
+        text, WIDTH, initial_indent=f"{mark} {name:{column - 3}} ",
+        subsequent_indent=" " * column, break_on_hyphens=False, break_long_words=False,
     )  # fmt: skip
 
 
@@ -49,7 +49,8 @@ def values(report: Mapping[str, Any]) -> dict[str, str]:
     return {setting["name"]: setting["value"] for setting in report["settings"] or []}
 
 
-def _source(report: Mapping[str, Any], name: str) -> str:
+def source(report: Mapping[str, Any], name: str) -> str:
+    """Return where the value of a setting comes from."""
     setting = next(one for one in report["settings"] if one["name"] == name)
     return setting["place"] or setting["source"]
 
@@ -77,23 +78,23 @@ def _jobs(report: Mapping[str, Any]) -> list[str]:
     missing = {face["name"]: face["reason"] for face in report["faces"] if not face["path"]}
     lines = []
     for found in report["launchers"]:
-        faces = _FACE_OF_FAMILY.get(found["family"], ())
+        faces = FACE_OF_FAMILY.get(found["family"], ())
         text = f"{found['path']}: {found['title']}"
         if faces and all(face in missing for face in faces):
-            lines.append(_item("not over", f"{text} ({missing[faces[0]]})"))
+            lines.append(item("not over", f"{text} ({missing[faces[0]]})"))
         else:
-            lines.append(_item("over", text))
+            lines.append(item("over", text))
     if not lines:
-        lines.append(_item("over", "no MPI library: none has a launcher in PATH; load or install "
+        lines.append(item("over", "no MPI library: none has a launcher in PATH; load or install "
                            "one"))  # fmt: skip
     return lines
 
 
 def _large(report: Mapping[str, Any], known: Mapping[str, str]) -> str:
     if known["copy_path"] != "auto":
-        return f"always `{known['copy_path']}` ({_source(report, 'copy_path')})"
+        return f"always `{known['copy_path']}` ({source(report, 'copy_path')})"
     if known["reach"] == "off":
-        return f"copied through shared cells; reach is off ({_source(report, 'reach')})"
+        return f"copied through shared cells; reach is off ({source(report, 'reach')})"
     places = {"heap": "on the heap", "static": "in static data", "all": "on the heap and in static "
               "data"}[known["reach"]]  # fmt: skip
     if not mechanism(report, "XPMEM")["available"]:
@@ -104,37 +105,37 @@ def _large(report: Mapping[str, Any], known: Mapping[str, str]) -> str:
 def _happens(report: Mapping[str, Any]) -> list[str]:
     known = values(report)
     if report["library"] is None:
-        return [_item("nothing", "liboverdrive.so was not found: run `make` in the checkout, or "
+        return [item("nothing", "liboverdrive.so was not found: run `make` in the checkout, or "
                       "name it with --library PATH")]  # fmt: skip
     if report["settings"] is None:
-        return [_item("jobs", "start with the library; overdrive-settings, which knows more, is "
+        return [item("jobs", "start with the library; overdrive-settings, which knows more, is "
                       "not there"), *_jobs(report)]  # fmt: skip
     if known["disable"] == "true":
-        return [_item("nothing", f"Overdrive is switched off by `disable` "
-                      f"({_source(report, 'disable')}); every call goes to the installed MPI "
+        return [item("nothing", f"Overdrive is switched off by `disable` "
+                      f"({source(report, 'disable')}); every call goes to the installed MPI "
                       f"library")]  # fmt: skip
     lines = _jobs(report)
     why = shares_memory(report)
     if why:
-        return [*lines, _item("messages", f"all go to the installed MPI library: {why}")]
-    lines.append(_item("messages", "between ranks of this node through shared memory; to other "
+        return [*lines, item("messages", f"all go to the installed MPI library: {why}")]
+    lines.append(item("messages", "between ranks of this node through shared memory; to other "
                        "nodes by the installed MPI library"))  # fmt: skip
-    lines.append(_item("large ones", _large(report, known)))
+    lines.append(item("large ones", _large(report, known)))
     if known["collectives"] == "true":
-        lines.append(_item("collectives", "in shared memory inside a node; blocking ones in two "
+        lines.append(item("collectives", "in shared memory inside a node; blocking ones in two "
                            "levels between nodes; rules of a tuning file first"
                            if known["tuning"] != "off" else
                            "in shared memory inside a node; blocking ones in two levels between "
                            "nodes"))  # fmt: skip
     else:
-        lines.append(_item("collectives", f"are the installed MPI library's "
-                           f"({_source(report, 'collectives')})"))  # fmt: skip
+        lines.append(item("collectives", f"are the installed MPI library's "
+                           f"({source(report, 'collectives')})"))  # fmt: skip
     count = report["machine"]["usable_cpus"]
     if known["wait"] == "auto":
         text = f"ranks spin while at most {count} run here, and give their core away with more"
     else:
-        text = f"`{known['wait']}` ({_source(report, 'wait')})"
-    lines.append(_item("waiting", text))
+        text = f"`{known['wait']}` ({source(report, 'wait')})"
+    lines.append(item("waiting", text))
     return lines
 
 
@@ -142,16 +143,16 @@ def _happens_not(report: Mapping[str, Any]) -> list[str]:
     lines = []
     for one in report["mechanisms"]:
         if not one["available"] and one["name"] not in _UNUSED:
-            lines.append(_item(one["name"], f"{one['purpose']}: not here; {one['detail']}"))
+            lines.append(item(one["name"], f"{one['purpose']}: not here; {one['detail']}"))
     limits = mechanism(report, "resource limits")
     if not limits["available"] and report["settings"] is not None:
-        lines.append(_item("limits", limits["detail"]))
+        lines.append(item("limits", limits["detail"]))
     xpmem = mechanism(report, "XPMEM")
     if report["settings"] is not None and not xpmem["available"]:
-        lines.append(_item("XPMEM", f"buffers on stacks and of other allocators are copied twice: "
+        lines.append(item("XPMEM", f"buffers on stacks and of other allocators are copied twice: "
                            f"{xpmem['detail']}"))  # fmt: skip
     if report["calibration"] is not None and report["calibration"]["state"] != "used":
-        lines.append(_item("calibration", _calibration_state(report["calibration"])))
+        lines.append(item("calibration", _calibration_state(report["calibration"])))
     return lines
 
 

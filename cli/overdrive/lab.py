@@ -56,6 +56,8 @@ Example:
   overdrive lab down
 """
 
+COMMANDS = ("up", "mpirun", "exec", "shape", "loss", "status", "down")
+
 _LARGEST_MTU, _SMALLEST_MTU = 65535, 576
 
 

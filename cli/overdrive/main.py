@@ -25,11 +25,13 @@ Commands:
   run PROGRAM [ARGUMENT...]             start one program with Overdrive (also below a launcher)
   info [NAME...]                        what will happen here, and single settings
   explain COLLECTIVE BYTES [...]        which algorithm a call gets, and why
+  doctor [--bundle FILE]                what is wrong here, and what to do
   calibrate [--quick]                   measure this node, so that the best ways are chosen on it
   bench coll [COLLECTIVE...]            measure collectives with and without Overdrive
   study copy | collectives | timeline   measure or simulate in depth, with plots
   lab COMMAND [ARGUMENT...]             a virtual cluster on this machine
   manual [--write FILE | --check FILE]  reference of settings and statistics in Markdown
+  completion bash | zsh | fish          make a shell complete this command
   help [COMMAND]                        this, or a command's own help, as COMMAND --help
 
 Options (before the command):
@@ -51,7 +53,21 @@ Examples:
 Without this command: LD_PRELOAD=/path/to/liboverdrive.so mpirun -n 4 ./app
 """
 
-COMMANDS = ("run", "info", "explain", "calibrate", "bench", "study", "lab", "manual", "help")
+COMMANDS = (
+    "run",
+    "info",
+    "explain",
+    "doctor",
+    "calibrate",
+    "bench",
+    "study",
+    "lab",
+    "manual",
+    "completion",
+    "help",
+)
+_COMPLETE = "__complete"
+"""Asked by shells (overdrive.completion)."""
 
 _WITH_PACKAGES = ("study",)
 """Commands that use packages which Python finds only when it was started in the usual way."""
@@ -95,6 +111,16 @@ def _other(
         from overdrive import lab
 
         return lab.run(here, chosen, rest, environment)
+    if command == "doctor":
+        from overdrive import doctor
+
+        return doctor.run(here, rest, environment)
+    if command in ("completion", _COMPLETE):
+        from overdrive import completion
+
+        if command == _COMPLETE:
+            return completion.answer(here, rest, environment)
+        return completion.run(rest)
     if command == "manual":
         from overdrive import manual
 
@@ -126,7 +152,7 @@ def run(arguments: list[str]) -> int:
     command, rest = chosen.command[0], chosen.command[1:]
     if command == "run" or launchers.is_launcher(command):
         return launch.run(here, chosen, environment)
-    if command in COMMANDS:
+    if command in COMMANDS or command == _COMPLETE:
         return _other(here, chosen, rest, environment)
     near = _nearest(command)
     raise CommandError(

@@ -8,7 +8,6 @@ beside them.
 
 from __future__ import annotations
 
-import argparse
 import shlex
 import sys
 import time
@@ -131,30 +130,31 @@ def measure(measuring: Measuring, parts: Sequence[Part]) -> tuple[list[Sample], 
     return samples, True
 
 
-def _arguments(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = Parser(
+def parser() -> Parser:
+    """Return what reads the options."""
+    made = Parser(
         prog="overdrive study copy",
         description="Measure every way a message can take on this node and draw the results.",
     )
-    parser.add_argument("what", choices=["copy"], help="copy: the ways between two buffers")
-    parser.add_argument(
+    made.add_argument("what", choices=["copy"], help="copy: the ways between two buffers")
+    made.add_argument(
         "--output", type=Path, default=Path("overdrive-study-copy"), metavar="DIR",
         help="folder for index.html, figures and samples.csv",
     )  # fmt: skip
-    parser.add_argument("--quick", action="store_true", help="one minute instead of five")
-    parser.add_argument(
+    made.add_argument("--quick", action="store_true", help="one minute instead of five")
+    made.add_argument(
         "--samples", type=Path, metavar="FILE", help="draw these samples instead of measuring"
     )
-    parser.add_argument(
+    made.add_argument(
         "--hosts-launcher", default="", metavar="COMMAND",
         help="measure where this command starts programs, such as 'ssh node7'",
     )  # fmt: skip
-    return parser.parse_args(arguments)
+    return made
 
 
 def run(installation: Installation, arguments: list[str], environment: Mapping[str, str]) -> int:
     """Study; return the exit status."""
-    chosen = _arguments(arguments)
+    chosen = parser().parse_args(arguments)
     folder: Path = chosen.output
     measuring = Measuring(installation, environment, shlex.split(chosen.hosts_launcher))
     complete = True

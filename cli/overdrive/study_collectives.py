@@ -8,7 +8,6 @@ same machine: their thresholds, our schedules.
 
 from __future__ import annotations
 
-import argparse
 import csv
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -204,29 +203,28 @@ def draw(rows: Sequence[Mapping[str, object]], folder: Path) -> list[Path]:
     return paths
 
 
-def _arguments(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = Parser(
+def parser() -> Parser:
+    """Return what reads the options."""
+    made = Parser(
         prog="overdrive study collectives",
         description="Which algorithm wins where, by simulation of the library's own schedules.",
     )
-    parser.add_argument("--output", type=Path, default=Path("study"), help="folder for the results")
-    parser.add_argument(
-        "--per-node", type=number(1, 1 << 20), default=64, help="ranks on each node"
-    )
-    parser.add_argument("--nodes", default=",".join(map(str, NODES)), help="numbers of nodes")
-    parser.add_argument("--collectives", default=",".join(COLLECTIVES))
-    parser.add_argument(
+    made.add_argument("--output", type=Path, default=Path("study"), help="folder for the results")
+    made.add_argument("--per-node", type=number(1, 1 << 20), default=64, help="ranks on each node")
+    made.add_argument("--nodes", default=",".join(map(str, NODES)), help="numbers of nodes")
+    made.add_argument("--collectives", default=",".join(COLLECTIVES))
+    made.add_argument(
         "--most-steps", type=number(1, 1 << 24), default=1_000_000,
         help="larger simulations are replaced by the model",
     )  # fmt: skip
-    parser.add_argument("--sizes", default=",".join(map(str, SIZES)), help="in bytes")
-    parser.add_argument("--no-plots", action="store_true", help="write the table only")
-    return parser.parse_args(arguments)
+    made.add_argument("--sizes", default=",".join(map(str, SIZES)), help="in bytes")
+    made.add_argument("--no-plots", action="store_true", help="write the table only")
+    return made
 
 
 def run(installation: Installation, arguments: list[str], environment: Mapping[str, str]) -> int:
     """Simulate, write table and figures; return the exit status."""
-    chosen = _arguments(arguments)
+    chosen = parser().parse_args(arguments)
     try:
         nodes = [int(text) for text in chosen.nodes.split(",")]
         sizes = [int(text) for text in chosen.sizes.split(",")]

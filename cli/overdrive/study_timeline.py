@@ -9,7 +9,6 @@ it.
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -253,39 +252,40 @@ def measured(setting: str, collective: str, size: int | None, call: int) -> dict
     }
 
 
-def _arguments(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
-    parser = Parser(
+def parser() -> Parser:
+    """Return what reads the options."""
+    made = Parser(
         prog="overdrive study timeline",
         description="A picture of what happens when in a collective, by simulation or measured.",
         epilog="Also taken: --algorithm NAME, --pipeline BYTES, --segment BYTES, --leaders N, "
         "--radix N, --window N, --inside shared|messages, --round-robin, --flat, --tuning FILE.",
     )
-    parser.add_argument("collective", nargs="?", default="")
-    parser.add_argument(
+    made.add_argument("collective", nargs="?", default="")
+    made.add_argument(
         "bytes", nargs="?", default="", help="message size as the collective counts it, such as 4M"
     )
-    parser.add_argument(
+    made.add_argument(
         "--measured",
         metavar="PATH",
         default="",
         help="a call of a real job: the value of OVERDRIVE_TIMELINE with which the job ran",
     )
-    parser.add_argument(
+    made.add_argument(
         "--call",
         type=number(1, 1 << 30),
         default=1,
         help="which one, counted from the last one (1) backwards",
     )
-    parser.add_argument("--ranks", type=number(1, 1 << 20), default=8)
-    parser.add_argument("--nodes", type=number(1, 1 << 20), default=4)
-    parser.add_argument("--output", type=Path, default=Path("study"), help="folder for the results")
-    parser.add_argument("--no-plots", action="store_true", help="print the figures only")
-    return parser.parse_known_args(arguments)
+    made.add_argument("--ranks", type=number(1, 1 << 20), default=8)
+    made.add_argument("--nodes", type=number(1, 1 << 20), default=4)
+    made.add_argument("--output", type=Path, default=Path("study"), help="folder for the results")
+    made.add_argument("--no-plots", action="store_true", help="print the figures only")
+    return made
 
 
 def run(installation: Installation, arguments: list[str], environment: Mapping[str, str]) -> int:
     """Simulate, print and draw; return the exit status."""
-    chosen, others = _arguments(arguments)
+    chosen, others = parser().parse_known_args(arguments)
     if chosen.measured:
         if others or chosen.call < 1:
             raise CommandError(f"--measured does not go with {' '.join(others) or '--call < 1'}")
