@@ -233,9 +233,12 @@ bool gather_collectives(RankState& s, observe::JobFacts& facts) {
   return true;
 }
 
-// The places of this rank's calls that take part in the joint table; those beyond take next to no
-// time, and all travel to all ranks.
-constexpr std::size_t kMostSites = 64;
+// The places of a rank's calls that take part in the joint table; those beyond take next to no
+// time. They travel to all ranks, so there are fewer of them in large jobs: 9 MB at most.
+std::size_t most_sites(std::size_t ranks) {
+  constexpr std::size_t kMostOfAll = 65536;
+  return std::clamp<std::size_t>(kMostOfAll / ranks, 8, 64);
+}
 
 // Adds the table of the program's calls; all ranks take part. False when the exchange failed.
 bool gather_calls(RankState& s, observe::JobFacts& facts) {
@@ -245,11 +248,12 @@ bool gather_calls(RankState& s, observe::JobFacts& facts) {
       observe::call_sites(observe::all_call_times(), observe::timed_call_names());
   observe::RankTime mine{0, facts.elapsed_ns};
   for (const observe::CallSite& site : own) mine.mpi_ns += site.ns;
-  own.resize(kMostSites);
+  const std::size_t count = most_sites(ranks);
+  own.resize(count);
   std::vector<observe::RankTime> times(ranks);
-  std::vector<observe::CallSite> all(ranks * kMostSites);
+  std::vector<observe::CallSite> all(ranks * count);
   if (s.host.world_allgather(&mine, times.data(), sizeof mine) != host::kSuccess ||
-      s.host.world_allgather(own.data(), all.data(), kMostSites * sizeof(observe::CallSite)) !=
+      s.host.world_allgather(own.data(), all.data(), count * sizeof(observe::CallSite)) !=
           host::kSuccess) {
     return false;
   }
