@@ -129,9 +129,8 @@ def _parse(arguments: Sequence[str]) -> Any:
 def run(installation: Installation, arguments: list[str], environment: Mapping[str, str]) -> int:
     """Print what is asked for; return the exit status."""
     chosen = _parse(arguments)
-    # Programs started for the report must not have the library loaded themselves.
+    # Launchers that are asked must not have the library loaded.
     os.environ.pop("LD_PRELOAD", None)
-    environment = {name: text for name, text in environment.items() if name != "LD_PRELOAD"}
     if chosen.algorithms:
         return collectives.show_algorithms(installation, environment, chosen.json)
     if chosen.names:

@@ -29,6 +29,11 @@ def need_tool(installation: Installation) -> str:
     return installation.tool_path
 
 
+def _without_preload(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a program that is not the user's."""
+    return {name: value for name, value in environment.items() if name != "LD_PRELOAD"}
+
+
 def query(
     installation: Installation,
     environment: Mapping[str, str],
@@ -43,7 +48,7 @@ def query(
     try:
         done = subprocess.run(
             [*launcher, tool, *options],
-            env=dict(environment),
+            env=_without_preload(environment),
             capture_output=True,
             text=True,
             errors="surrogateescape",
@@ -63,7 +68,7 @@ def issues(installation: Installation, environment: Mapping[str, str]) -> list[s
     child = os.posix_spawn(
         tool,
         [tool, "--issues"],
-        dict(environment),
+        _without_preload(environment),
         file_actions=[(os.POSIX_SPAWN_DUP2, write_end, 1), (os.POSIX_SPAWN_CLOSE, write_end)],
     )
     os.close(write_end)

@@ -14,7 +14,7 @@ namespace {
 
 using SettingsFuzzTest = FilesTest;
 
-constexpr int kTexts = 3000;
+constexpr int kTexts = 800;
 
 class Words {
  public:

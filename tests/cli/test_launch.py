@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -340,3 +342,34 @@ def test_wrong_settings_of_the_command_line_are_refused(overdrive, real):
     assert "needs a unit" in bad.err
     good = overdrive("--set", "spin=30us", "--dry-run", "mpirun", "./app", env=real)
     assert good.code == 0, good.err
+
+
+def test_interrupt_and_strange_words_leave_no_traceback(real, tmp_path):
+    """Ctrl-C while a launcher is asked; no terminal, no standard input; words that are no text."""
+    slow = tmp_path / "mpirun"
+    asked = tmp_path / "asked"
+    slow.write_text(f"#!/bin/sh\ntouch {asked}\nexec sleep 30\n")
+    slow.chmod(0o755)
+    environment = {**os.environ, **real, "PATH": f"{tmp_path}:/usr/bin:/bin"}
+    process = subprocess.Popen(
+        [sys.executable, str(COMMAND), "info"],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    while process.poll() is None and not asked.exists():
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 130, err
+    assert b"Traceback" not in err
+    strange = subprocess.run(
+        [sys.executable.encode(), os.fsencode(COMMAND), b"run", b"no-such-\xff"],
+        env=environment,
+        capture_output=True,
+        check=False,
+    )
+    assert strange.returncode == 2
+    assert b"no-such-\\udcff was not found" in strange.stderr

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -133,11 +135,13 @@ def test_time_in_mpi_and_call_sites(
     total = re.search(r"time in MPI: ([0-9.]+) s of ([0-9.]+) s of all ranks", result.stderr)
     assert total and 0 < float(total[1]) <= float(total[2]), result.report()
     assert len(re.findall(r"^  rank [01] ", result.stderr, re.MULTILINE)) == 2, result.report()
-    sites = re.findall(r"^  (MPI_\w+) +(\d+) .*\(?traffic\+0x", result.stderr, re.MULTILINE)
-    assert {"MPI_Isend", "MPI_Irecv", "MPI_Send"} & {name for name, _ in sites}, result.report()
-    assert not re.search(r"^  MPI_\w+ .*liboverdrive", result.stderr, re.MULTILINE)
+    place = re.escape(Path(program).name) + r"\+0x"
+    sites = dict(re.findall(rf"^  (MPI_\w+) +(\d+) .*{place}", result.stderr, re.MULTILINE))
+    # Five rounds of ten sizes, of which every other one goes each way, on two ranks.
+    names = ("MPI_Isend", "MPI_Irecv", "MPI_Waitall", "MPI_Sendrecv")
+    assert [sites.get(name) for name in names] == ["50"] * 4, result.report()
     if shutil.which("addr2line"):
-        assert re.search(r"\w+ at \w+\.[ch]:\d+ \(traffic\+0x", result.stderr), result.report()
+        assert re.search(rf"main at traffic\.c:\d+ \({place}", result.stderr), result.report()
     without = jobs.run(host, 2, [program], stats="1")
     assert "time in MPI" not in without.stderr, without.report()
 
@@ -178,3 +182,29 @@ def test_calibration_of_no_use(
     about = [line for line in lines_of(result) if "calibration" in line]
     assert len(about) == int(said), result.report()
     assert all("`overdrive calibrate`" in line for line in about)
+
+
+def _extremes() -> list[tuple[str, str]]:
+    tool = jobs.overdrive_library().parent / "overdrive" / "overdrive-settings"
+    if not tool.exists():
+        tool = jobs.overdrive_library().parent.parent / "bin" / "overdrive-settings"
+    told = subprocess.run([tool, "--defaults"], capture_output=True, text=True, check=True).stdout
+    return [
+        (setting["name"], setting[end])
+        for setting in json.loads(told)["settings"]
+        if setting["type"] in ("int", "size", "duration")
+        for end in ("min", "max")
+    ]
+
+
+@pytest.mark.slow
+def test_every_number_at_its_ends(
+    host: Host, compiled: Build, overdrive: bool, needs_overdrive: None
+) -> None:
+    """Whatever the range allows serves a job: nothing hangs, nothing is wrong."""
+    program = compiled(HERE / "traffic.c")
+    for name, value in _extremes():
+        result = jobs.run(
+            host, 2, [program, "--rounds=1", "--largest=100000"], settings={name: value}
+        )
+        assert result.returncode == 0 and not result.timed_out, f"{name}={value}\n{result.report()}"
