@@ -173,9 +173,7 @@ def _shaping(device: str, rate: str, mtu: int, present: bool) -> list[str]:
     bits = int(rate.removesuffix("bit"))
     smallest = _SMALLEST_BURST_FRAMES * (mtu + _HEADER_BYTES)
     burst = max(smallest, min(_LARGEST_BURST_BYTES, int(bits / 8 * _BURST_SECONDS)))
-    return [
-        f"qdisc replace dev {device} root tbf rate {rate} burst {burst}b limit {_QUEUE_BYTES}b"
-    ]
+    return [f"qdisc replace dev {device} root tbf rate {rate} burst {burst}b limit {_QUEUE_BYTES}b"]
 
 
 def shape(switch: int, nodes: Sequence[tuple[int, Node]], rate: str, mtu: int) -> None:

@@ -276,9 +276,7 @@ def select(name: str | None) -> Lab:
     if name is None and running:
         raise CommandError(f"several labs are up ({names}): choose one with --name")
     there = f"; there is: {names}" if running else ""
-    raise CommandError(
-        f"there is no lab '{wanted}'{there}; `overdrive lab up --nodes 2` makes one"
-    )
+    raise CommandError(f"there is no lab '{wanted}'{there}; `overdrive lab up --nodes 2` makes one")
 
 
 def wait_until_removed(folder: str, seconds: float) -> bool:

@@ -1,8 +1,8 @@
 """Run inside nodes: serves and measures traffic between them.
 
-    traffic.py serve                    answers datagrams, swallows streams; says "ready"
-    traffic.py echo HOST COUNT          prints how many of COUNT datagrams came back soon
-    traffic.py stream HOST BYTES        prints the Mbit/s of a stream
+traffic.py serve                    answers datagrams, swallows streams; says "ready"
+traffic.py echo HOST COUNT          prints how many of COUNT datagrams came back soon
+traffic.py stream HOST BYTES        prints the Mbit/s of a stream
 """
 
 from __future__ import annotations

@@ -142,9 +142,7 @@ ALLOCATORS = {"jemalloc": "libjemalloc.so.2", "tcmalloc": "libtcmalloc_minimal.s
 
 @pytest.mark.quick
 @pytest.mark.parametrize("allocator", ALLOCATORS)
-def test_foreign_malloc(
-    allocator: str, host: Host, compiled: Build, needs_overdrive: None
-) -> None:
+def test_foreign_malloc(allocator: str, host: Host, compiled: Build, needs_overdrive: None) -> None:
     """With another allocator blocks are its own, and the log says why."""
     found = sorted(Path("/usr/lib").glob(f"*/{ALLOCATORS[allocator]}"))
     if not found:

@@ -1,0 +1,1 @@
+"""Random legal MPI programs: planner, analysis, shrinker, and how they are run."""

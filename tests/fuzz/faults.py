@@ -1,0 +1,62 @@
+"""What hosts get wrong by themselves: left out of random programs there, by name.
+
+Names are those that the planner asks for: a mode of sending, `NAME` of a collective, `FORM-NAME` of
+a collective's form, `NAME-in-place`, or one of the features below. Each entry was found by running
+programs without Overdrive. What Overdrive serves itself is left in where it does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+OPENMPI = {
+    "persistent-buf": "a persistent buffered send delivers zeroes",
+    "free-pending": "freeing a communicator with a pending collective ends in a crash",
+    "started-alltoallw-in-place": "wrong data",
+    "persistent-alltoallw-in-place": "wrong data",
+    "started-alltoallv-in-place": "wrong data",
+    "persistent-alltoallv-in-place": "wrong data",
+    "started-inter": "an allgather between groups is over before its data have come",
+    "idup-overlap": "two ranks that duplicate and split in different orders wait for ever",
+    "comms-in-threads": "several threads that make communicators get invalid ones",
+}
+MPICH = {
+    "persistent-collectives": "the second round of a persistent collective gives wrong data",
+    "persistent-alone": "the same on communicators of one rank",
+    "gaps": "reductions of datatypes with gaps are wrong or end in a crash",
+}
+MPICH5 = {
+    **MPICH,
+    "status": "MPI_Request_get_status of a persistent receive shows the round before",
+}
+FAULTS: dict[str, dict[str, str]] = {
+    "openmpi4": {**OPENMPI, "no-persistent-collectives": "MPI 3.1: there are none"},
+    "openmpi5": {**OPENMPI, "create-group": "hangs now and then"},
+    "mpich4": {**MPICH, "mprobe-self": "a matched receive of a message to itself ends in a crash"},
+    "mpich5": MPICH5,
+    "mpiabi": MPICH5,
+    "impi": MPICH5,
+}
+"""By host: what is wrong, and how."""
+
+SERVED = {
+    "persistent-collectives",
+    "started-alltoallw-in-place",
+    "persistent-alltoallw-in-place",
+    "started-alltoallv-in-place",
+    "persistent-alltoallv-in-place",
+    "gaps",
+    "status",
+}
+"""What is Overdrive's wherever it serves everything."""
+
+
+def of(
+    host: str, overdrive: bool, settings: Mapping[str, str], spans_nodes: bool
+) -> frozenset[str]:
+    """Return the names of what programs for a host leave out."""
+    hosts_part = spans_nodes or "collective_shuffle" in settings or "collectives" in settings
+    found = set(FAULTS.get(host, {}))
+    if overdrive and not hosts_part:
+        found -= SERVED
+    return frozenset(found)

@@ -1,0 +1,100 @@
+// The state of one strand of a program: its requests, what they stand for, and what is to be
+// checked when they are complete.
+#ifndef SESSION_H_
+#define SESSION_H_
+
+#include "memory.h"
+
+typedef enum { kFree, kSend, kRecv, kCollective, kNewComm, kOver } Kind;
+
+typedef struct {
+  MPI_Comm comm;
+  int used, is_inter;
+  int rank, size, remote_size;
+  int place;  // for content: which side of an inter-communicator this rank is on
+} Comm;
+
+// A message, as the planner has declared it.
+typedef struct {
+  long comm, source, to, tag, n;
+  char base;
+} Message;
+
+// A receive that is over, for the check of the order at the end.
+typedef struct {
+  const Op* op;
+  long comm, from, tag, order;
+  int actual_source;
+  int candidates;
+  long candidate[kMostCandidates];
+  uint64_t accepted;  // bit i: candidate i would explain what was received
+} Received;
+
+struct Call;
+
+typedef struct {
+  Kind kind;
+  MPI_Request request;
+  int active, persistent;
+  const Op* op;       // made by
+  const Op* started;  // last start of a persistent request
+  Layout layout;
+  Buffer buffer;
+  long elements;
+  long message;  // of a send
+  uint64_t key;
+  Received received;  // of a receive
+  int cancelled;
+  struct Call* call;  // of a collective
+  int comm;           // that is being made
+} Slot;
+
+typedef struct {
+  const Program* program;
+  int number;
+  const Op* volatile current;
+  volatile int done;
+  Arenas arenas;
+  Slot slots[kMostRequests];
+  Received* received;
+  int received_count;
+  long receive_order;
+} Session;
+
+static Comm comms[kMostComms];
+static Session sessions[kMostStrands];
+static Message* messages;  // of the program, by number
+
+static Comm* comm_of(const Op* op, const char* name) {
+  const long id = arg_needed(op, name);
+  REQUIRE(op, id >= 0 && id < kMostComms && comms[id].used, "the program is wrong: comm %ld", id);
+  return &comms[id];
+}
+
+static Slot* slot_of(Session* s, const Op* op, long number) {
+  REQUIRE(op, number >= 0 && number < kMostRequests, "the program is wrong: request %ld", number);
+  return &s->slots[number];
+}
+
+static Slot* slot_take(Session* s, const Op* op, Kind kind) {
+  Slot* slot = slot_of(s, op, arg_needed(op, "q"));
+  REQUIRE(op, slot->kind == kFree, "the program is wrong: request used twice");
+  memset(slot, 0, sizeof *slot);
+  slot->kind = kind;
+  slot->op = op;
+  slot->request = MPI_REQUEST_NULL;
+  return slot;
+}
+
+static void read_messages(const Program* program) {
+  messages = (Message*)calloc(kMostMessages, sizeof(Message));
+  for (int i = 0; i < program->message_count; i++) {
+    const Op* op = &program->messages[i];
+    const long id = arg_needed(op, "id");
+    REQUIRE(op, id >= 0 && id < kMostMessages, "the program is wrong: message %ld", id);
+    messages[id] = (Message){arg_needed(op, "c"),   arg_needed(op, "from"), arg_needed(op, "to"),
+                             arg_needed(op, "tag"), arg_needed(op, "n"),    *arg_text(op, "base")};
+  }
+}
+
+#endif  // SESSION_H_
