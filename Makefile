@@ -6,6 +6,7 @@
 #   make check-all  also everything that takes hours; goes on where it was interrupted
 #   make bench      measure; results go to docs/measurements
 #   make conformance  the whole conformance suites; the table goes to docs/measurements
+#   make fuzz TIME=1h [HOSTS=openmpi4,mpich4] [SEED=1]  random MPI programs; goes on where it ended
 #   make install PREFIX=/where
 #   make lint [TIDY=1], make format
 #   make check PARTS="unit-release lint"   only these parts; make check-all FRESH=1 forgets results
@@ -21,8 +22,8 @@ PACKAGES := $(PYTHON) tools/setup/packages.py
 HOSTS := $(PYTHON) tools/hosts/hosts.py
 CONFIGURE_FLAGS := $(if $(filter 1,$(OVERDRIVE_WERROR)),-DOVERDRIVE_WERROR=ON)
 
-.PHONY: all release setup-build setup-tests setup-programs demo check check-all bench conformance install \
-	lint format clean
+.PHONY: all release setup-build setup-tests setup-programs demo check check-all bench conformance \
+	fuzz install lint format clean
 
 all: release
 
@@ -60,6 +61,11 @@ check: setup-tests setup-programs
 
 check-all: setup-tests setup-programs
 	@$(VENV)/bin/python tools/check/check.py --all $(if $(FRESH),--fresh) $(PARTS)
+
+# LAB=2x3 runs on two virtual nodes with three ranks each. Findings are kept in build/fuzz.
+fuzz: setup-build release
+	@$(VENV)/bin/python tests/fuzz/run.py --time $(or $(TIME),10m) $(if $(HOSTS),--hosts $(HOSTS)) \
+		$(if $(SEED),--seed $(SEED)) $(if $(LAB),--lab $(LAB))
 
 install: release
 	@cmake --install build/release --prefix "$(PREFIX)"

@@ -14,6 +14,7 @@ import argparse
 import itertools
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -24,6 +25,7 @@ if str(Path(__file__).parent) in sys.path:
 
 import hosts  # noqa: E402
 from support import jobs  # noqa: E402
+from support.nodes import Nodes  # noqa: E402
 
 from fuzz import search, ways  # noqa: E402
 from fuzz.runner import Setup  # noqa: E402
@@ -47,6 +49,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, help="the first; default: where the last run ended")
     parser.add_argument("--ranks", type=int, help="default: two to eight")
     parser.add_argument("--layout", help="node of each rank, such as 0011")
+    parser.add_argument("--lab", metavar="NODESxRANKS", help="virtual nodes, such as 2x3")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--count", type=int, default=0, help="batches; default: until time is up")
     parser.add_argument("--programs", type=int, default=search.BATCH, help="in one MPI job")
@@ -82,6 +85,26 @@ def main() -> int:
         number = options.ranks or len(options.layout or "00")
         fixed = [Setup(host, number, options.layout or "", settings, overdrive) for host in found]
         chosen = itertools.cycle(fixed)
+    if options.lab:
+        return in_lab(options, found, seed, overdrive)
+    return finish(options, found, seed, chosen)
+
+
+def in_lab(options: argparse.Namespace, found: list[hosts.Host], seed: int, overdrive: bool) -> int:
+    """Run on virtual nodes."""
+    number, per_node = (int(part) for part in options.lab.split("x"))
+    with Nodes(number) as nodes:
+        setups = [
+            Setup(host, number * per_node, "", (), overdrive, nodes=nodes, per_node=per_node)
+            for host in found
+        ]
+        return finish(options, found, seed, itertools.cycle(setups))
+
+
+def finish(
+    options: argparse.Namespace, found: list[hosts.Host], seed: int, chosen: Iterator[Setup]
+) -> int:
+    """Search in these setups and sum up."""
     if options.count:
         chosen = itertools.islice(chosen, options.count)
     tally = search.search(
