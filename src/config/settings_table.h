@@ -34,7 +34,7 @@
   X(call_times, BoolType, "call_times", true, false, true, report,                                 \
     "Where `stats` asks for statistics: also the time that each rank spends in MPI, and calls, "   \
     "time and longest call of each place in the program that calls MPI. Costs about 0.1 us "      \
-    "per call, in Fortran 3 us. Off: the table of counters alone.")                                \
+    "per call. Off: the table of counters alone.")                                                 \
   X(timeline, OutputType, "timeline", "", 0, 4096, report,                                           \
     "Path of a JSON file that each rank writes at `MPI_Finalize` with the times of all steps of "   \
     "its last collectives, for `overdrive study timeline --measured`; `%r` in it stands for the "  \

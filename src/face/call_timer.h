@@ -23,15 +23,15 @@ inline thread_local std::uintptr_t timed_frame __attribute__((tls_model("initial
 }
 
 // Where calls are passed on by a library for another language, the place from which that was
-// called; otherwise the address itself.
-std::uintptr_t place_of_call(const void* return_address);
+// called; otherwise the address itself. `frame` is that of the wrapper.
+std::uintptr_t place_of_call(const void* return_address, const void* frame);
 // Looks which such libraries the process has.
 void find_language_libraries();
 
 class CallTimer {
  public:
   [[gnu::always_inline]] CallTimer(std::uint32_t function, const void* return_address)
-      : function_(function), address_(place_of_call(return_address)) {
+      : function_(function), address_(place_of_call(return_address, __builtin_frame_address(0))) {
     timed_frame = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
     start_ns_ = node::now_ns();
   }
