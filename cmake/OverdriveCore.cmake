@@ -39,6 +39,11 @@ set_source_files_properties(${OVERDRIVE_KERNEL_SOURCES} PROPERTIES
 if(OVERDRIVE_SANITIZER MATCHES "address")
   set_property(SOURCE "${CMAKE_SOURCE_DIR}/src/coll/ops/vector_kernels.cc" APPEND PROPERTY
     COMPILE_OPTIONS -fno-sanitize=undefined)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    # Every access is judged all the same, by a call: that halves what the compiler has to do.
+    set_property(SOURCE "${CMAKE_SOURCE_DIR}/src/coll/ops/vector_kernels.cc" APPEND PROPERTY
+      COMPILE_OPTIONS --param=asan-instrumentation-with-call-threshold=0)
+  endif()
 elseif(OVERDRIVE_SANITIZER STREQUAL "thread")
   set_property(SOURCE "${CMAKE_SOURCE_DIR}/src/coll/ops/vector_kernels.cc" APPEND PROPERTY
     COMPILE_OPTIONS -fno-sanitize=thread)

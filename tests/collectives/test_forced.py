@@ -24,9 +24,11 @@ from support import expect, jobs, programs, sharing
 
 HERE = Path(__file__).parent
 NODES = "0011"
-EVERY_NTH = {"openmpi4": 1}
-"""Of the values in `make check`; of those on other hosts a few."""
+EVERY_VALUE_ON = "openmpi4"
+"""Where `make check` forces every value, in several tests; on other hosts it forces a few."""
+PARTS = 4
 A_FEW = 6
+"""Of so many values one."""
 HOST_FAULTS = {
     # Copies from the address that MPI_IN_PLACE is, if the vector is long and the root not rank 0.
     "mpich4": ["--first-root=1"]
@@ -171,24 +173,27 @@ def run(host: Host, program: str, chosen: dict[str, Forced]) -> list[str]:
     return [text for name, forced in chosen.items() for text in judge(name, forced, result)]
 
 
-def run_all(host: Host, program: str, stride: int) -> None:
-    """Run jobs with every value, or every `stride`-th, of each collective."""
+def run_all(host: Host, program: str, first: int, stride: int) -> None:
+    """Run jobs with every `stride`-th value of each collective, from the first on."""
     found = families()
     most = max(len(values) for values in found.values())
     problems: list[str] = []
-    for job in range(0, most, stride):
+    for job in range(first, most, stride):
         chosen = {name: values[job % len(values)] for name, values in found.items()}
         problems += run(host, program, chosen)
     assert not problems, "\n".join(problems)
 
 
 @pytest.mark.quick
+@pytest.mark.parametrize(
+    "part", [0, *(pytest.param(part, marks=pytest.mark.one) for part in range(1, PARTS))]
+)
 def test_forced_algorithms(
-    host: Host, compiled: Callable[[Path], str], needs_overdrive: None
+    part: int, host: Host, compiled: Callable[[Path], str], needs_overdrive: None
 ) -> None:
     """All values on one host, some on the others."""
-    stride = EVERY_NTH.get(host.name, A_FEW)
-    run_all(host, compiled(HERE / "forced.c"), stride)
+    stride = PARTS if host.name == EVERY_VALUE_ON else A_FEW
+    run_all(host, compiled(HERE / "forced.c"), part, stride)
 
 
 @pytest.mark.slow
@@ -196,4 +201,4 @@ def test_forced_algorithms_everywhere(
     host: Host, compiled: Callable[[Path], str], needs_overdrive: None
 ) -> None:
     """All values."""
-    run_all(host, compiled(HERE / "forced.c"), 1)
+    run_all(host, compiled(HERE / "forced.c"), 0, 1)
