@@ -62,7 +62,9 @@ def prepare(part: Part, lane: Lane, logs: Path) -> Result:
     """Build what a part needs."""
     log = logs / f"{part.name}.log"
     log.write_bytes(b"")
-    result = lane.run(part.prepare(), log, part.limit_seconds)
+    # With the lowest priority beside tests it takes as long as these.
+    limit = part.limit_seconds * (2 if lane.niceness else 1)
+    result = lane.run(part.prepare(), log, limit)
     return Result(seconds=result.seconds) if part.prepare_may_fail else result
 
 

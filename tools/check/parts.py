@@ -187,8 +187,8 @@ def long_pytest(name: str, *arguments: str) -> Part:
     )
 
 
-FORCED_FOLDERS = ("tests/p2p", "tests/memory", "tests/python")
-"""What depends on the way in which messages are copied."""
+FORCED_FOLDERS = ("tests/p2p", "tests/python")
+"""Messages of all kinds; other tests choose the way themselves."""
 
 
 def long_parts() -> list[Part]:
@@ -204,7 +204,7 @@ def long_parts() -> list[Part]:
     parts.append(long_pytest("all-tools", "--all", "tests/conformance", *others))
     for settings in FORCED:
         chosen = [word for item in settings.items() for word in ("--set", "=".join(item))]
-        label = "-".join(settings.values()) if "reach" in settings else settings["copy_path"]
+        label = settings.get("copy_path", "without-reach")
         folders = [folder for folder in FORCED_FOLDERS if (ROOT / folder).is_dir()]
         part = long_pytest(f"forced-{label}", "-m", "quick", *chosen, *folders)
         part.group = "forced"
