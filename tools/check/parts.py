@@ -212,4 +212,6 @@ def long_parts() -> list[Part]:
     command = [python(), *CONFORMANCE, "--all", "--continue"]
     whole = Part("conformance-all", 24 * 3600, lambda logs: [Step(command, counts=True)])
     whole.group = "conformance-all"
-    return [*parts, unit_part("ubsan", LONG_SECONDS), whole]
+    command = [python(), "tests/fuzz/run.py", "--time", "1h"]
+    fuzz = Part("fuzz", LONG_SECONDS, lambda logs: [Step(command, counts=True)])
+    return [*parts, unit_part("ubsan", LONG_SECONDS), fuzz, whole]
