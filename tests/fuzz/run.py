@@ -15,6 +15,7 @@ import itertools
 import re
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -51,6 +52,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--layout", help="node of each rank, such as 0011")
     parser.add_argument("--lab", metavar="NODESxRANKS", help="virtual nodes, such as 2x3")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
+    parser.add_argument("--limit", type=float, default=20.0, help="seconds for one program")
     parser.add_argument("--count", type=int, default=0, help="batches; default: until time is up")
     parser.add_argument("--programs", type=int, default=search.BATCH, help="in one MPI job")
     parser.add_argument("--leave-out", default="", help="features, such as huge-runs,probe")
@@ -105,6 +107,7 @@ def finish(
     options: argparse.Namespace, found: list[hosts.Host], seed: int, chosen: Iterator[Setup]
 ) -> int:
     """Search in these setups and sum up."""
+    chosen = (replace(setup, limit=options.limit) for setup in chosen)
     if options.count:
         chosen = itertools.islice(chosen, options.count)
     tally = search.search(

@@ -23,6 +23,10 @@ BATCH = 25
 """Programs in one MPI job: the start of a job is paid once."""
 
 
+SHRINK_LIMIT = 2.0
+"""Seconds for one program while it is made small: a hang is met often then."""
+
+
 @dataclass
 class Finding:
     """A failure of a program."""
@@ -68,7 +72,7 @@ def fails_again(setup: Setup, program: Program, times: int) -> Outcome | None:
 
 def judge(finding: Finding, say: Any = print) -> None:
     """Find out whose failure it is, and make it small."""
-    quick = replace(finding.setup, limit=min(finding.setup.limit, 6.0))
+    quick = replace(finding.setup, limit=min(finding.setup.limit, SHRINK_LIMIT))
     again = fails_again(quick, finding.program, 4)
     if again is None:
         finding.verdict = "unsteady"

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
+
 import pytest
+from hosts import Host
 
 from fuzz.analysis import Analysis, Illegal, settle, text_of
 from fuzz.datatypes import SIZES, Type
 from fuzz.plan import make
 from fuzz.program import Comm, Op, Program
 from fuzz.shrink import shrink
+from fuzz.standalone import standalone
 
 pytestmark = pytest.mark.quick
 
@@ -150,3 +155,14 @@ def test_types_hold_what_they_say() -> None:
     assert Type("d:c:7").per == 7
     assert Type("s").per == 1
     assert 4 <= Type("i:x:4:9").per <= 12
+
+
+@pytest.mark.one
+def test_a_program_of_its_own_compiles(host: Host, tmp_path: Path) -> None:
+    source = tmp_path / "program.c"
+    for seed in range(3):
+        made = make(seed, 3, without=frozenset({"no-persistent-collectives"}))
+        source.write_text(standalone(made, "a test"))
+        command = [*host.mpicc, "-fsyntax-only", "-Wall", "-Werror", "-Wno-unused", str(source)]
+        done = subprocess.run(command, capture_output=True, text=True, env=host.environment())
+        assert done.returncode == 0, done.stderr

@@ -33,7 +33,7 @@ static void* watchdog(void* unused) {
     if (program == NULL || ++looks < watchdog_limit) continue;
     for (int i = 0; i < program->strands; i++) tell_strand(&sessions[i]);
     fflush(stderr);
-    const struct timespec moment = {1, 500000000};
+    const struct timespec moment = {0, 600000000};
     nanosleep(&moment, NULL);  // the others shall tell, too
     _exit(4);
   }
