@@ -24,7 +24,7 @@ int CollectiveBuffers::begin(const host::HostTable& host, const CollectiveCall& 
                              int rank) {
   host_ = &host;
   copied_input_ = false;
-  needs_host_ = false;
+  computes_in_host_ = unpacks_in_host_ = false;
   units_per_unit_ = 1;
   unpack_.clear();
   for (Side& side : sides_) {
@@ -55,7 +55,7 @@ int CollectiveBuffers::begin(const host::HostTable& host, const CollectiveCall& 
 int CollectiveBuffers::begin_reduction(const CollectiveCall& call, int ranks, int rank) {
   const p2p::LayoutRef& layout = call.recv_type;
   unit_bytes_ = step_bytes_ = layout->size;
-  needs_host_ = call.reduction.kernel == nullptr || layout->shape == p2p::Shape::opaque;
+  computes_in_host_ = call.reduction.kernel == nullptr;
   int error = combiner_.begin(*host_, call.reduction, layout);
   if (error != kSuccess) return error;
   // Elements that this rank contributes, and those of its result.
@@ -190,7 +190,6 @@ int CollectiveBuffers::place_blocks(Buffer buffer, void* address,
 
 int CollectiveBuffers::pack(const Piece& piece) {
   const p2p::Layout& layout = **piece.layout;
-  if (layout.shape == p2p::Shape::opaque && piece.bytes != 0) needs_host_ = true;
   return pack_elements(*host_, layout, piece.address, piece.count, piece.packed);
 }
 
@@ -198,7 +197,7 @@ int CollectiveBuffers::begin_scratch(std::int64_t units, std::int64_t units_per_
   units_per_unit_ = units_per_unit;
   step_bytes_ = unit_bytes_ * units_per_unit;
   for (const Piece& piece : unpack_) {
-    if ((*piece.layout)->shape == p2p::Shape::opaque) needs_host_ = true;
+    if ((*piece.layout)->shape == p2p::Shape::opaque) unpacks_in_host_ = true;
   }
   if (units == 0) return kSuccess;
   char* const memory = scratch_.get(static_cast<std::size_t>(units * step_bytes_));

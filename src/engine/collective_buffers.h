@@ -36,8 +36,9 @@ class CollectiveBuffers {
 
   // Whether the call goes on with a copy of its output as input (alltoallv and w in place).
   bool copied_input() const { return copied_input_; }
-  // Whether begin() or finish() or a step needs the host: to pack, or to compute.
-  bool needs_host() const { return needs_host_; }
+  // Whether reduce() may call the host, and whether finish() does.
+  bool computes_in_host() const { return computes_in_host_; }
+  bool unpacks_in_host() const { return unpacks_in_host_; }
   // Bytes of a unit, which is an element of a reduction, packed, or else a byte.
   std::int64_t unit_bytes() const { return unit_bytes_; }
   const coll::shm::Combiner& combiner() const { return combiner_.get(); }
@@ -89,7 +90,8 @@ class CollectiveBuffers {
   std::array<Side, 3> sides_;
   ElementCombiner combiner_;  // of reductions
   bool copied_input_ = false;
-  bool needs_host_ = false;
+  bool computes_in_host_ = false;
+  bool unpacks_in_host_ = false;
   std::int64_t unit_bytes_ = 1;
   std::int64_t units_per_unit_ = 1;
   std::int64_t step_bytes_ = 1;  // between two units of the schedule

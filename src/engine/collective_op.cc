@@ -73,7 +73,7 @@ TeamWork* CollectiveOp::take_work() {
   return works_[works_used_++].get();
 }
 
-bool CollectiveOp::advance() {
+bool CollectiveOp::advance(bool without_host) {
   bool moved = false;
   if (waits_for_team()) [[unlikely]] {
     moved = team_->join();
@@ -107,7 +107,7 @@ bool CollectiveOp::advance() {
     moved = true;
     start(step);
   }
-  if (run_.done()) finish();
+  if (run_.done() && !(without_host && buffers_.unpacks_in_host())) finish();
   return moved;
 }
 

@@ -58,12 +58,13 @@ class CollectiveOp {
             std::int64_t units_per_unit, CollectiveTeam* team);
   // Starts as one operation of the team.
   void begin_whole(CollectiveTeam& team);
-  // One round; true if anything moved. Never blocks.
-  bool advance();
+  // One round; true if anything moved. Never blocks. Where the host may not be called the operation
+  // does for the other ranks what there is to do, and is not done before its result is unpacked.
+  bool advance(bool without_host = false);
   bool done() const { return done_; }
   int error() const { return error_; }
-  // Whether a round may call the host.
-  bool needs_host() const { return way_.host_comm != 0 || buffers_.needs_host(); }
+  // Whether its steps call the host.
+  bool steps_need_host() const { return way_.host_comm != 0 || buffers_.computes_in_host(); }
   // After done(): forgets everything that belongs to the call.
   void release();
 

@@ -1,9 +1,8 @@
 // Collective calls: whether they are ours, what serves them, and how they make progress.
 //
 // Decisions must be alike on all ranks of a communicator, so they follow from settings, the
-// placement of its ranks, and what MPI makes equal in the call. Calls that do not block, on
-// communicators that span nodes, belong to the host: while the program is inside a blocking host
-// call nobody could start the next step of ours, on which other ranks may wait.
+// placement of its ranks, and what MPI makes equal in the call. Calls that do not block belong to
+// the host on communicators that span nodes, and where the host has to compute.
 
 #include <memory>
 #include <span>
@@ -170,11 +169,11 @@ bool RankState::advance_collectives(bool without_host) {
   bool moved = false;
   for (std::size_t i = 0; i < collectives.active.size();) {
     CollectiveOp* const op = collectives.active[i];
-    if (without_host && op->needs_host()) {
+    if (without_host && op->steps_need_host()) {
       ++i;
       continue;
     }
-    moved |= op->advance();
+    moved |= op->advance(without_host);
     if (!op->done()) {
       ++i;
       continue;
@@ -274,10 +273,9 @@ int Rank::collective(const CollectiveCall& call, Comm& comm, bool* served) {
 // The host's communicator for messages between nodes: made when the first blocking collective is
 // called, which all ranks do together.
 int Rank::open_hidden(Comm& comm) {
-  const bool looked_after = has_pending_work() && entering_host_call();
+  const HostVisit visit(*this);
   host::Handle hidden = 0;
   const int error = state_->host.comm_dup(comm.handle, &hidden);
-  if (looked_after) left_host_call();
   if (error == kSuccess) comm.collectives->hidden = hidden;
   return error;
 }
@@ -296,7 +294,11 @@ int Rank::make_collective(CollectiveCall&& call, Comm& comm, bool persistent, Re
   *served = false;
   if (!served_here(s, comm)) return kSuccess;
   Guard guard(s);
-  if (s.collective_comm(comm).spans_nodes()) {
+  // While the program is inside a blocking host call nobody could compute what only the host can,
+  // or start the next message between nodes, on which other ranks may wait.
+  const bool computes_in_host =
+      coll::info(call.collective).reduces && call.reduction.kernel == nullptr;
+  if (s.collective_comm(comm).spans_nodes() || computes_in_host) {
     ++s.counters.collectives_host;
     return kSuccess;
   }

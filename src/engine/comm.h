@@ -45,6 +45,8 @@ class Comm {
   // Posted receives that the host may serve, and messages taken from the host by probes.
   int host_candidates = 0;
   int host_stashed = 0;
+  int host_persistent = 0;  // persistent receives that may become such
+  int lent = 0;             // of those receives, how many the host has (lent_receives.cc)
   std::shared_ptr<CollectiveComm> collectives;  // made at the first collective (collectives.h)
   std::int64_t references = 1;  // pending operations keep a freed communicator alive
   bool freed = false;

@@ -72,14 +72,27 @@ Comm* Rank::self() { return state_->self.get(); }
 
 Comm* Rank::comm_created(Comm& parent, host::Handle handle, Origin origin, int tag) {
   RankState& s = *state_;
-  Guard guard(s);
   std::uint64_t sequence = 0;
-  if (origin != Origin::create_group) sequence = parent.children++;
-  std::unique_ptr<Comm> comm = s.describe_comm(handle);
-  if (comm == nullptr) {
-    ++s.counters.comms_passed;
-    return nullptr;
+  std::unique_ptr<Comm> comm;
+  {
+    Guard guard(s);
+    if (origin != Origin::create_group) sequence = parent.children++;
+    comm = s.describe_comm(handle);
+    if (comm == nullptr) {
+      ++s.counters.comms_passed;
+      return nullptr;
+    }
   }
+  std::uint64_t theirs = 0;
+  if (origin == Origin::intercomm_create) {
+    // The two groups know different parents; each tells the other its own value. Blocks.
+    const HostVisit visit(*this);
+    if (s.host.inter_exchange_max(handle, combine(parent.context, sequence), &theirs) !=
+        host::kSuccess) {
+      return nullptr;
+    }
+  }
+  Guard guard(s);
   if (origin == Origin::create_group) {
     std::uint64_t group = 0;
     for (const int world_rank : comm->world_rank) {
@@ -91,10 +104,7 @@ Comm* Rank::comm_created(Comm& parent, host::Handle handle, Origin origin, int t
   }
   std::uint64_t context = child_context(parent.context, sequence, comm->lowest_world_rank);
   if (origin == Origin::intercomm_create) {
-    // The two groups know different parents; each tells the other its own value.
     const std::uint64_t mine = combine(parent.context, sequence);
-    std::uint64_t theirs = 0;
-    if (s.host.inter_exchange_max(handle, mine, &theirs) != host::kSuccess) return nullptr;
     context = child_context(mine + theirs, 0, comm->lowest_world_rank);
   }
   return s.adopt(std::move(comm), context);
@@ -119,6 +129,7 @@ Comm* Rank::comm_created_at(Comm& parent, host::Handle handle, std::uint64_t seq
 void Rank::comm_freed(Comm& comm) {
   RankState& s = *state_;
   if (comm.collectives != nullptr && comm.collectives->hidden != 0) {
+    const HostVisit visit(*this);
     s.host.comm_free(&comm.collectives->hidden);  // collective, like the call that we are in
     comm.collectives->hidden = 0;
   }

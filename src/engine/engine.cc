@@ -177,8 +177,13 @@ int RankState::start_receive(Request& request) {
   Comm& comm = *request.comm;
   request.status = host::Status{};
   if (request.peer == host::kAnySource) ++counters.wildcard_receives;
+  if (comm.lent != 0) [[unlikely]]
+    settle_lent();
+  // What has arrived in a held context may belong to an older receive.
+  const bool held = matching.held(request.context);
   while (Unexpected* message =
-             matching.find_unexpected(request.context, request.peer, request.tag)) {
+             held ? nullptr
+                  : matching.find_unexpected(request.context, request.peer, request.tag)) {
     matching.remove_unexpected(*message);
     if (message->from == Unexpected::Source::host) return receive_from_host(*message, request);
     ++counters.matched_unexpected;
@@ -227,7 +232,10 @@ int Rank::irecv(void* buf, std::int64_t count, const p2p::LayoutRef& layout, int
 int Rank::recv_init(void* buf, std::int64_t count, const p2p::LayoutRef& layout, int source,
                     int tag, Comm& comm, Request** out) {
   Guard guard(*state_);
-  return make_persistent(*state_, RequestKind::recv, buf, count, layout, source, tag, comm, out);
+  const int error =
+      make_persistent(*state_, RequestKind::recv, buf, count, layout, source, tag, comm, out);
+  if (error == kSuccess && RankState::host_may_serve(comm, source)) ++comm.host_persistent;
+  return error;
 }
 
 int Rank::null_init(RequestKind kind, Request** out) {
@@ -316,6 +324,10 @@ bool Rank::test(Request& request) {
 
 void RankState::finish_orphan(Request& request) {
   Comm* comm = request.comm;
+  if (request.persistent && request.kind == RequestKind::recv &&
+      host_may_serve(*comm, request.peer)) {
+    --comm->host_persistent;
+  }
   if (request.collective != nullptr) collectives.give_back(request.collective);
   requests.release(request);
   if (comm == nullptr) return;
@@ -372,6 +384,7 @@ void Rank::cancel(Request& request) {
       s.host.cancel(&request.host_request);
       return;
     }
+    if (request.lent) return;                 // recalled: settle() tells
     if (request.incoming != nullptr) return;  // matched: it will be received
     s.matching.unpost(request);
   } else if (request.kind == RequestKind::send) {
@@ -396,16 +409,39 @@ bool Rank::entering_host_call() {
     Guard guard(s);
     s.transport->progress();
     s.transport->flush();
-    if (!s.settings.host_call_progress) return false;
-    if (s.matching.posted_count() == 0 && !s.transport->streams_active() &&
-        s.collectives.active.empty()) {
+    if (!s.threads) s.lend_receives();
+    if (s.lent_receives.empty() &&
+        (!s.settings.host_call_progress ||
+         (s.matching.posted_count() == 0 && !s.transport->streams_active() &&
+          s.collectives.active.empty() && !s.host_traffic_pending()))) {
       return false;
     }
   }
-  return s.helper.open();
+  const bool helped = s.settings.host_call_progress && s.helper.open();
+  if (s.threads) return helped;
+  s.helper_at_work = helped;
+  return true;
 }
 
-void Rank::left_host_call() { state_->helper.close(); }
+void Rank::left_host_call() {
+  RankState& s = *state_;
+  if (s.threads || s.helper_at_work) s.helper.close();
+  if (s.threads) return;
+  s.helper_at_work = false;
+  if (s.transport->has_deferred()) s.transport->unpack_deferred();
+  if (!s.lent_receives.empty()) s.recall_receives();
+}
+
+void Rank::hand_over_receives() {
+  Guard guard(*state_);
+  state_->hand_over_receives();
+}
+
+Rank::HostVisit::HostVisit(Rank& rank)
+    : rank_(rank), looked_after_(rank.has_pending_work() && rank.entering_host_call()) {}
+Rank::HostVisit::~HostVisit() {
+  if (looked_after_) rank_.left_host_call();
+}
 
 bool Rank::has_pending_work() const {
   RankState& s = *state_;

@@ -120,8 +120,21 @@ class Rank {
   // Before a call that may block inside the host and does not run our progress: sends whose payload
   // is not fully available yet are completed into our own memory, and if receives are pending a
   // helper thread is asked to look after them. True: left_host_call() must follow the call.
+  // Receives that the host may have to serve are lent to it for the time.
   bool entering_host_call();
   void left_host_call();
+  // The same for calls that the engine makes itself.
+  class HostVisit {
+   public:
+    explicit HostVisit(Rank& rank);
+    ~HostVisit();
+    HostVisit(const HostVisit&) = delete;
+    HostVisit& operator=(const HostVisit&) = delete;
+
+   private:
+    Rank& rank_;
+    bool looked_after_;
+  };
   // The program has started something in the host (a non-blocking collective, one-sided
   // communication) that may need this rank's progress, on which other ranks may wait: for a while
   // waits look after the host as if it were what they wait for.
@@ -164,6 +177,9 @@ class Rank {
   };
 
   // --- end -----------------------------------------------------------------------------------
+  // Called first in MPI_Finalize: receives of other nodes' messages that the program has freed are
+  // the host's from here on.
+  void hand_over_receives();
   // Called inside MPI_Finalize before the host's: completes outgoing messages into memory that
   // outlives this call, tells peers that we leave, prints statistics. Collective.
   void finalize();

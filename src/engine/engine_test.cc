@@ -8,9 +8,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <barrier>
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <random>
+#include <string>
+#include <thread>
 #include <vector>
 
 #include "engine/rank_state.h"
@@ -355,6 +360,47 @@ TEST(Engine, SynchronousSendCompletesWhileItsReceiverIsInTheHost) {
           rank->release(*request);
         }
       }
+    }
+    rank->finalize();
+    return 0;
+  }));
+}
+
+// Threads of the program whose first calls of the host coincide share one helper.
+TEST(Engine, ThreadsStartOneHelper) {
+  expect_success(run_forked_job(2, [](int me, const Exchange& exchange) {
+    auto rank = make_test_rank(exchange, {}, true);
+    const p2p::LayoutRef bytes = byte_layout();
+    char data[4] = "abc";
+    if (me == 0) {
+      Request* request = nullptr;
+      REQUIRE(rank->irecv(data, 4, bytes, 1, 0, *rank->world(), &request) == 0);
+      constexpr int kThreads = 8;
+      std::barrier together(kThreads);
+      std::vector<std::thread> threads;
+      for (int i = 0; i < kThreads; ++i) {
+        threads.emplace_back([&] {
+          together.arrive_and_wait();
+          const bool open = rank->entering_host_call();
+          together.arrive_and_wait();
+          if (open) rank->left_host_call();
+        });
+      }
+      for (std::thread& thread : threads) thread.join();
+      usleep(20'000);  // a thread gives itself its name
+      int helpers = 0;
+      for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+        std::string name;
+        std::getline(std::ifstream(task.path() / "comm"), name);
+        if (name == "overdrive") ++helpers;
+      }
+      REQUIRE(helpers <= 1);
+      exchange.barrier();
+      rank->wait(*request);
+      rank->release(*request);
+    } else {
+      exchange.barrier();
+      REQUIRE(rank->send(data, 4, bytes, 0, 0, *rank->world(), SendMode::standard) == 0);
     }
     rank->finalize();
     return 0;

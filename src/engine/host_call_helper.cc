@@ -32,7 +32,13 @@ void sleep_ns(long ns) {
 }  // namespace
 
 bool HostCallHelper::start() {
-  if (started_ || refused_) return started_;
+  // Acquire: pairs with the release below.
+  Thread now = state_of_thread_.load(std::memory_order_acquire);
+  if (now != Thread::none) [[likely]]
+    return now == Thread::running;
+  const std::lock_guard<std::mutex> one_at_a_time(starting_);
+  now = state_of_thread_.load(std::memory_order_relaxed);
+  if (now != Thread::none) return now == Thread::running;
   // The program's signal handlers are not to run here.
   sigset_t all, before;
   sigfillset(&all);
@@ -40,16 +46,16 @@ bool HostCallHelper::start() {
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
   pthread_attr_setstacksize(&attributes, kStackBytes);
-  started_ = pthread_create(&thread_, &attributes, entry, this) == 0;
+  const bool started = pthread_create(&thread_, &attributes, entry, this) == 0;
   pthread_attr_destroy(&attributes);
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (!started_) {
-    refused_ = true;
+  state_of_thread_.store(started ? Thread::running : Thread::refused, std::memory_order_release);
+  if (!started) {
     OD_LOG_ONCE(Level::kWarning,
                 "no thread for progress during calls of the installed MPI (see ulimit -u); a "
                 "synchronous send to a rank in such a call waits until the call returns");
   }
-  return started_;
+  return started;
 }
 
 bool HostCallHelper::open() {
@@ -73,13 +79,14 @@ void HostCallHelper::close() {
 }
 
 void HostCallHelper::stop() {
-  if (!started_) return;
+  const std::lock_guard<std::mutex> one_at_a_time(starting_);
+  const bool running = state_of_thread_.load(std::memory_order_relaxed) == Thread::running;
+  state_of_thread_.store(Thread::refused, std::memory_order_relaxed);  // from now on
+  if (!running) return;
   stopping_.store(true, std::memory_order_seq_cst);
   parked_.store(0, std::memory_order_seq_cst);
   syscall(SYS_futex, &parked_, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
   pthread_join(thread_, nullptr);
-  started_ = false;
-  refused_ = true;
 }
 
 void* HostCallHelper::entry(void* self) {
@@ -90,16 +97,17 @@ void* HostCallHelper::entry(void* self) {
 
 bool HostCallHelper::tick() {
   if (windows_ == 0) return false;
-  // A datatype that only the host can unpack must wait for the program's own thread.
-  bool needs_host = state_.transport->receiving_opaque();
-  state_.matching.each_posted([&needs_host](const Request& receive) {
-    if (receive.layout->shape == p2p::Shape::opaque) needs_host = true;
-  });
-  if (!needs_host) {
-    state_.transport->progress();
-    if (!state_.collectives.active.empty()) state_.advance_collectives(true);
-    ++state_.counters.helper_rounds;
+  ++state_.counters.helper_rounds;
+  if (state_.threads) {  // the host as well was initialised for threads
+    state_.progress();
+    if (state_.host_traffic_pending()) state_.poll_host();
+    return true;
   }
+  state_.transport->set_host_away(true);
+  state_.transport->progress();
+  if (!state_.lent_receives.empty()) state_.take_held_aside();
+  if (!state_.collectives.active.empty()) state_.advance_collectives(true);
+  state_.transport->set_host_away(false);
   return true;
 }
 

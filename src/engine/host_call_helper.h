@@ -19,6 +19,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <mutex>
 
 namespace od {
 
@@ -38,6 +39,7 @@ class HostCallHelper {
   void stop();
 
  private:
+  enum class Thread : std::uint8_t { none, running, refused };
   static void* entry(void* self);
   void run();
   bool start();
@@ -48,8 +50,8 @@ class HostCallHelper {
   int windows_ = 0;                       // guarded by the rank's lock
   std::atomic<std::uint32_t> parked_{0};  // futex word
   std::atomic<bool> stopping_{false};
-  bool started_ = false;
-  bool refused_ = false;
+  std::atomic<Thread> state_of_thread_{Thread::none};
+  std::mutex starting_;  // of the program's threads that open the first windows
   pthread_t thread_{};
 };
 

@@ -21,6 +21,11 @@ host::Status status_of(const Unexpected& message) {
 
 p2p::Unexpected* RankState::probe(int source, int tag, Comm& comm) {
   progress();
+  if (comm.lent != 0) [[unlikely]] {
+    // Messages may belong to receives on their way back from the host.
+    settle_lent();
+    if (comm.lent != 0) return nullptr;
+  }
   while (Unexpected* message = matching.find_unexpected(comm.context, source, tag)) {
     if (message->from == Unexpected::Source::host || transport->pin(*message)) {
       ++counters.probes;

@@ -118,6 +118,32 @@ class RankState {
     std::unique_ptr<char[]> staging;
   };
   std::vector<HostReceive> host_receiving;
+
+  // Receives that the host may take while the program is in one of its calls (lent_receives.cc).
+  struct LentReceive {
+    Request* request = nullptr;
+    Comm* comm = nullptr;
+    std::uint64_t context = 0;
+    host::Handle host_request = 0;
+    std::unique_ptr<char[]> staging;
+    bool holds = false;     // its context
+    bool recalled = false;  // cancelled in the host; the outcome is open
+  };
+  std::vector<LentReceive> lent_receives;
+  void lend_receives();
+  bool lend(Request& receive);
+  void recall_receives();
+  // Before the end: those that nobody waits for any more become the host's for good.
+  void hand_over_receives();
+  // Takes back those whose outcome is known; true if there were any.
+  bool settle_lent();
+  bool settle(LentReceive& lent);
+  // Matches what has arrived while the context was held.
+  void match_held(std::uint64_t context);
+  // What the helper does for the senders of held messages.
+  bool take_held_aside();
+  // A single-threaded program's call of the host for which the helper is at work.
+  bool helper_at_work = false;
   std::uint32_t rounds_since_host_poll = 0;
   // Requests freed by the program while active; released when they complete.
   std::vector<Request*> orphans;
@@ -140,7 +166,8 @@ class RankState {
   void forget_host_start(std::uint64_t now_ns);
 
   bool host_traffic_pending() const {
-    return !matching.host_candidates().empty() || !host_receiving.empty();
+    return !matching.host_candidates().empty() || !host_receiving.empty() ||
+           transport->has_deferred();
   }
 
   // Wildcards and messages through the host (wildcard.cc).
@@ -151,7 +178,10 @@ class RankState {
   p2p::Unexpected* fetch_from_host(int source, int tag, Comm& comm, bool* moved);
   // Starts receiving a message that was fetched earlier.
   int receive_from_host(p2p::Unexpected& message, Request& receive);
-  int start_host_receive(host::Handle message, Request& receive);
+  // `bytes`: how long the message is.
+  int start_host_receive(host::Handle message, std::int64_t bytes, Request& receive);
+  void finish_host_receive(Request& receive, const host::Status& status, int error,
+                           const char* staging);
 
   // Points-to-point internals shared by the files of the engine.
   // A message of the engine's own; null if there are too many. start_send() or start_receive()

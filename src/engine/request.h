@@ -59,6 +59,7 @@ struct Request {
   bool orphan = false;  // MPI_Request_free was called while active: release on completion
   bool cancel_requested = false;
   bool host_candidate = false;  // listed in Matching::host_candidates
+  bool lent = false;            // posted, and the host may take it (lent_receives.cc)
   RequestKind kind = RequestKind::free;
   SendMode mode = SendMode::standard;
   bool blocking = false;    // of a blocking call: nobody can cancel it
@@ -84,6 +85,10 @@ struct Request {
   p2p::IncomingStream* incoming = nullptr;
   CollectiveOp* collective = nullptr;  // kind collective, once it has been started
   host::Handle host_request = 0;       // a receive that turned out to come through the host
+  // Of a persistent receive from another node: the same in the host, which is started there unless
+  // an older receive of ours may get the message; and whether it was, last.
+  host::Handle host_twin = 0;
+  bool in_host = false;
 };
 
 }  // namespace od

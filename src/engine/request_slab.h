@@ -71,6 +71,8 @@ class RequestSlab {
     request.incoming = nullptr;
     request.collective = nullptr;
     request.host_request = 0;
+    request.host_twin = 0;
+    request.in_host = false;
     request.prev = nullptr;
     request.next = free_;
     free_ = &request;

@@ -16,17 +16,20 @@
 
 namespace od {
 
-int RankState::start_host_receive(host::Handle message, Request& receive) {
+int RankState::start_host_receive(host::Handle message, std::int64_t bytes, Request& receive) {
   ++counters.wildcard_from_host;
   char* buffer = nullptr;
   std::unique_ptr<char[]> staging;
-  if (!p2p::is_contiguous(*receive.layout, receive.address, receive.count, &buffer)) {
-    staging.reset(new (std::nothrow) char[static_cast<std::size_t>(receive.bytes) + 1]);
+  // A message that is too long must not be an error of the host: it would call the program's error
+  // handler, now, and the completion of the receive would call it again.
+  const std::int64_t room = std::max(receive.bytes, bytes);
+  if (bytes > receive.bytes ||
+      !p2p::is_contiguous(*receive.layout, receive.address, receive.count, &buffer)) {
+    staging.reset(new (std::nothrow) char[static_cast<std::size_t>(room) + 1]);
     if (staging == nullptr) return host.err_no_mem;
     buffer = staging.get();
   }
-  const int error =
-      host.imrecv(buffer, receive.bytes, host.byte_type, &message, &receive.host_request);
+  const int error = host.imrecv(buffer, room, host.byte_type, &message, &receive.host_request);
   if (error != host::kSuccess) return error;
   host_receiving.push_back({&receive, std::move(staging)});
   return host::kSuccess;
@@ -34,9 +37,10 @@ int RankState::start_host_receive(host::Handle message, Request& receive) {
 
 int RankState::receive_from_host(p2p::Unexpected& message, Request& receive) {
   const host::Handle host_message = message.host_message;
+  const auto bytes = static_cast<std::int64_t>(message.bytes);
   --receive.comm->host_stashed;
   matching.free_unexpected(message);
-  return start_host_receive(host_message, receive);
+  return start_host_receive(host_message, bytes, receive);
 }
 
 p2p::Unexpected* RankState::fetch_from_host(int source, int tag, Comm& comm, bool* moved) {
@@ -51,7 +55,7 @@ p2p::Unexpected* RankState::fetch_from_host(int source, int tag, Comm& comm, boo
   const auto from = static_cast<std::uint32_t>(status.source);
   if (Request* receive = matching.peek_posted(comm.context, from, status.tag)) {
     matching.unpost(*receive);
-    const int error = start_host_receive(message, *receive);
+    const int error = start_host_receive(message, status.bytes, *receive);
     if (error != host::kSuccess) {
       receive->status.error = error;
       receive->complete = true;
@@ -70,6 +74,22 @@ p2p::Unexpected* RankState::fetch_from_host(int source, int tag, Comm& comm, boo
   return stashed;
 }
 
+void RankState::finish_host_receive(Request& receive, const host::Status& status, int error,
+                                    const char* staging) {
+  const int delivered =
+      staging != nullptr ? transport->deliver(staging, status.bytes, receive) : host::kSuccess;
+  receive.status = status;
+  receive.status.error = error != host::kSuccess ? error : delivered;
+  if (error == host::kSuccess && status.bytes > receive.bytes) {
+    receive.status.error = host.err_truncate;
+    receive.status.bytes = receive.bytes;
+    ++counters.truncations;
+  }
+  receive.host_request = 0;
+  ++counters.receives_host;
+  receive.complete = true;
+}
+
 bool RankState::advance_host_receives() {
   bool moved = false;
   for (std::size_t i = 0; i < host_receiving.size();) {
@@ -81,15 +101,7 @@ bool RankState::advance_host_receives() {
       ++i;
       continue;
     }
-    int delivered = host::kSuccess;
-    if (host_receiving[i].staging != nullptr) {
-      delivered = transport->deliver(host_receiving[i].staging.get(), status.bytes, receive);
-    }
-    receive.status = status;
-    receive.status.error = error != host::kSuccess ? error : delivered;
-    receive.host_request = 0;
-    receive.complete = true;
-    ++counters.receives_host;
+    finish_host_receive(receive, status, error, host_receiving[i].staging.get());
     host_receiving.erase(host_receiving.begin() + static_cast<std::ptrdiff_t>(i));
     moved = true;
   }
@@ -97,11 +109,23 @@ bool RankState::advance_host_receives() {
 }
 
 bool RankState::poll_host() {
-  bool moved = advance_host_receives();
+  bool moved = false;
+  if (transport->has_deferred()) [[unlikely]] {
+    transport->unpack_deferred();
+    moved = true;
+  }
+  moved |= advance_host_receives();
+  if (!lent_receives.empty()) [[unlikely]]
+    moved |= settle_lent();
   // By index over a moving list: a message found takes its receive out of it.
   for (std::size_t i = 0; i < matching.host_candidates().size();) {
     Request& receive = *matching.host_candidates()[i];
     bool came = false;
+    // What comes may be older than what a lent receive is about to get.
+    if (receive.comm->lent != 0) [[unlikely]] {
+      ++i;
+      continue;
+    }
     fetch_from_host(receive.peer, receive.tag, *receive.comm, &came);
     if (came) {
       moved = true;

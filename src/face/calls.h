@@ -65,6 +65,17 @@ inline Comm* our_source(MPI_Comm comm, int source, int tag) {
   return found->ours(source) || found->host_ordered() ? found : nullptr;
 }
 
+// The communicator if `source` (of the ABI) is a rank of another node in one that we serve in part:
+// then receives of ours, from any source, may be older than one from there.
+inline Comm* comm_of_other_node(MPI_Comm comm, int source, int tag) {
+  Comm* found = find_comm(comm);
+  if (found == nullptr || !found->any_local || found->all_local) return nullptr;
+  if (static_cast<unsigned>(source) >= static_cast<unsigned>(found->peer_count)) return nullptr;
+  const bool valid =
+      tag == MPI_ANY_TAG || static_cast<unsigned>(tag) <= static_cast<unsigned>(state.tag_ub);
+  return valid && !found->ours(source) ? found : nullptr;
+}
+
 // What a send or receive of ours needs; empty when the call belongs to the host.
 struct Ours {
   Comm* comm = nullptr;

@@ -37,6 +37,7 @@ bool within_world(MPI_Comm comm) {
 void decline_intercomm(MPI_Comm comm) {
   if (state.owned_rank == nullptr || !within_world(comm)) return;
   std::uint64_t theirs = 0;
+  const Rank::HostVisit visit(*state.owned_rank);
   state.host.inter_exchange_max(abi::to_handle(comm), 0, &theirs);
 }
 
@@ -95,7 +96,12 @@ int destroy(MPI_Comm* comm, HostCallKind kind, Destroy&& host_call) {
   Rank* rank = any_rank();
   const host::Handle handle = comm != nullptr ? abi::to_handle(*comm) : 0;
   Comm* served = rank != nullptr && handle != 0 ? state.comms.erase(handle) : nullptr;
-  if (served != nullptr && served->host_candidates != 0) {
+  if (served != nullptr && kind == HostCallKind::kProcess) {
+    // MPI_Comm_disconnect waits for pending communication.
+    Rank::WaitLoop loop(*rank, "MPI_Comm_disconnect", true);
+    while (served->host_candidates != 0) loop.step();
+  }
+  if (served != nullptr && served->host_candidates + served->host_persistent != 0) {
     state.deferred.add(*comm, *served);
     state.bsend.detach(handle);
     *comm = abi::comm_null();

@@ -65,6 +65,10 @@ int od_MPI_Wait(MPI_Request* request, MPI_Status* status) {
   od::Request* ours = rank != nullptr ? our_request(*rank, *request) : nullptr;
   if (ours == nullptr) [[unlikely]]
     return stale_request();
+  if (ours->in_host) [[unlikely]] {
+    MPI_Request twin = twin_of(*ours);
+    return wait_host_request(&twin, status);
+  }
   if (is_inactive(*ours)) {
     write_empty_status(status);
     return MPI_SUCCESS;
@@ -83,6 +87,10 @@ int od_MPI_Test(MPI_Request* request, int* flag, MPI_Status* status) {
   od::Request* ours = rank != nullptr ? our_request(*rank, *request) : nullptr;
   if (ours == nullptr) [[unlikely]]
     return stale_request();
+  if (ours->in_host) [[unlikely]] {
+    MPI_Request twin = twin_of(*ours);
+    return test_host_request(&twin, flag, status);
+  }
   if (is_inactive(*ours)) {
     *flag = 1;
     write_empty_status(status);
@@ -99,11 +107,12 @@ int od_MPI_Test(MPI_Request* request, int* flag, MPI_Status* status) {
 }
 
 int od_MPI_Request_get_status(MPI_Request request, int* flag, MPI_Status* status) {
-  if (flag == nullptr || !is_ours(request)) {
+  if (flag == nullptr || !is_driven(request)) {
     od::Rank* rank = serving();
     if (rank != nullptr && rank->has_pending_work()) rank->progress();
+    const MPI_Request theirs = flag == nullptr ? request : host_handle(request);
     HostCallScope scope(HostCallKind::kLocal);
-    return OD_HOST(Request_get_status)(request, flag, status);
+    return OD_HOST(Request_get_status)(theirs, flag, status);
   }
   od::Rank* rank = any_rank();
   od::Request* ours = rank != nullptr ? our_request(*rank, request) : nullptr;

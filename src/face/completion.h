@@ -69,11 +69,17 @@ inline int finish(Rank& rank, Request& request, MPI_Request* handle, MPI_Status*
 struct Census {
   int ours = 0;
   int host = 0;
+  int twins = 0;  // of the host's, those that the program has under a handle of ours
+  // Whether the host can be given the array as it is, as far as that goes.
+  bool only_host() const { return ours == 0 && twins == 0; }
 };
 inline Census take_census(int count, const MPI_Request* requests) {
   Census census;
   for (int i = 0; i < count; ++i) {
-    if (is_ours(requests[i])) {
+    if (started_in_host(requests[i])) [[unlikely]] {
+      ++census.twins;
+      ++census.host;
+    } else if (is_ours(requests[i])) {
       ++census.ours;
     } else if (requests[i] != abi::request_null()) {
       ++census.host;
@@ -92,8 +98,8 @@ class HostPart {
         idups_(host_count),
         statuses_(host_count) {
     for (int i = 0; i < count; ++i) {
-      if (is_ours(requests[i]) || requests[i] == abi::request_null()) continue;
-      now_[size_] = before_[size_] = requests[i];
+      if (is_driven(requests[i]) || requests[i] == abi::request_null()) continue;
+      now_[size_] = before_[size_] = host_handle(requests[i]);
       idups_[size_] = state.idups.claim(requests[i]);
       position_[size_++] = i;
     }

@@ -35,7 +35,7 @@ inline bool settled(Rank& rank, MPI_Request handle) {
 
 bool ours_settled(Rank& rank, int count, const MPI_Request* requests) {
   for (int i = 0; i < count; ++i) {
-    if (is_ours(requests[i]) && !settled(rank, requests[i])) return false;
+    if (is_driven(requests[i]) && !settled(rank, requests[i])) return false;
   }
   return true;
 }
@@ -48,7 +48,7 @@ int report_all(Rank& rank, int count, MPI_Request* requests, MPI_Status* statuse
   ErrorFields errors(statuses);
   int next_host = 0;
   for (int i = 0; i < count; ++i) {
-    if (is_ours(requests[i])) {
+    if (is_driven(requests[i])) {
       Request* request = our_request(rank, requests[i]);
       if (request == nullptr) {
         blame.note(nullptr, MPI_ERR_REQUEST);
@@ -82,7 +82,7 @@ int report_all(Rank& rank, int count, MPI_Request* requests, MPI_Status* statuse
 
 int wait_all_ours(Rank& rank, int count, MPI_Request* requests, MPI_Status* statuses) {
   for (int i = 0; i < count; ++i) {
-    if (!is_ours(requests[i])) continue;
+    if (!is_driven(requests[i])) continue;
     Request* request = our_request(rank, requests[i]);
     if (request != nullptr && !is_inactive(*request) && !is_complete(*request)) rank.wait(*request);
   }
@@ -108,7 +108,7 @@ int wait_all_mixed(Rank& rank, int count, MPI_Request* requests, MPI_Status* sta
   int host_error = MPI_SUCCESS;
   int next = 0;  // everything of ours before it is settled
   for (std::uint32_t round = 0;; ++round) {
-    while (next < count && (!is_ours(requests[next]) || settled(rank, requests[next]))) ++next;
+    while (next < count && (!is_driven(requests[next]) || settled(rank, requests[next]))) ++next;
     const bool ours_done = next == count;
     if (!host_done && ours_done && !rank.has_pending_work()) {
       HostCallScope scope(HostCallKind::kBlocking);

@@ -12,7 +12,7 @@ Found look_at_ours(Rank& rank, int count, MPI_Request* requests, int* index, MPI
                    Blame& blame) {
   bool active = false;
   for (int i = 0; i < count; ++i) {
-    if (!is_ours(requests[i])) continue;
+    if (!is_driven(requests[i])) continue;
     Request* request = our_request(rank, requests[i]);
     if (request == nullptr) [[unlikely]] {
       blame.note(nullptr, MPI_ERR_REQUEST);
@@ -106,7 +106,7 @@ int od_MPI_Waitany(int count, MPI_Request* array_of_requests, int* index, MPI_St
   od::Rank* rank = any_rank();
   if (rank != nullptr && count > 0 && array_of_requests != nullptr && index != nullptr) {
     const Census census = take_census(count, array_of_requests);
-    if (census.ours != 0 || (census.host != 0 && !host_alone(*rank))) {
+    if (!census.only_host() || (census.host != 0 && !host_alone(*rank))) {
       return wait_any(*rank, count, array_of_requests, index, status, census.host);
     }
   }
@@ -120,7 +120,7 @@ int od_MPI_Testany(int count, MPI_Request* array_of_requests, int* index, int* f
   if (rank != nullptr && count > 0 && array_of_requests != nullptr && index != nullptr &&
       flag != nullptr) {
     const Census census = take_census(count, array_of_requests);
-    if (census.ours != 0 || (census.host != 0 && !host_alone(*rank))) {
+    if (!census.only_host() || (census.host != 0 && !host_alone(*rank))) {
       return test_any(*rank, count, array_of_requests, index, flag, status, census.host);
     }
   }

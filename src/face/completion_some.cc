@@ -22,7 +22,7 @@ class Collector {
   void sweep_ours() {
     ours_active_ = false;
     for (int i = 0; i < count_; ++i) {
-      if (!is_ours(requests_[i])) continue;
+      if (!is_driven(requests_[i])) continue;
       Request* request = our_request(rank_, requests_[i]);
       if (request == nullptr) [[unlikely]] {
         blame_.note(nullptr, MPI_ERR_REQUEST);
@@ -135,7 +135,7 @@ bool served_here(Rank* rank, int count, MPI_Request* requests, const int* outcou
   }
   const Census census = take_census(count, requests);
   *host_count = census.host;
-  return census.ours != 0 || (census.host != 0 && !host_alone(*rank));
+  return !census.only_host() || (census.host != 0 && !host_alone(*rank));
 }
 
 }  // namespace

@@ -19,7 +19,8 @@ void DeferredFrees::sweep(bool all) {
     std::lock_guard<std::mutex> lock(mutex_);
     std::vector<Entry> waiting;
     for (const Entry& entry : entries_) {
-      (all || entry.comm->host_candidates == 0 ? ready : waiting).push_back(entry);
+      (all || entry.comm->host_candidates + entry.comm->host_persistent == 0 ? ready : waiting)
+          .push_back(entry);
     }
     entries_ = std::move(waiting);
     count_.store(entries_.size(), std::memory_order_relaxed);

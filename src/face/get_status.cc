@@ -39,7 +39,7 @@ int visit(Rank& rank, int count, const MPI_Request* requests, Tally* tally, Stat
   for (int i = 0; i < count; ++i) {
     if (requests[i] == abi::request_null()) continue;
     MPI_Status* status = status_of(i, tally->complete);
-    if (is_ours(requests[i])) {
+    if (is_driven(requests[i])) {
       const Look seen = look(rank, requests[i], status);
       if (seen == Look::idle) continue;
       ++tally->active;
@@ -47,7 +47,7 @@ int visit(Rank& rank, int count, const MPI_Request* requests, Tally* tally, Stat
     } else {
       ++tally->active;
       bool done = false;
-      const int error = look_at_host(requests[i], &done, status);
+      const int error = look_at_host(host_handle(requests[i]), &done, status);
       if (error != MPI_SUCCESS) return error;
       if (!done) continue;
     }
@@ -61,7 +61,7 @@ int visit(Rank& rank, int count, const MPI_Request* requests, Tally* tally, Stat
 Rank* rank_for(int count, const MPI_Request* requests) {
   Rank* rank = any_rank();
   if (rank == nullptr || count <= 0 || requests == nullptr) return nullptr;
-  const bool ours = take_census(count, requests).ours != 0;
+  const bool ours = !take_census(count, requests).only_host();
   if (ours || (!InHostCall() && rank->has_pending_work())) rank->progress();
   return ours ? rank : nullptr;
 }

@@ -133,14 +133,13 @@ int imrecv(void* buf, std::int64_t count, Handle type, Handle* message, Handle* 
 int test(Handle* request, bool* flag, host::Status* status) {
   HostCallScope scope(kPlain);
   MPI_Request tested = abi::from_handle<MPI_Request>(*request);
-  MPI_Status raw;
+  MPI_Status raw{};
   int yes = 0;
   const int error = OD_HOST(Test)(&tested, &yes, &raw);
   *flag = yes != 0 || error != MPI_SUCCESS;
   *request = abi::to_handle(tested);
-  if (*flag && error == MPI_SUCCESS) {
-    *status = read_status(raw);
-  }
+  // A truncated message has a source and a tag as well.
+  if (*flag) *status = read_status(raw);
   status->error = error;
   return error;
 }
@@ -149,6 +148,22 @@ int cancel(Handle* request) {
   HostCallScope scope(kPlain);
   MPI_Request cancelled = abi::from_handle<MPI_Request>(*request);
   return OD_HOST(Cancel)(&cancelled);
+}
+
+int errors_return(Handle comm, Handle* before) {
+  HostCallScope scope(kPlain);
+  MPI_Errhandler handler;
+  const int error = OD_HOST(Comm_get_errhandler)(comm_of(comm), &handler);
+  if (error != MPI_SUCCESS) return error;
+  *before = abi::to_handle(handler);
+  return OD_HOST(Comm_set_errhandler)(comm_of(comm), abi::errors_return());
+}
+
+void restore_errors(Handle comm, Handle before) {
+  HostCallScope scope(kPlain);
+  auto handler = abi::from_handle<MPI_Errhandler>(before);
+  OD_HOST(Comm_set_errhandler)(comm_of(comm), handler);
+  OD_HOST(Errhandler_free)(&handler);  // what MPI_Comm_get_errhandler gave counts as one more
 }
 
 int request_free(Handle* request) {
@@ -209,8 +224,9 @@ int isend(const void* buf, std::int64_t count, Handle type, int dest, int tag, H
 
 int irecv(void* buf, std::int64_t count, Handle type, int source, int tag, Handle comm,
           Handle* request) {
-  return start_counted(OD_HOST(Irecv), OD_HOST(Irecv_c), buf, count, type, request, source, tag,
-                       comm_of(comm));
+  return start_counted(OD_HOST(Irecv), OD_HOST(Irecv_c), buf, count, type, request,
+                       source == host::kAnySource ? MPI_ANY_SOURCE : source,
+                       tag == host::kAnyTag ? MPI_ANY_TAG : tag, comm_of(comm));
 }
 
 std::int64_t extent_of(MPI_Datatype type) {
@@ -386,6 +402,8 @@ host::HostTable make_host_table() {
   table.test = test;
   table.cancel = cancel;
   table.request_free = request_free;
+  table.errors_return = errors_return;
+  table.restore_errors = restore_errors;
   table.poll = poll;
   table.pack = pack;
   table.unpack = unpack;

@@ -129,6 +129,7 @@ int od_MPI_Query_thread(int* provided) { return OD_HOST(Query_thread)(provided);
 
 int od_MPI_Finalize() {
   if (od::Rank* rank = serving()) {
+    rank->hand_over_receives();
     state.detached.finish();
     state.deferred.sweep(true);
     state.opinion.finish();

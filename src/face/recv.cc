@@ -59,8 +59,11 @@ template <typename Int>
 int recv_init(void* buf, Int count, MPI_Datatype type, int source, int tag, MPI_Comm comm,
               MPI_Request* request) {
   Rank* rank = serving();
+  Comm* mixed = nullptr;
   if (rank != nullptr && request != nullptr) {
-    if (const Ours ours = our_receive(buf, count, type, source, tag, comm)) {
+    mixed = comm_of_other_node(comm, source, tag);
+    const Ours ours = mixed == nullptr ? our_receive(buf, count, type, source, tag, comm) : Ours{};
+    if (ours) {
       Request* made = nullptr;
       const int error = rank->recv_init(buf, count, *ours.layout, normal_source(source),
                                         normal_tag(tag), *ours.comm, &made);
@@ -68,8 +71,23 @@ int recv_init(void* buf, Int count, MPI_Datatype type, int source, int tag, MPI_
     }
   }
   note_host_receive(rank, comm, source);
-  HostCallScope scope(HostCallKind::kLocal);
-  return OD_HOST_SIZED(Recv_init)(buf, count, type, source, tag, comm, request);
+  int error;
+  {
+    HostCallScope scope(HostCallKind::kLocal);
+    error = OD_HOST_SIZED(Recv_init)(buf, count, type, source, tag, comm, request);
+  }
+  const p2p::LayoutRef* layout = mixed != nullptr ? usable_layout(buf, count, type) : nullptr;
+  if (error != MPI_SUCCESS || layout == nullptr) return error;
+  // Each start decides who receives, see start_ours().
+  const MPI_Request twin = *request;
+  Request* made = nullptr;
+  error = rank->recv_init(buf, count, *layout, source, normal_tag(tag), *mixed, &made);
+  if (error == host::kSuccess) {
+    made->host_twin = abi::to_handle(twin);
+    made->in_host = true;
+    state.twins.fetch_add(1, std::memory_order_relaxed);
+  }
+  return hand_out(*rank, error, made, *mixed, request);
 }
 
 }  // namespace

@@ -1,12 +1,27 @@
 // MPI_Start, Startall, Request_free, Cancel, and the conversions of request and message handles.
+#include <algorithm>
+
 #include "face/completion.h"
 
 namespace od::face {
 namespace {
 
+int start_host(MPI_Request* request) {
+  HostCallScope scope(HostCallKind::kLocal);
+  return OD_HOST(Start)(request);
+}
+
 // Starts one persistent request of ours.
 int start_ours(Rank& rank, MPI_Request handle) {
   Request* request = our_request(rank, handle);
+  if (request != nullptr && request->host_twin != 0 && !request->active) {
+    // Behind older receives of ours that may get the message, or where a probe may have taken it.
+    request->in_host = !request->comm->host_ordered();
+    if (request->in_host) {
+      MPI_Request twin = twin_of(*request);
+      return start_host(&twin);
+    }
+  }
   if (request == nullptr || !request->persistent || request->active) {
     return raise_error(request != nullptr ? request->comm : nullptr, MPI_ERR_REQUEST);
   }
@@ -16,11 +31,6 @@ int start_ours(Rank& rank, MPI_Request handle) {
   }
   const int error = rank.start(*request);
   return error == host::kSuccess ? MPI_SUCCESS : raise_error(request->comm, error);
-}
-
-int start_host(MPI_Request* request) {
-  HostCallScope scope(HostCallKind::kLocal);
-  return OD_HOST(Start)(request);
 }
 
 // Whether a handle that becomes an integer is one of ours; the integer then is the same in C's and
@@ -63,7 +73,7 @@ int od_MPI_Start(MPI_Request* request) {
 int od_MPI_Startall(int count, MPI_Request* array_of_requests) {
   od::Rank* rank = any_rank();
   if (rank == nullptr || count <= 0 || array_of_requests == nullptr ||
-      take_census(count, array_of_requests).ours == 0) {
+      std::none_of(array_of_requests, array_of_requests + count, is_ours)) {
     HostCallScope scope(HostCallKind::kLocal);
     return OD_HOST(Startall)(count, array_of_requests);
   }
@@ -86,6 +96,14 @@ int od_MPI_Request_free(MPI_Request* request) {
   if (ours->kind == od::RequestKind::collective && !ours->persistent) {
     return raise_error(ours->comm, MPI_ERR_REQUEST);  // has to be completed
   }
+  if (ours->host_twin != 0) {
+    MPI_Request twin = twin_of(*ours);
+    HostCallScope scope(HostCallKind::kLocal);
+    const int error = OD_HOST(Request_free)(&twin);
+    if (error != MPI_SUCCESS) return error;
+    ours->in_host = false;
+    state.twins.fetch_sub(1, std::memory_order_relaxed);
+  }
   rank->free_request(*ours);
   *request = abi::request_null();
   return MPI_SUCCESS;
@@ -100,6 +118,11 @@ int od_MPI_Cancel(MPI_Request* request) {
   od::Request* ours = rank != nullptr ? our_request(*rank, *request) : nullptr;
   if (ours == nullptr) return raise_error(od::host::Handle{0}, MPI_ERR_REQUEST);
   if (ours->kind == od::RequestKind::collective) return raise_error(ours->comm, MPI_ERR_REQUEST);
+  if (ours->in_host) {
+    MPI_Request twin = twin_of(*ours);
+    HostCallScope scope(HostCallKind::kLocal);
+    return OD_HOST(Cancel)(&twin);
+  }
   // Cancelling an inactive request is an error of the program that hosts let pass.
   if (!is_inactive(*ours)) rank->cancel(*ours);
   return MPI_SUCCESS;

@@ -38,6 +38,9 @@ struct State {
   PendingIdups idups;
   DetachedSends detached;
   DeferredFrees deferred;
+  // Persistent requests of ours with a twin in the host. Relaxed: a thread that has such a request
+  // has got it after it was counted.
+  std::atomic<int> twins{0};
   Reductions reductions;
   KeptHandles kept;
   HostOpinion opinion;
@@ -84,6 +87,23 @@ inline bool is_ours(MPI_Request request) { return state.requests.is_ours(abi::to
 // The request behind a handle of ours, or null if it is stale.
 inline Request* our_request(Rank& rank, MPI_Request request) {
   return rank.request_at(state.requests.index_of(abi::to_handle(request)));
+}
+// Whether a handle stands for a receive that has been started in the host under a handle of ours.
+inline bool started_in_host(MPI_Request request) {
+  if (state.twins.load(std::memory_order_relaxed) == 0 || !is_ours(request)) [[likely]]
+    return false;
+  Rank* rank = any_rank();
+  const Request* ours = rank != nullptr ? our_request(*rank, request) : nullptr;
+  return ours != nullptr && ours->in_host;
+}
+// Whether we, and not the host, complete what the handle stands for.
+inline bool is_driven(MPI_Request request) { return is_ours(request) && !started_in_host(request); }
+inline MPI_Request twin_of(const Request& request) {
+  return abi::from_handle<MPI_Request>(request.host_twin);
+}
+// The handle by which the host knows a request that is not driven by us.
+inline MPI_Request host_handle(MPI_Request request) {
+  return is_ours(request) ? twin_of(*our_request(*any_rank(), request)) : request;
 }
 inline Comm* find_comm(MPI_Comm comm) { return state.comms.find(abi::to_handle(comm)); }
 

@@ -75,6 +75,10 @@ struct HostTable {
   int (*test)(Handle* request, bool* flag, Status* status) = nullptr;
   int (*cancel)(Handle* request) = nullptr;
   int (*request_free)(Handle* request) = nullptr;
+  // Makes errors of a communicator come back as codes and nothing else; *before says what was so
+  // far.
+  int (*errors_return)(Handle comm, Handle* before) = nullptr;
+  void (*restore_errors)(Handle comm, Handle before) = nullptr;
   // Drives the host's own progress without completing anything of the program's.
   void (*poll)() = nullptr;
 

@@ -60,6 +60,8 @@
   X(unexpected_peak, kPeak, matching, "most messages that waited for a receive at once")           \
   X(wildcard_receives, kSum, matching, "receives from any source")                                 \
   X(wildcard_from_host, kSum, matching, "of these, served by the installed MPI library")           \
+  X(receives_lent, kSum, matching, "receives lent to it during its blocking calls")                \
+  X(taken_aside, kSum, matching, "messages received meanwhile before their receive was known")     \
   X(probes, kSum, matching, "probes answered")                                                     \
   X(cancels, kSum, matching, "operations cancelled")                                               \
   X(truncations, kSum, matching, "messages longer than their receive")                             \

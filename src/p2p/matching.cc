@@ -35,13 +35,6 @@ void unlink(Chain& chain, T& item, T* T::*next, T* T::*prev) {
   item.*prev = nullptr;
 }
 
-bool accepts(const Request& receive, std::uint64_t context, std::uint32_t source,
-             std::int32_t tag) {
-  return receive.context == context &&
-         (receive.peer == host::kAnySource || receive.peer == static_cast<int>(source)) &&
-         (receive.tag == host::kAnyTag || receive.tag == tag);
-}
-
 }  // namespace
 
 Matching::Matching()
@@ -117,12 +110,38 @@ Request* Matching::candidate(std::uint64_t context, std::uint32_t source, std::i
   return best;
 }
 
+bool Matching::unhold(std::uint64_t context) {
+  held_.erase(std::find(held_.begin(), held_.end(), context));
+  return !held(context);
+}
+
+std::vector<Request*> Matching::posted_in(std::uint64_t context) const {
+  std::vector<Request*> found;
+  each_posted([&](Request& receive) {
+    if (receive.context == context) found.push_back(&receive);
+  });
+  std::sort(found.begin(), found.end(),
+            [](const Request* a, const Request* b) { return a->stamp < b->stamp; });
+  return found;
+}
+
+std::vector<Unexpected*> Matching::unexpected_in(std::uint64_t context) const {
+  std::vector<Unexpected*> found;
+  for (Unexpected* m = by_context_[hash_context(context) & (kContextBuckets - 1)].head;
+       m != nullptr; m = m->next_in_context) {
+    if (m->header.context == context) found.push_back(m);
+  }
+  return found;
+}
+
 Request* Matching::peek_posted(std::uint64_t context, std::uint32_t source, std::int32_t tag) {
+  if (held(context)) [[unlikely]]
+    return nullptr;
   return candidate(context, source, tag);
 }
 
 Request* Matching::find_posted(std::uint64_t context, std::uint32_t source, std::int32_t tag) {
-  Request* receive = candidate(context, source, tag);
+  Request* receive = peek_posted(context, source, tag);
   if (receive != nullptr) unpost(*receive);
   return receive;
 }
@@ -143,6 +162,7 @@ void Matching::free_unexpected(Unexpected& message) {
   message.data.reset();
   message.host_message = 0;
   message.synchronous_sender = nullptr;
+  message.aside.reset();
   message.next = free_;
   free_ = &message;
 }

@@ -8,6 +8,7 @@
 #ifndef OVERDRIVE_P2P_MATCHING_H_
 #define OVERDRIVE_P2P_MATCHING_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -25,6 +26,7 @@ struct Unexpected {
     local,  // header.kind says where the payload is
     self,   // sent by this process; payload in `data`
     host,   // matched by a probe through the host; `host_message` receives it
+    aside,  // being received into `data` by `aside`, before its own receive is known
   };
   MessageHeader header;
   Source from = Source::local;
@@ -38,6 +40,7 @@ struct Unexpected {
   unsigned char small[64];                // shorter payload that left its box
   host::Handle host_message = 0;
   Request* synchronous_sender = nullptr;  // self: completes when matched
+  std::unique_ptr<Request> aside;         // see Transport::take_aside
 
   Unexpected* next = nullptr;  // same bucket, or free list
   Unexpected* prev = nullptr;
@@ -82,6 +85,25 @@ class Matching {
   // Posted receives that the host may serve, oldest first.
   const std::vector<Request*>& host_candidates() const { return host_candidates_; }
 
+  // While a context is held, arriving messages match nothing and wait among the unexpected ones:
+  // the oldest receive that accepts them may be taken by the host at any time (lent_receives.cc).
+  // Only while a receive from any source is posted there. Calls count.
+  void hold(std::uint64_t context) { held_.push_back(context); }
+  // True if the context is no longer held.
+  bool unhold(std::uint64_t context);
+  bool held(std::uint64_t context) const {
+    return !held_.empty() && std::find(held_.begin(), held_.end(), context) != held_.end();
+  }
+  bool holds_any() const { return !held_.empty(); }
+  // Posted receives of a context, oldest first.
+  std::vector<Request*> posted_in(std::uint64_t context) const;
+  static bool accepts(const Request& receive, std::uint64_t context, std::uint32_t source,
+                      std::int32_t tag) {
+    return receive.context == context &&
+           (receive.peer == host::kAnySource || receive.peer == static_cast<int>(source)) &&
+           (receive.tag == host::kAnyTag || receive.tag == tag);
+  }
+
   // --- unexpected messages -------------------------------------------------------------------
   Unexpected* new_unexpected() {
     if (free_ == nullptr) [[unlikely]]
@@ -101,6 +123,8 @@ class Matching {
   void free_unexpected(Unexpected& message);
   std::uint64_t unexpected_count() const { return unexpected_count_; }
   std::uint64_t unexpected_peak() const { return unexpected_peak_; }
+  // Messages of a context, in order of arrival.
+  std::vector<Unexpected*> unexpected_in(std::uint64_t context) const;
   // Calls visit(message) for each message of a context; the visitor may not change the queue.
   template <typename Visit>
   void each_unexpected(Visit&& visit) const {
@@ -156,6 +180,7 @@ class Matching {
   std::uint64_t unexpected_peak_ = 0;
   std::uint64_t next_stamp_ = 1;
   std::vector<Request*> host_candidates_;
+  std::vector<std::uint64_t> held_;  // once per hold()
   Unexpected* free_ = nullptr;
   std::vector<std::unique_ptr<Unexpected[]>> slabs_;
 };

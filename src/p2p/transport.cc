@@ -113,6 +113,8 @@ bool Transport::progress() {
       }
     }
   }
+  if (!parked_.empty()) [[unlikely]]
+    moved |= deliver_parked();
   if (!outgoing_.empty()) [[unlikely]] {
     for (std::size_t i = 0; i < outgoing_.size();) {
       moved |= advance_outgoing(*outgoing_[i]);

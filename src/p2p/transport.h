@@ -154,6 +154,14 @@ class Transport {
   int deliver(const void* data, std::int64_t bytes, Request& receive) {
     return deliver_bytes(data, static_cast<std::uint64_t>(bytes), receive);
   }
+  // Receives an unexpected stream into own memory, so that its sender is done with it; which
+  // receive of the program gets it is seen later. True if anything moved; the message may be gone.
+  bool take_aside(Unexpected& message);
+  // While set, whoever makes progress may not call the host: what only the host can unpack stays
+  // incomplete until unpack_deferred().
+  void set_host_away(bool away) { host_away_ = away; }
+  bool has_deferred() const { return !deferred_.empty(); }
+  void unpack_deferred();
   // A probe is about to show `message`: false if it has been cancelled (then it is freed).
   bool pin(Unexpected& message);
   // An error when there is no memory, or the host could not pack the message.
@@ -175,8 +183,6 @@ class Transport {
   void relieve_stalled(std::uint64_t now_ns);
   // The second look before sleeping: whether progress() would find something.
   bool anything_ready() const;
-  // Whether a receive in progress will need the host to unpack it.
-  bool receiving_opaque() const;
   bool streams_active() const { return !outgoing_.empty() || !incoming_.empty(); }
 
   void set_distance(std::uint32_t peer, bool far) {
@@ -327,6 +333,8 @@ class Transport {
                       const MessageHeader& header, Request& receive);
   bool advance_incoming(IncomingStream& stream);
   void finish_incoming(IncomingStream& stream);
+  void deliver_aside(Unexpected& message, Request& receive);
+  bool deliver_parked();
   Taken take_stream(std::uint32_t peer, const StreamDescriptor& descriptor, const Request& receive);
   // Whether the sender's buffer can be read; if it is to be loaded, it is then at direct_source_.
   bool readable(std::uint32_t peer, const StreamDescriptor& descriptor);
@@ -385,6 +393,24 @@ class Transport {
   };
   std::deque<Listed> listed_;  // small listed messages, not done
   std::vector<std::unique_ptr<IncomingStream>> incoming_;
+  // A message taken aside whose receive has been found before all of it was there.
+  struct Parked {
+    std::unique_ptr<Request> aside;
+    std::unique_ptr<unsigned char[]> data;
+    MessageHeader header;
+    std::uint64_t bytes;
+    Request* receive;
+  };
+  std::vector<Parked> parked_;
+  // Payload that has arrived while the host could not be called.
+  struct Deferred {
+    Request* receive;
+    std::unique_ptr<char[]> packed;
+    std::uint64_t bytes;
+  };
+  std::vector<Deferred> deferred_;
+  bool host_away_ = false;
+  IncomingStream elsewhere_;  // what a receive points at whose payload is parked or deferred
   std::vector<std::unique_ptr<OutgoingStream>> spare_outgoing_;
   std::vector<std::unique_ptr<IncomingStream>> spare_incoming_;
   std::vector<unsigned char> scratch_;  // a message that arrives

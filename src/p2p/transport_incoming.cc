@@ -78,11 +78,6 @@ void Transport::start_incoming(Taken taken, std::uint32_t peer, const StreamDesc
   }
 }
 
-bool Transport::receiving_opaque() const {
-  return std::any_of(incoming_.begin(), incoming_.end(),
-                     [](const auto& stream) { return stream->packed != nullptr; });
-}
-
 bool Transport::advance_incoming(IncomingStream& stream) {
   Envelope& envelope = *stream.envelope;
   // Acquire: the payload below `filled` and its place; pairs with the release in fill().
@@ -170,7 +165,10 @@ void Transport::finish_incoming(IncomingStream& stream) {
   header.tag = receive.status.tag;
   if (verify_) check(envelope.checksum, stream.checksum, header);
   int delivered = host::kSuccess;
-  if (stream.packed != nullptr) {
+  if (stream.packed != nullptr && host_away_ && stream.limit > 0) {
+    deferred_.push_back({&receive, std::move(stream.packed), stream.limit});
+    ++counters_.layouts_host_packed;
+  } else if (stream.packed != nullptr) {
     if (stream.limit > 0) {
       delivered = unpack_opaque(host_, *receive.layout, stream.packed.get(),
                                 static_cast<std::int64_t>(stream.limit), receive.address);

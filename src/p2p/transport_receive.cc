@@ -70,6 +70,10 @@ void Transport::finish_receive(Request& receive, const MessageHeader& header, st
     }
   }
   counters_.bytes_received += bytes;
+  if (!deferred_.empty() && deferred_.back().receive == &receive) [[unlikely]] {
+    receive.incoming = &elsewhere_;
+    return;
+  }
   receive.complete = true;
 }
 
@@ -82,6 +86,11 @@ int Transport::deliver_bytes(const void* data, std::uint64_t bytes, Request& rec
   if (is_contiguous(layout, receive.address, receive.count, &start)) [[likely]] {
     copy(start, data, limit);
   } else if (layout.shape == Shape::opaque) {
+    if (host_away_) {
+      deferred_.push_back({&receive, std::make_unique<char[]>(limit), limit});
+      std::memcpy(deferred_.back().packed.get(), data, limit);
+      return host::kSuccess;
+    }
     ++counters_.layouts_host_packed;
     return unpack_opaque(host_, layout, data, static_cast<std::int64_t>(limit), receive.address);
   } else {
@@ -103,6 +112,8 @@ bool Transport::deliver_unexpected(Unexpected& message, Request& receive) {
     if (message.synchronous_sender != nullptr) message.synchronous_sender->complete = true;
     ++counters_.receives_self;
     finish_receive(receive, header, bytes, delivered);
+  } else if (message.from == Unexpected::Source::aside) {
+    deliver_aside(message, receive);
   } else if (header.kind == Kind::stream) {
     const Taken taken = take_stream(peer, message.stream, receive);
     if (taken == Taken::cancelled) {
