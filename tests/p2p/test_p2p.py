@@ -220,8 +220,8 @@ def test_pending_in_host_calls(
     host: Host, compiled: Build, overdrive: bool, seed: int, tmp_path: Path
 ) -> None:
     """Nobody waits for ever for a rank that sits in a call of the host with requests pending."""
-    # MPICH itself, without Overdrive, hangs in MPI_Finalize with a receive that was freed: version 4
-    # in 5 of 6 runs, version 5 in 2 of 3.
+    # MPICH itself, without Overdrive, hangs in MPI_Finalize with a receive that was freed: version
+    # 4 in 5 of 6 runs, version 5 in 2 of 3.
     finalize = 1 if host.family == "openmpi" else 0
     arguments = [f"--file={tmp_path / 'file'}", f"--finalize={finalize}"]
     case = Case("host_pending.c", ranks=4, arguments=arguments)
