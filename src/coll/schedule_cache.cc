@@ -1,5 +1,6 @@
 // Finds schedules again; forgets those that have not been used for longest.
 #include "coll/schedule_cache.h"
+#include "base/quiet_floats.h"
 
 #include <algorithm>
 #include <utility>
@@ -46,6 +47,7 @@ ScheduleCache::Found ScheduleCache::find(const Algorithm& algorithm,
     return {entries_.front().schedule, units_per_unit};
   }
   ++made_;
+  const QuietFloats quiet;
   auto schedule = std::make_shared<const Schedule>(make(key));
   const std::size_t bytes = size_of(*schedule) + irregular * sizeof(std::int64_t);
   if (bytes > budget_bytes_) return {std::move(schedule), units_per_unit};

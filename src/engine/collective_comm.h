@@ -13,6 +13,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/quiet_floats.h"
 #include "coll/hierarchy/nodes.h"
 #include "coll/schedule_cache.h"
 #include "coll/select/selection.h"
@@ -35,6 +36,7 @@ class CollectiveComm {
     std::unique_ptr<coll::Table>& table =
         tables_[static_cast<std::size_t>(collective)][commutative ? 1 : 0];
     if (table == nullptr) [[unlikely]] {
+      const QuietFloats quiet;
       table = std::make_unique<coll::Table>(selection.compile(collective, layout_, commutative));
     }
     return table->at(bytes);

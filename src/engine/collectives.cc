@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/quiet_floats.h"
 #include "engine/collective_call.h"
 #include "engine/collective_line.h"
 #include "engine/context.h"
@@ -46,6 +47,7 @@ std::uint64_t RankState::next_context_without_blocking(Comm& comm) {
 
 CollectiveComm& RankState::collective_comm(Comm& comm) {
   if (comm.collectives == nullptr) {
+    const QuietFloats quiet;
     comm.collectives = std::make_shared<CollectiveComm>(
         comm, collectives.node_of_world, static_cast<std::size_t>(settings.collective_memory));
   }
@@ -101,6 +103,7 @@ int RankState::start_collective(CollectiveOp& op, const CollectiveCall& call, Co
 }
 
 void RankState::make_team(Comm& comm) {
+  const QuietFloats quiet;
   CollectiveComm& own = *comm.collectives;
   const std::span<const int> members = own.nodes().members(own.nodes().node_of(comm.rank));
   if (members.size() < 2) return;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/quiet_floats.h"
 #include "engine/context.h"
 #include "engine/engine.h"
 #include "engine/rank_state.h"
@@ -57,6 +58,7 @@ std::unique_ptr<Comm> RankState::describe_comm(host::Handle handle) {
 }
 
 Comm* RankState::adopt(std::unique_ptr<Comm> comm, std::uint64_t context) {
+  const QuietFloats quiet;
   comm->context = context;
   Comm* adopted = comm.get();
   comms.emplace(adopted, std::move(comm));

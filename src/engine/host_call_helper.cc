@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/quiet_floats.h"
 #include "engine/rank_state.h"
 #include "observe/log.h"
 
@@ -112,6 +113,8 @@ bool HostCallHelper::tick() {
 }
 
 void HostCallHelper::run() {
+  // Inherited from the thread that has started this one: the program's traps are not for it.
+  const QuietFloats quiet;
   std::uint32_t busy = 0;
   std::uint32_t idle = 0;
   while (!stopping_.load(std::memory_order_seq_cst)) {

@@ -8,6 +8,7 @@
 
 #include <cstdio>
 
+#include "base/quiet_floats.h"
 #include "face/call_timer.h"
 #include "face/state.h"
 #include "observe/stats.h"
@@ -99,6 +100,7 @@ extern "C" __attribute__((visibility("default"))) int od_face_bind(const od_load
   }
   od::config::Paths paths = od::config::standard_paths(environ);
   paths.fingerprint = [] { return od::topology::fingerprint(); };
+  const od::QuietFloats quiet;
   state.loaded = od::config::load(od::config::overdrive_environment(environ), paths);
   if (state.loaded.settings.disable) return OD_BIND_DISABLED;
   FillEntries(entries, info->host);

@@ -4,6 +4,7 @@
 #include <new>
 #include <utility>
 
+#include "base/quiet_floats.h"
 #include "face/face_mpi.h"
 #include "face/state.h"
 #include "face/type_shape.h"
@@ -23,6 +24,7 @@ const p2p::LayoutRef* TypeCache::find_slow(host::Handle type) {
       return &found->second->layout;
     }
   }
+  const QuietFloats quiet;
   // Without the lock: the host is asked, and it may take locks of its own.
   std::unique_ptr<p2p::Layout> layout = make_(type);
   if (layout == nullptr) return nullptr;
@@ -61,7 +63,8 @@ void TypeCache::drop_locked(host::Handle type, p2p::LayoutRef* dropped) {
 }
 
 void TypeCache::committed(host::Handle type) {
-  p2p::LayoutRef dropped;  // released after the lock: that may call the host
+  const QuietFloats quiet;  // the set may grow
+  p2p::LayoutRef dropped;   // released after the lock: that may call the host
   const std::lock_guard lock(mutex_);
   // Should the handle have been recycled behind our back, the old layout must not survive.
   if (committed_.insert(type).second) drop_locked(type, &dropped);

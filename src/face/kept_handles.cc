@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "base/quiet_floats.h"
 #include "face/state.h"
 
 namespace od::face {
@@ -26,6 +27,7 @@ class KeptHandles::Hold {
 
 std::shared_ptr<const void> KeptHandles::keep(host::Handle op, host::Handle type) {
   auto hold = std::make_shared<Hold>(*this, op, type);
+  const QuietFloats quiet;  // the tables may grow
   const std::lock_guard lock(mutex_);
   ++ops_[op].users;
   ++types_[type].users;

@@ -1,6 +1,7 @@
 // MPI_Init, Init_thread, Finalize, Abort: where the rank comes to life and ends.
 #include <cstdint>
 
+#include "base/quiet_floats.h"
 #include "engine/rank_state.h"
 #include "face/datatypes.h"
 #include "face/host_binding.h"
@@ -58,6 +59,7 @@ void find_fortran_words() {
 
 // After the host's MPI_Init. Collective over MPI_COMM_WORLD.
 void begin() {
+  const od::QuietFloats quiet;
   int provided = MPI_THREAD_SINGLE;
   bool usable;
   {
@@ -89,6 +91,7 @@ void begin() {
 // Before the host's MPI_Init, which starts threads: with one thread registering costs nothing, and
 // static data can change its place.
 void prepare_process() {
+  const od::QuietFloats quiet;
   node::register_expedited_barrier();
   const config::Settings& settings = state.loaded.settings;
   const bool all = settings.reach == config::ReachMode::kAll;
@@ -129,6 +132,7 @@ int od_MPI_Query_thread(int* provided) { return OD_HOST(Query_thread)(provided);
 
 int od_MPI_Finalize() {
   if (od::Rank* rank = serving()) {
+    const od::QuietFloats quiet;
     rank->hand_over_receives();
     state.detached.finish();
     state.deferred.sweep(true);

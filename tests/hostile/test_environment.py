@@ -318,3 +318,17 @@ def test_nothing_left_behind_by_a_crash(
     assert not result.timed_out and not result.leftovers, result.report()
     new = {name for name in set(os.listdir("/dev/shm")) - before if "overdrive" in name.lower()}
     assert not new, new
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("trap", ["0", "1"])
+def test_floating_point_flags(
+    trap: str, host: Host, compiled: Build, needs_overdrive: None
+) -> None:
+    """MPI calls raise no floating-point flags; a program that traps exceptions lives."""
+    command = [compiled(HERE / "floats.c"), f"--trap={trap}"]
+    result = jobs.run(host, 2, command)
+    if result.returncode != 0 and jobs.run(host, 2, command, overdrive=False).returncode != 0:
+        pytest.skip(f"{host.name} alone raises flags")
+    expect.passed(result)
+    expect.took_our_path(result, 100)

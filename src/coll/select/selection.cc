@@ -5,6 +5,7 @@
 #include <limits>
 #include <string_view>
 
+#include "base/quiet_floats.h"
 #include "coll/hierarchy/hierarchy.h"
 #include "coll/model/cost.h"
 
@@ -246,6 +247,7 @@ Table Selection::compile(Collective collective, const Layout& layout, bool commu
 
 // By the size at which the range ends; the last range, which has no end, by that where it begins.
 void Table::decide(std::size_t range) {
+  const QuietFloats quiet;
   std::uint64_t bytes = last_bytes_[range];
   if (bytes == kEndless) bytes = range == 0 ? 0 : last_bytes_[range - 1] + 1;
   decisions_[range] =
