@@ -33,6 +33,20 @@ std::uint64_t static_offset(const ReachMap& map, std::uintptr_t start, std::uint
   return kUnreachable;
 }
 
+bool is_foreign(const ReachMap& map, std::uintptr_t start, std::uint64_t bytes) {
+  // Acquire pairs with the stores and the fence in OwnPages::publish().
+  const std::uint32_t version = __atomic_load_n(&map.foreign_version, __ATOMIC_ACQUIRE);
+  const std::uint32_t count = __atomic_load_n(&map.foreign_count, __ATOMIC_RELAXED);
+  bool found = version % 2 != 0 || count > ReachMap::kMostForeign;
+  for (std::uint32_t i = 0; i < count && !found; ++i) {
+    found = __atomic_load_n(&map.foreign[i].start, __ATOMIC_RELAXED) < start + bytes &&
+            __atomic_load_n(&map.foreign[i].end, __ATOMIC_RELAXED) > start;
+  }
+  // Orders the loads above before the one below.
+  __atomic_thread_fence(__ATOMIC_ACQUIRE);
+  return found || __atomic_load_n(&map.foreign_version, __ATOMIC_RELAXED) != version;
+}
+
 }  // namespace internal
 
 void begin_reach(const ReachService* service, bool heap, bool static_data,

@@ -46,6 +46,8 @@ namespace internal {
 // Process-wide by nature, like the address space it describes. Never null.
 extern const ReachMap* reach_map;
 std::uint64_t static_offset(const ReachMap& map, std::uintptr_t start, std::uint64_t bytes);
+// Whether the program has mapped something else over part of the range.
+bool is_foreign(const ReachMap& map, std::uintptr_t start, std::uint64_t bytes);
 }  // namespace internal
 
 // Makes `map` the one that reach_offset() looks at; null: nothing is shared. While the process has
@@ -53,10 +55,14 @@ std::uint64_t static_offset(const ReachMap& map, std::uintptr_t start, std::uint
 void use_reach_map(const ReachMap* map);
 
 // Offset of the range in this process's reach file, or kUnreachable when any byte of it is not
-// shared. A few nanoseconds: one comparison for the heap, a small table for static data.
+// shared. A few nanoseconds: two comparisons for the heap, a small table for static data.
 inline std::uint64_t reach_offset(const void* address, std::uint64_t bytes) {
   const ReachMap& map = *internal::reach_map;
   const auto start = reinterpret_cast<std::uintptr_t>(address);
+  // Relaxed: is_foreign() looks again, in order.
+  if (__atomic_load_n(&map.foreign_version, __ATOMIC_RELAXED) != 0) [[unlikely]] {
+    if (internal::is_foreign(map, start, bytes)) return kUnreachable;
+  }
   const std::uint64_t at = start - map.arena_start;
   if (at < map.arena_bytes) return bytes <= map.arena_bytes - at ? at : kUnreachable;
   if (map.segment_count == 0) return kUnreachable;

@@ -8,7 +8,7 @@
 
 namespace od::memory {
 
-inline constexpr uint32_t kReachServiceVersion = 1;
+inline constexpr uint32_t kReachServiceVersion = 2;
 
 struct ReachUsage {
   uint64_t used_bytes;     // in blocks of the program, rounded to their size classes
@@ -30,8 +30,8 @@ struct ReachService {
   void (*give_back)(void* reserved);
   uint64_t (*offset)(const void* in_arena);
   // Tells that [start, start + bytes) is going to be what `alias`, in a reserved range, maps; false
-  // when the table is full.
-  bool (*add_segment)(void* start, uint64_t bytes, void* alias);
+  // when the table is full. `kept_bytes`: initialised, at its beginning.
+  bool (*add_segment)(void* start, uint64_t bytes, void* alias, uint64_t kept_bytes);
   void (*drop_segment)(void* start);
   // What a shared range of this size needs to be as fast as private memory: 0 nothing, 1 collapse()
   // after it was mapped, -1 better leave it private.

@@ -86,6 +86,14 @@ def test_forks(forks: int, size: int, host: Host, compiled: Build, needs_overdri
         assert float(found) < FORK_LIMIT_MS * max(1, size >> 20), result.report()
 
 
+@pytest.mark.quick
+def test_pages(host: Host, compiled: Build, needs_overdrive: None) -> None:
+    """madvise, mmap, munmap, mremap and mprotect on shared memory do what they do on private."""
+    result = jobs.run(host, 2, [compiled(HERE / "pages.c")])
+    expect.passed(result)
+    expect.took_our_path(result, 8)
+
+
 LIMITS = {
     # Address space for a small arena and for the region.
     "enough address space": ("ulimit -v 8000000", True),
@@ -265,6 +273,20 @@ def test_memory_group(
         result = jobs.run(host, 2, command, launcher_prefix=prefix, settings=settings)
         expect.passed(result)
         assert result.counter("reach_heap_peak") > 0, result.report()
+
+
+@pytest.mark.quick
+def test_torn(
+    host: Host,
+    compiled: Build,
+    needs_overdrive: None,
+    memory_group: Callable[[int], list[str]],
+) -> None:
+    """A forked child never sees what its parent does later, also where memory is short."""
+    prefix = memory_group(GROUP_BYTES)
+    command = [compiled(HERE / "torn.c"), f"--mib={GROUP_BYTES * 6 // 10 >> 20}"]
+    result = jobs.run(host, 1, command, launcher_prefix=prefix, stats="off")
+    expect.passed(result)
 
 
 THP = Path("/sys/kernel/mm/transparent_hugepage")

@@ -7,6 +7,7 @@
 //     loaded our names do not count; afterwards the symbol table offers just what the library has;
 //   * asking the MPI library itself by its handle: the answer is our entry point in place of its
 //     own, or else requests made here would meet functions of the host that do not know them;
+//   * asking for a function that changes mappings, to patch it: the next one behind ours;
 //   * everything else goes to the real function with the caller's own return address.
 #include <dlfcn.h>
 
@@ -25,6 +26,21 @@ bool IsMpiName(const char* name) {
   if (name == nullptr) return false;
   if (name[0] == 'P') ++name;
   return name[0] == 'M' && name[1] == 'P' && name[2] == 'I' && name[3] == '_';
+}
+
+// Functions that this loader stands before and communication libraries patch: they write a jump
+// into what they find under the name.
+bool IsMappingName(const char* name) {
+  static constexpr const char* kNames[] = {"madvise", "mmap",   "mmap64",
+                                           "munmap",  "mremap", "mprotect"};
+  for (const char* each : kNames) {
+    const char* own = each;
+    const char* asked = name;
+    for (; *own == *asked && *own != '\0'; ++own, ++asked) {
+    }
+    if (*own == *asked) return true;
+  }
+  return false;
 }
 
 Continuation Answer(void* value) { return {reinterpret_cast<void*>(&od_answer), value}; }
@@ -49,6 +65,13 @@ Continuation WithoutHost(void* handle, const char* name) {
 Continuation od_before_dlsym(void* handle, const char* name, void* caller) {
   const auto real = RealDlsym();
   const Continuation unchanged = {reinterpret_cast<void*>(real), handle};
+  if (name != nullptr && handle != RTLD_NEXT && IsMappingName(name)) {
+    // Theirs must come behind ours, not in its place: they call the kernel themselves.
+    void* const found = real(handle, name);
+    void* const next = real(RTLD_NEXT, name);
+    return found != nullptr && next != nullptr && od::loader::IsOwnMapping(found) ? Answer(next)
+                                                                                  : unchanged;
+  }
   if (!IsMpiName(name) || handle == RTLD_NEXT) return unchanged;
   const int index = od::loader::IndexOf(name);
   if (index < 0) return unchanged;

@@ -42,6 +42,9 @@ bool IsOurs(const void* address);
 int Verbosity();
 bool Disabled();
 
+// Whether it is one of our functions in own_pages.cc.
+bool IsOwnMapping(const void* function);
+
 // The od::memory::ReachService of this process, for the face.
 const void* HeapService();
 

@@ -26,6 +26,18 @@ uint64_t read_bytes(const char* path) {
   return line[0] >= '0' && line[0] <= '9' ? strtoull(line, nullptr, 10) : kUnlimited;
 }
 
+// The number that follows `name` in a file of the system, or kUnlimited.
+uint64_t read_field(const char* path, const char* name) {
+  char text[4096];
+  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return kUnlimited;
+  const ssize_t got = read(fd, text, sizeof text - 1);
+  close(fd);
+  text[got > 0 ? got : 0] = '\0';
+  const char* at = strstr(text, name);
+  return at != nullptr ? strtoull(at + strlen(name), nullptr, 10) : kUnlimited;
+}
+
 bool has_word(const char* list, const char* end, const char* word) {
   const size_t length = strlen(word);
   while (list < end) {
@@ -134,6 +146,26 @@ uint64_t Budget::free_bytes() const {
     const uint64_t used = read_bytes(groups_[i].usage_path);
     const uint64_t limit = groups_[i].limit_bytes;
     bytes = least(bytes, used < limit ? limit - used : 0);
+  }
+  return bytes;
+}
+
+uint64_t Budget::available_bytes() const {
+  const uint64_t machine = read_field("/proc/meminfo", "MemAvailable:");
+  // kB; kernels before 3.14 do not say.
+  uint64_t bytes = machine != kUnlimited ? machine << 10 : free_bytes();
+  for (unsigned i = 0; i < group_count_; ++i) {
+    const uint64_t used = read_bytes(groups_[i].usage_path);
+    const uint64_t limit = groups_[i].limit_bytes;
+    uint64_t rest = used < limit ? limit - used : 0;
+    char path[sizeof groups_[i].usage_path + sizeof "memory.stat"];
+    strcpy(path, groups_[i].usage_path);  // NOLINT: it fits
+    if (char* slash = strrchr(path, '/')) {
+      strcpy(slash + 1, "memory.stat");  // NOLINT: it fits
+      const uint64_t cache = read_field(path, "\ninactive_file ");
+      if (cache != kUnlimited) rest += cache;
+    }
+    bytes = least(bytes, rest);
   }
   return bytes;
 }

@@ -22,6 +22,8 @@ class Budget {
   uint64_t keep_bytes() const;
   // Free memory of the machine and of the groups; page cache that must be written back is not free.
   uint64_t free_bytes() const;
+  // The same with page cache that the kernel drops when memory is wanted.
+  uint64_t available_bytes() const;
   // Whether `bytes` more may get memory ahead of the program: not more than a quarter of a rank's
   // share of what is free and, with what was committed before, of the whole.
   bool may_commit(uint64_t bytes, uint64_t committed_bytes) const;

@@ -3,11 +3,17 @@
 #include "memory/heap/fork_snapshot.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
+#include "memory/heap/own_pages.h"
+#include "memory/heap/size_classes.h"
 #include "memory/raw_copy.h"
 
 #ifndef MADV_POPULATE_WRITE
@@ -22,9 +28,10 @@ struct Copy {
   char* at;     // where the program sees it
   char* start;  // the same bytes in the arena
   uint64_t bytes;
-  char* reserved;  // null: no copy, the child gets a private view of the file
+  char* reserved;  // null: the copy is in the spill file
   uint64_t reserved_bytes;
-  char* copy;  // in `reserved`, at an address equal to `at` modulo the size of huge pages
+  char* copy;           // in `reserved`, at an address equal to `at` modulo the size of huge pages
+  uint64_t spilled_at;  // in the spill file
 };
 
 // Process-wide by nature, like fork; guarded by the allocator's locks from prepare() on.
@@ -33,6 +40,9 @@ constexpr unsigned kMostCopies = ReachMap::kMostSegments + 1;
 Copy g_copies[kMostCopies];
 unsigned g_copy_count;
 uint64_t g_count;
+int g_spill = -1;  // the file that holds the copies
+bool g_refused;    // there are no copies
+bool g_said;
 
 constexpr int kAccess = PROT_READ | PROT_WRITE;
 constexpr int kAnonymous = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
@@ -84,6 +94,7 @@ struct Walk {
   int fd;
   const Copy* copy;  // null: only count
   uint64_t bytes;    // with memory
+  bool failed = false;
 };
 
 // Faults are most of the cost: huge pages where they hold much, else many pages at once.
@@ -102,17 +113,60 @@ void prepare_to_copy(const Copy& copy, char* to, uint64_t bytes) {
   madvise(to, bytes, MADV_POPULATE_WRITE);
 }
 
+// Through the file: the program may have mapped other things where the pages were, or protected
+// them.
+bool read_file(int fd, uint64_t offset, char* to, uint64_t bytes) {
+  while (bytes > 0) {
+    const long got = syscall(SYS_pread64, fd, to, bytes, static_cast<off_t>(offset));
+    if (got <= 0) return false;
+    to += got;
+    offset += static_cast<uint64_t>(got);
+    bytes -= static_cast<uint64_t>(got);
+  }
+  return true;
+}
+
+// The same into the spill file, by a small buffer: from pages that cannot be read write() would
+// fail.
+bool spill(int fd, uint64_t offset, uint64_t to, uint64_t bytes) {
+  static char buffer[64 << 10];
+  while (bytes > 0) {
+    const uint64_t now = bytes < sizeof buffer ? bytes : sizeof buffer;
+    if (!read_file(fd, offset, buffer, now)) return false;
+    for (uint64_t done = 0; done < now;) {
+      const long put =
+          syscall(SYS_pwrite64, g_spill, buffer + done, now - done, static_cast<off_t>(to + done));
+      if (put <= 0) return false;
+      done += static_cast<uint64_t>(put);
+    }
+    offset += now;
+    to += now;
+    bytes -= now;
+  }
+  return true;
+}
+
 // Adds one used range to the walk.
 void walk_range(Walk& walk, const char* start, uint64_t bytes) {
   const char* const arena = g_memory.arena->start();
   for_each_extent(walk.fd, static_cast<uint64_t>(start - arena), bytes,
                   [&](uint64_t offset, uint64_t extent_bytes) {
                     walk.bytes += extent_bytes;
-                    if (walk.copy == nullptr) return;
+                    if (walk.copy == nullptr || walk.failed) return;
                     const char* const from = arena + offset;
-                    char* const to = walk.copy->copy + (from - walk.copy->start);
+                    const auto within = static_cast<uint64_t>(from - walk.copy->start);
+                    if (walk.copy->copy == nullptr) {
+                      const uint64_t at = walk.copy->spilled_at + within;
+                      walk.failed = !spill(walk.fd, offset, at, extent_bytes);
+                      return;
+                    }
+                    char* const to = walk.copy->copy + within;
                     prepare_to_copy(*walk.copy, to, extent_bytes);
-                    raw_copy(to, from, extent_bytes);
+                    if (own_pages.count() == 0) {
+                      raw_copy(to, from, extent_bytes);
+                    } else if (!read_file(walk.fd, offset, to, extent_bytes)) {
+                      walk.failed = true;
+                    }
                   });
 }
 
@@ -139,7 +193,12 @@ void walk_copy(Walk& walk, const Copy& copy) {
 
 void add_copy(char* at, char* start, uint64_t bytes) {
   if (bytes == 0) return;
-  g_copies[g_copy_count++] = {at, start, bytes, nullptr, 0, nullptr};
+  g_copies[g_copy_count++] = {at, start, bytes, nullptr, 0, nullptr, 0};
+}
+
+void drop_copy(Copy& copy) {
+  if (copy.reserved != nullptr) unmap_raw(copy.reserved, copy.reserved_bytes);
+  copy.reserved = copy.copy = nullptr;
 }
 
 void reserve_copy(Copy& copy) {
@@ -152,12 +211,47 @@ void reserve_copy(Copy& copy) {
   copy.copy = copy.reserved + (phase + kHugeBytes - now) % kHugeBytes;
 }
 
-void prepare() {
+// A nameless file of `bytes`, of which `used` will be written, on a disk; -1: there is none.
+int open_spill(uint64_t bytes, uint64_t used) {
+  rlimit limit;
+  if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur < bytes) return -1;
+  const char* const folders[] = {getenv("TMPDIR"), "/var/tmp", "/tmp"};
+  for (const char* folder : folders) {
+    constexpr decltype(statfs::f_type) kTmpfs = 0x01021994;
+    constexpr decltype(statfs::f_type) kRamfs = 0x858458f6;
+    struct statfs found;
+    if (folder == nullptr || statfs(folder, &found) != 0 || found.f_type == kTmpfs ||
+        found.f_type == kRamfs ||
+        static_cast<uint64_t>(found.f_bavail) * static_cast<uint64_t>(found.f_bsize) / 2 < used) {
+      continue;
+    }
+    const int fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (fd < 0) continue;
+    if (ftruncate(fd, static_cast<off_t>(bytes)) == 0) return fd;
+    close(fd);
+  }
+  return -1;
+}
+
+bool fits_in_memory(uint64_t bytes) {
+  // The rest is for what child and parent need next.
+  return bytes <= g_memory.budget->free_bytes() / 4 * 3 ||
+         bytes <= g_memory.budget->available_bytes() / 4 * 3;
+}
+
+// Where copies go in the spill file; what it is long.
+uint64_t lay_out_spill() {
+  uint64_t end = 0;
+  for (unsigned i = 0; i < g_copy_count; ++i) {
+    g_copies[i].spilled_at = end;
+    end += (g_copies[i].bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
+  }
+  return end;
+}
+
+// With the locks: what has to be copied, and how much of it has memory.
+uint64_t find_copies(int fd) {
   const Arena& arena = *g_memory.arena;
-  if (arena.is_private()) return;
-  const int saved_errno = errno;
-  g_memory.spans->lock_all();
-  const int fd = arena.descriptor();
   g_copy_count = 0;
   for (uint32_t i = 0; i < g_memory.map->segment_count; ++i) {
     const ReachSegment& segment = g_memory.map->segments[i];
@@ -166,15 +260,34 @@ void prepare() {
   add_copy(arena.start(), arena.start(), g_memory.spans->top_bytes());
   Walk count = {.fd = fd, .copy = nullptr, .bytes = 0};
   for (unsigned i = 0; i < g_copy_count; ++i) walk_copy(count, g_copies[i]);
-  // With too little memory the child gets a private view of the file, which costs nothing and
-  // follows later changes of the parent where the child has not written.
-  if (fd < 0 || count.bytes <= g_memory.budget->free_bytes() / 4 * 3) {
-    // All of g_copies first: linked into the program, it is part of what is copied.
-    for (unsigned i = 0; i < g_copy_count; ++i) reserve_copy(g_copies[i]);
-    for (unsigned i = 0; i < g_copy_count; ++i) {
-      Walk walk = {.fd = fd, .copy = &g_copies[i], .bytes = 0};
-      if (g_copies[i].copy != nullptr) walk_copy(walk, g_copies[i]);
-    }
+  return count.bytes;
+}
+
+void prepare() {
+  const Arena& arena = *g_memory.arena;
+  if (arena.is_private()) return;
+  const int saved_errno = errno;
+  g_memory.spans->lock_all();
+  own_pages.lock();
+  const int fd = arena.descriptor();
+  const uint64_t bytes = find_copies(fd);
+  // All of g_copies first: linked into the program, it is part of what is copied.
+  bool reserved = fits_in_memory(bytes);
+  g_refused = false;
+  for (unsigned i = 0; i < g_copy_count && reserved; ++i) {
+    reserve_copy(g_copies[i]);
+    reserved = g_copies[i].copy != nullptr;
+  }
+  if (!reserved) {
+    for (unsigned i = 0; i < g_copy_count; ++i) drop_copy(g_copies[i]);
+    const uint64_t end = lay_out_spill();
+    g_spill = fd >= 0 ? open_spill(end, bytes) : -1;
+    g_refused = g_spill < 0;
+  }
+  for (unsigned i = 0; i < g_copy_count && !g_refused; ++i) {
+    Walk walk = {.fd = fd, .copy = &g_copies[i], .bytes = 0};
+    walk_copy(walk, g_copies[i]);
+    g_refused = walk.failed;
   }
   errno = saved_errno;
 }
@@ -182,16 +295,57 @@ void prepare() {
 void in_parent() {
   if (g_memory.arena->is_private()) return;
   const int saved_errno = errno;
-  for (unsigned i = 0; i < g_copy_count; ++i) {
-    if (g_copies[i].reserved != nullptr)
-      unmap_raw(g_copies[i].reserved, g_copies[i].reserved_bytes);
-  }
+  for (unsigned i = 0; i < g_copy_count; ++i) drop_copy(g_copies[i]);
+  if (g_spill >= 0) close(g_spill);
+  g_spill = -1;
   ++g_count;
+  own_pages.unlock();
   g_memory.spans->unlock_all();
   errno = saved_errno;
 }
 
-void make_private(int fd, const Copy& each) {
+// Calls visit(exception, start, bytes) for what the program itself has done within the range.
+template <typename Visit>
+void for_each_exception(const Copy& copy, Visit&& visit) {
+  const auto start = reinterpret_cast<uintptr_t>(copy.at);
+  const uintptr_t end = start + copy.bytes;
+  for (unsigned i = 0; i < own_pages.count(); ++i) {
+    const PageException& each = own_pages.exception(i);
+    const uintptr_t low = each.start > start ? each.start : start;
+    const uintptr_t high = each.end < end ? each.end : end;
+    if (low < high) visit(i, each, reinterpret_cast<char*>(low), high - low);
+  }
+}
+
+// What the program has mapped there is the child's as it is the parent's.
+char* g_aside[OwnPages::kMost];
+
+void make_private_pages(const Copy& each);
+
+void make_private(const Copy& copy) {
+  for_each_exception(copy, [](unsigned i, const PageException& each, char* start, uint64_t bytes) {
+    g_aside[i] = nullptr;
+    if (each.kind != ExceptionKind::kForeign) return;
+    // Of the same size it is only moved to where it is told.
+    char* const aside = map_raw(nullptr, bytes, PROT_NONE, kAnonymous, -1, 0);
+    if (aside == nullptr) return;
+    if (move_raw(start, bytes, aside)) {
+      g_aside[i] = aside;
+    } else {
+      unmap_raw(aside, bytes);
+    }
+  });
+  make_private_pages(copy);
+  for_each_exception(copy, [](unsigned i, const PageException& each, char* start, uint64_t bytes) {
+    if (each.kind != ExceptionKind::kForeign) {
+      syscall(SYS_mprotect, start, bytes, each.access);
+    } else if (g_aside[i] != nullptr && !move_raw(g_aside[i], bytes, start)) {
+      fail();
+    }
+  });
+}
+
+void make_private_pages(const Copy& each) {
   if (each.copy != nullptr) {
     if (!move_raw(each.copy, each.bytes, each.at)) fail();
     const auto before = static_cast<uint64_t>(each.copy - each.reserved);
@@ -199,9 +353,8 @@ void make_private(int fd, const Copy& each) {
     unmap_raw(each.copy + each.bytes, each.reserved_bytes - before - each.bytes);
     return;
   }
-  const auto offset = static_cast<off_t>(each.start - g_memory.arena->start());
-  if (fd < 0 || map_raw(each.at, each.bytes, kAccess, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, fd,
-                        offset) == nullptr) {
+  if (map_raw(each.at, each.bytes, kAccess, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, g_spill,
+              static_cast<off_t>(each.spilled_at)) == nullptr) {
     fail();
   }
 }
@@ -211,7 +364,11 @@ void in_child() {
   if (arena.is_private()) return;
   const int saved_errno = errno;
   const int fd = arena.descriptor();
-  for (unsigned i = 0; i < g_copy_count; ++i) make_private(fd, g_copies[i]);
+  if (g_refused) fail();
+  for (unsigned i = 0; i < g_copy_count; ++i) make_private(g_copies[i]);
+  if (g_spill >= 0) close(g_spill);
+  g_spill = -1;
+  own_pages.reset_lock();
   // Nobody allocates there any more.
   const uint64_t top = g_memory.spans->top_bytes();
   map_raw(arena.start() + top, arena.bytes() - top, PROT_NONE, kAnonymous | MAP_FIXED, -1, 0);
@@ -227,6 +384,41 @@ void in_child() {
 bool snapshot_on_fork(const SharedMemory& memory) {
   g_memory = memory;
   return pthread_atfork(prepare, in_parent, in_child) == 0;
+}
+
+bool fork_fits() {
+  if (g_memory.arena == nullptr || g_memory.arena->is_private()) return true;
+  const int saved_errno = errno;
+  // Mostly plain to see, without looking at each block.
+  uint64_t bytes = g_memory.spans->top_bytes();
+  for (uint32_t i = 0; i < g_memory.map->segment_count; ++i) {
+    bytes += g_memory.map->segments[i].bytes;
+  }
+  bool fits = bytes <= g_memory.budget->free_bytes() / 4 * 3;
+  if (!fits) {
+    g_memory.spans->lock_all();
+    own_pages.lock();
+    const int fd = g_memory.arena->descriptor();
+    bytes = find_copies(fd);
+    fits = fits_in_memory(bytes);
+    if (!fits && fd >= 0) {
+      const int spill_file = open_spill(lay_out_spill(), bytes);
+      fits = spill_file >= 0;
+      if (fits) close(spill_file);
+    }
+    own_pages.unlock();
+    g_memory.spans->unlock_all();
+  }
+  // Relaxed: twice would do no harm.
+  if (!fits && !__atomic_exchange_n(&g_said, true, __ATOMIC_RELAXED)) {
+    static constexpr char kText[] =
+        "overdrive: fork fails: there is too little memory, and no room on the disk of TMPDIR, for "
+        "a "
+        "copy of what this process shares with other ranks (OVERDRIVE_REACH=off needs none)\n";
+    if (write(STDERR_FILENO, kText, sizeof kText - 1) < 0) fits = false;
+  }
+  errno = saved_errno;
+  return fits;
 }
 
 uint64_t fork_count() { return g_count; }

@@ -10,6 +10,11 @@
 // at in a child of several threads does not depend on that. The handlers are registered early and
 // therefore run last before the fork and first after it. system(), popen() and posix_spawn() call
 // no handlers and need none.
+//
+// Where there is too little memory for the copies they are written to a nameless file on a disk,
+// which the child maps. Where there is no room there either, fork() fails as it does without memory
+// (fork_fits); a child that comes into being all the same, by a way that cannot fail, ends at once.
+// A child never sees what its parent does later.
 #ifndef OVERDRIVE_MEMORY_HEAP_FORK_SNAPSHOT_H_
 #define OVERDRIVE_MEMORY_HEAP_FORK_SNAPSHOT_H_
 
@@ -30,6 +35,9 @@ struct SharedMemory {
 
 // Once per process; the objects stay where they are. False if no handler can be registered.
 bool snapshot_on_fork(const SharedMemory& memory);
+
+// Whether a fork now has the memory that it needs; false: a message has said so, once.
+bool fork_fits();
 
 // How many forks had something to copy.
 uint64_t fork_count();

@@ -13,6 +13,7 @@
 #include "memory/heap/environment.h"
 #include "memory/heap/fork_snapshot.h"
 #include "memory/heap/mutex.h"
+#include "memory/heap/own_pages.h"
 #include "memory/heap/span_allocator.h"
 
 // The C library's own functions under the names that are never interposed.
@@ -85,12 +86,15 @@ void set_huge(uint64_t unit, bool huge) {
 }
 
 bool open_pages(void*, char* start, uint64_t bytes) { return g_arena.open(start, bytes); }
-bool give_back_pages(void*, char* start, uint64_t bytes) {
-  if (!g_arena.give_back(start, bytes)) return false;
+void note_discarded(uint64_t offset, uint64_t bytes) {
   drop_commitment(bytes);
-  for (uint64_t unit = unit_of(start); unit <= unit_of(start + bytes - 1); ++unit) {
+  for (uint64_t unit = offset / kHugeBytes; unit <= (offset + bytes - 1) / kHugeBytes; ++unit) {
     set_huge(unit, false);
   }
+}
+bool give_back_pages(void*, char* start, uint64_t bytes) {
+  if (!g_arena.give_back(start, bytes)) return false;
+  note_discarded(static_cast<uint64_t>(start - g_arena.start()), bytes);
   return true;
 }
 
@@ -187,6 +191,7 @@ bool begin() {
     g_arena.destroy();
     return false;
   }
+  own_pages.begin(&g_arena, &g_map, note_discarded);
   hot.bytes = g_map.arena_bytes;
   // Release pairs with the acquire in is_ours().
   __atomic_store_n(&hot.start, g_map.arena_start, __ATOMIC_RELEASE);
@@ -305,10 +310,20 @@ void* allocate_growing(size_t bytes) {
   return block;
 }
 
-void release(void* block) { g_spans.free(block); }
+void release(void* block) {
+  if (__builtin_expect(own_pages.count() != 0, 0)) {
+    const size_t bytes = g_spans.usable_bytes(block);
+    // Pages that cannot be had back are lost with the block.
+    if (own_pages.excepted(block, bytes) && !own_pages.restore(block, bytes)) return;
+  }
+  g_spans.free(block);
+}
 size_t usable_bytes(const void* block) { return g_spans.usable_bytes(block); }
 
 bool resize(void* block, size_t bytes) {
+  // What the program has mapped or protected must not come into other blocks.
+  if (own_pages.count() != 0 && own_pages.excepted(block, g_spans.usable_bytes(block)))
+    return false;
   if (!g_spans.resize(block, bytes)) return false;
   if (g_huge == HugePages::kCollapse && bytes >= kHugeBytes) {
     const uint64_t prepared = g_spans.prepared(block);
@@ -358,14 +373,14 @@ uint64_t service_offset(const void* in_arena) {
   return reinterpret_cast<uintptr_t>(in_arena) - g_map.arena_start;
 }
 
-bool service_add_segment(void* start, uint64_t bytes, void* alias) {
+bool service_add_segment(void* start, uint64_t bytes, void* alias, uint64_t kept_bytes) {
   if (g_map.segment_count == ReachMap::kMostSegments) return false;
   const auto address = reinterpret_cast<uintptr_t>(start);
   uint32_t at = g_map.segment_count;
   for (; at > 0 && g_map.segments[at - 1].start > address; --at) {
     g_map.segments[at] = g_map.segments[at - 1];
   }
-  g_map.segments[at] = {address, bytes, service_offset(alias)};
+  g_map.segments[at] = {address, bytes, service_offset(alias), kept_bytes};
   ++g_map.segment_count;
   // The same pages twice would be twice in a core file.
   madvise(alias, bytes, MADV_DONTDUMP);

@@ -1,0 +1,25 @@
+// fork, so that it can fail: where there is no memory for a child's own copy of what is shared.
+//
+// Everything else is done by handlers (memory/heap/fork_snapshot.h), which cannot refuse.
+#include <dlfcn.h>
+#include <errno.h>
+#include <sys/types.h>
+
+#include "memory/heap/fork_snapshot.h"
+#include "process.h"
+
+extern "C" __attribute__((visibility("default"))) pid_t fork() noexcept {
+  using Function = pid_t (*)();
+  static Function next;
+  // Relaxed: whoever computes it finds the same.
+  Function function = __atomic_load_n(&next, __ATOMIC_RELAXED);
+  if (function == nullptr) {
+    function = reinterpret_cast<Function>(od::loader::RealDlsym()(RTLD_NEXT, "fork"));
+    __atomic_store_n(&next, function, __ATOMIC_RELAXED);
+  }
+  if (!od::memory::heap::fork_fits()) {
+    errno = ENOMEM;
+    return -1;
+  }
+  return function();
+}
