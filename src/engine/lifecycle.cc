@@ -109,8 +109,8 @@ void note_reach(RankState& s) {
 }
 
 void measure_distance(RankState& s) {
-  // Neighbours of equal parity probe each other: one probe per rank, all pairs at once. Every link
-  // starts with the result; streams correct it per link (p2p/distance.h).
+  // Neighbours probe each other in pairs, 0 and 1, 2 and 3: one probe per rank, all pairs at once.
+  // Every link starts with the result; streams correct it per link (p2p/distance.h).
   const int partner = static_cast<int>(s.my_index) ^ 1;
   if (partner >= s.node->size() || s.node->oversubscribed()) return;
   const double line_ns = p2p::probe_line_ns(*s.node, partner);

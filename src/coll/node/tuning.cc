@@ -8,9 +8,9 @@ Tuning Tuning::built_in() {
 #if defined(__x86_64__) || defined(__i386__)
   // The rows of tuning.h were measured on AMD EPYC, whose stores into cells are quick. On Intel
   // Xeon (Ice Lake) they are not: whoever waits for others anyway reads a rewritten buffer where it
-  // lies in 0.5 (line 60 ns) to 0.9 (110 ns) of the time from a few KiB on; docs/design has the
-  // figures. Only where the same rank shows, or reads, call after call, do cells let the others run
-  // ahead (rewritten_rooted).
+  // lies in 0.5 (line 60 ns) to 0.9 (110 ns) of the time from a few KiB on; the figures are in
+  // docs/measurements/design-figures.md. Only where the same rank shows, or reads, call after call,
+  // do cells let the others run ahead (rewritten_rooted).
   if (__builtin_cpu_is("intel") != 0) {
     tuning.near_row = {
         .direct_everyone = 2 << 10,
