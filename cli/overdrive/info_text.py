@@ -259,7 +259,8 @@ def setting_lines(found: Sequence[Mapping[str, Any]], detailed: bool) -> list[st
         default = "" if built_in else f", default {setting['default'] or 'none'}"
         lines.append(f"{mark} {setting['name']} = {value}  ({setting['source']}{place}{default})")
         if detailed:
-            lines.append(wrapped(setting["doc"], 6))
+            agreed = " Rank 0's value counts for the whole job." if setting["agreed"] else ""
+            lines.append(wrapped(setting["doc"] + agreed, 6))
             accepts = setting["choices"].replace("|", ", ") or (
                 f"{setting['min']} to {setting['max']}"
                 if setting["type"] in ("int", "size", "duration")

@@ -96,6 +96,8 @@ def _setting(setting: dict[str, Any]) -> list[str]:
     accepted = _range(setting)
     if accepted:
         parts.append(f"accepts {accepted}")
+    if setting["agreed"]:
+        parts.append("rank 0's value counts for the whole job")
     return [
         f"### `{setting['name']}`",
         "",

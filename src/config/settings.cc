@@ -253,21 +253,26 @@ std::string lookup(const char* const* environment, std::string_view name) {
 }  // namespace
 
 const std::array<SettingInfo, kSettingCount>& setting_infos() {
-#define OD_SETTINGS_INFO(field, type, name, default_value, min, max, group, doc) \
-  SettingInfo{name,                                                              \
-              type::kTypeName,                                                   \
-              #group,                                                            \
-              doc,                                                               \
-              [] { return choice_words<type>(); },                               \
-              [] { return type::format_bound(min); },                            \
-              [] { return type::format_bound(max); },                            \
-              [](const Settings& s) { return type::format(s.field); },           \
-              [](std::string_view text) { return names_output<type>(text); },    \
-              [](Settings& s, std::string_view text, std::string& reason) {      \
-                return assign_checked<type>(text, min, max, s.field, reason);    \
+#define OD_SETTINGS_INFO(agreed, field, type, name, default_value, min, max, group, doc) \
+  SettingInfo{name,                                                                      \
+              type::kTypeName,                                                           \
+              #group,                                                                    \
+              doc,                                                                       \
+              agreed,                                                                    \
+              [] { return choice_words<type>(); },                                       \
+              [] { return type::format_bound(min); },                                    \
+              [] { return type::format_bound(max); },                                    \
+              [](const Settings& s) { return type::format(s.field); },                   \
+              [](std::string_view text) { return names_output<type>(text); },            \
+              [](Settings& s, std::string_view text, std::string& reason) {              \
+                return assign_checked<type>(text, min, max, s.field, reason);            \
               }},
+#define OD_SETTINGS_OWN(...) OD_SETTINGS_INFO(false, __VA_ARGS__)
+#define OD_SETTINGS_AGREED(...) OD_SETTINGS_INFO(true, __VA_ARGS__)
   static constexpr std::array<SettingInfo, kSettingCount> kInfos = {
-      {OD_SETTINGS(OD_SETTINGS_INFO)}};
+      {OD_SETTINGS(OD_SETTINGS_OWN, OD_SETTINGS_AGREED)}};
+#undef OD_SETTINGS_AGREED
+#undef OD_SETTINGS_OWN
 #undef OD_SETTINGS_INFO
   return kInfos;
 }

@@ -25,12 +25,12 @@ namespace od::config {
 struct Settings {
 #define OD_SETTINGS_FIELD(field, type, name, default_value, min, max, group, doc) \
   type::Value field = default_value;
-  OD_SETTINGS(OD_SETTINGS_FIELD)
+  OD_SETTINGS(OD_SETTINGS_FIELD, OD_SETTINGS_FIELD)
 #undef OD_SETTINGS_FIELD
 };
 
 #define OD_SETTINGS_COUNT(field, type, name, default_value, min, max, group, doc) +1
-inline constexpr std::size_t kSettingCount = 0 OD_SETTINGS(OD_SETTINGS_COUNT);
+inline constexpr std::size_t kSettingCount = 0 OD_SETTINGS(OD_SETTINGS_COUNT, OD_SETTINGS_COUNT);
 #undef OD_SETTINGS_COUNT
 
 // What is known about a setting beside its value; the same for every job.
@@ -39,6 +39,7 @@ struct SettingInfo {
   const char* type;   // bool, int, size, duration, choice, string, pairs
   const char* group;  // section of the manual
   const char* doc;
+  bool agreed;                                 // rank 0's value counts for the whole job
   std::string (*choices)();                    // words separated by '|', or empty
   std::string (*min_text)();                   // smallest accepted value
   std::string (*max_text)();                   // largest accepted value

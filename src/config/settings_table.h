@@ -1,6 +1,8 @@
 // The one table of everything a user can set.
 //
-// A row is X(field, type, name, default, min, max, group, doc):
+// A row is X(field, type, name, default, min, max, group, doc) where every rank has a value of its
+// own, and A(...) where ranks would misunderstand each other with different ones: for these the
+// values of rank 0 count for the whole job (engine/job_terms.h).
 //   field    member of od::config::Settings; carries its unit in its name
 //   type     one of the types of settings_types.h
 //   name     what users write: `name = value` in a file, OVERDRIVE_NAME (upper case) in the
@@ -16,18 +18,18 @@
 #include "config/settings_types.h"
 
 // clang-format off
-#define OD_SETTINGS(X)                                                                             \
+#define OD_SETTINGS(X, A)                                                                          \
   X(disable, BoolType, "disable", false, false, true, job,                                         \
     "Switches Overdrive off: every call goes to the MPI library that is installed. Meant for "     \
     "comparing, and for finding out whether Overdrive has anything to do with a problem.")         \
-  X(strict, BoolType, "strict", false, false, true, job,                                           \
+  A(strict, BoolType, "strict", false, false, true, job,                                           \
     "Ends the job at start when a setting is wrong or unknown. Without it a wrong setting is "     \
     "reported and the next lower source of the value is used.")                                    \
   X(verbose, IntType, "verbose", 0, 0, 3, report,                                                  \
     "How much is written to standard error: 0 errors only, 1 also warnings and what fell back "    \
     "to the installed MPI library and why, 2 also with how many ranks each rank shares memory "    \
     "and how far apart the cores are, 3 also each communicator that is served.")                   \
-  X(stats, OutputType, "stats", "0", 0, 4096, report,                                              \
+  A(stats, OutputType, "stats", "0", 0, 4096, report,                                              \
     "Statistics at `MPI_Finalize`: `0` none, `1` one table on standard error with the sum, "       \
     "smallest and largest value over all ranks, anything else is the path of a JSON file that "    \
     "each rank writes; `%r` in it stands for the rank and is appended as `.%r` if missing.")       \
@@ -39,7 +41,7 @@
     "Path of a JSON file that each rank writes at `MPI_Finalize` with the times of all steps of "   \
     "its last collectives, for `overdrive study timeline --measured`; `%r` in it stands for the "  \
     "rank and is appended as `.%r` if missing. Empty: nothing is recorded.")                         \
-  X(verify, BoolType, "verify", false, false, true, report,                                        \
+  A(verify, BoolType, "verify", false, false, true, report,                                        \
     "Computes a checksum of every local message at the sender and compares it at the receiver. "   \
     "A difference ends the job with a message that names the two ranks. Slow; for finding "        \
     "faults.")                                                                                     \
@@ -68,13 +70,13 @@
   X(unmatched_wait_ns, DurationType, "unmatched_wait", 50 * kMicrosecond, 0, 10 * kSecond, p2p,    \
     "How long a sender waits for its receiver before it copies the message into its own memory "   \
     "and returns. Small values free senders sooner and use more memory.")                          \
-  X(buffer_limit_bytes, SizeType, "buffer_limit", kGiB, 0, kTiB, p2p,                              \
+  A(buffer_limit_bytes, SizeType, "buffer_limit", kGiB, 0, kTiB, p2p,                              \
     "Most memory per rank that such copies may take. At the limit senders wait for their "         \
     "receivers.")                                                                                  \
-  X(inline_max_bytes, SizeType, "inline_max", 512, 0, 64 * kKiB, p2p,                              \
+  A(inline_max_bytes, SizeType, "inline_max", 512, 0, 64 * kKiB, p2p,                              \
     "Largest message that travels inside the fast box of a pair of ranks. Values above about a "   \
     "fifth of `fastbox_bytes` count as that much.")                                                \
-  X(fastbox_bytes, SizeType, "fastbox_bytes", 8 * kKiB, 1 * kKiB, kMiB, p2p,                       \
+  A(fastbox_bytes, SizeType, "fastbox_bytes", 8 * kKiB, 1 * kKiB, kMiB, p2p,                       \
     "Memory of one fast box. A fast box belongs to one sender and one receiver and holds small "   \
     "messages.")                                                                                   \
   X(fastbox_peers, IntType, "fastbox_peers", 32, 0, 4096, p2p,                                     \
@@ -84,19 +86,19 @@
     "Largest message whose data a sender puts into a cell before it knows that the receiver has "  \
     "arrived. Such a message fills one cell at most: values above `cell_bytes` count as "          \
     "`cell_bytes`.")                                                                               \
-  X(pool_bytes, SizeType, "pool_bytes", 2 * kMiB, 64 * kKiB, kGiB, copy,                           \
+  A(pool_bytes, SizeType, "pool_bytes", 2 * kMiB, 64 * kKiB, kGiB, copy,                           \
     "Memory of the pool of cells through which a rank sends. The pool rotates: about twice the "   \
     "second-level cache is best, so that a cell that is written again has left the receiver's "    \
     "cache.")                                                                                      \
-  X(cell_bytes, SizeType, "cell_bytes", 16 * kKiB, 1 * kKiB, 4 * kMiB, copy,                       \
+  A(cell_bytes, SizeType, "cell_bytes", 16 * kKiB, 1 * kKiB, 4 * kMiB, copy,                       \
     "Size of one cell; must be a power of two and at most a quarter of `pool_bytes`.")             \
   X(piece_bytes, SizeType, "piece_bytes", 16 * kKiB, 256, 4 * kMiB, copy,                          \
     "How much of a large message is copied into a cell before the receiver is told: small pieces " \
     "overlap the two copies better, large ones exchange fewer cache lines.")                       \
-  X(frame_bytes, SizeType, "frame_bytes", 256 * kKiB, 0, 64 * kMiB, copy,                          \
+  A(frame_bytes, SizeType, "frame_bytes", 256 * kKiB, 0, 64 * kMiB, copy,                          \
     "Size of an exchange frame: memory in which the messages of a pair of ranks go to and fro. "   \
     "What is longer than a frame goes on in cells. 0: none.")                                      \
-  X(frame_peers, IntType, "frame_peers", 16, 0, 4096, copy,                                        \
+  A(frame_peers, IntType, "frame_peers", 16, 0, 4096, copy,                                        \
     "Most local ranks for which a rank has a frame; those that follow it in the order of ranks "   \
     "come first.")                                                                                 \
   X(copy, CopyChoice, "copy", CopyMode::kAuto, CopyMode::kAuto, CopyMode::kNontemporal, copy,      \
@@ -187,35 +189,35 @@
   X(far_kernel_min_bytes, SizeType, "far_kernel_min", kTiB, 0, kTiB, copy,                         \
     "Smallest message that is read through the operating system when the sender's buffer is "      \
     "not shared, between cores that do not share a cache.")                                        \
-  X(collectives, BoolType, "collectives", true, false, true, coll,                                 \
+  A(collectives, BoolType, "collectives", true, false, true, coll,                                 \
     "Serves collective operations; off leaves all of them to the installed MPI library. The same " \
     "on all ranks.")                                                                               \
-  X(collective_memory, SizeType, "collective_memory", 256 * kKiB, 0, kTiB, coll,                   \
+  A(collective_memory, SizeType, "collective_memory", 256 * kKiB, 0, kTiB, coll,                   \
     "Most memory for prepared schedules of one communicator in one rank; those that have not "     \
     "been used for longest are made anew when they are needed.")                                   \
-  X(collective_driver, DriverChoice, "collective_driver", ReductionDriver::kSegmented,              \
+  A(collective_driver, DriverChoice, "collective_driver", ReductionDriver::kSegmented,              \
     ReductionDriver::kGeneric, ReductionDriver::kGrouped, coll,                                    \
     "How the ranks of a node divide long reductions: each a slice of the whole vector, or of one " \
     "segment after the other, first among the ranks that share a last-level cache, then across "   \
     "caches, with segments whose slices are collected while caches still hold them. With more "    \
     "ranks than cores `segmented` leaves the groups out; `grouped` does not.")                     \
-  X(collective_slots, IntType, "collective_slots", 64, 0, 4096, coll,                              \
+  A(collective_slots, IntType, "collective_slots", 64, 0, 4096, coll,                              \
     "Communicators of a rank whose collectives can run in shared memory at the same time; those "  \
     "beyond go by messages. 0: all do.")                                                           \
-  X(collective_slot_bytes, SizeType, "collective_slot", 4 * kMiB, 64 * kKiB, kGiB, coll,               \
+  A(collective_slot_bytes, SizeType, "collective_slot", 4 * kMiB, 64 * kKiB, kGiB, coll,               \
     "Shared memory of each of them in a rank, for flags and for what passes through cells; only "  \
     "what is used takes memory.")                                                                  \
-  X(tuning, StringType, "tuning", "off", 0, 4096, coll,                                            \
+  A(tuning, StringType, "tuning", "off", 0, 4096, coll,                                            \
     "Path of a tuning file (JSON): rules that choose the algorithms of collectives. Rules in "     \
     "variables `OVERDRIVE_ADJUST_...` come before it; where none matches, or with `off`, the "     \
     "built-in cost model chooses.")                                                                \
-  X(intel_adjust, BoolType, "intel_adjust", false, false, true, coll,                              \
+  A(intel_adjust, BoolType, "intel_adjust", false, false, true, coll,                              \
     "Also obeys the variables `I_MPI_ADJUST_...` of Intel MPI where the one of Overdrive is not "  \
     "set, so that scripts carry over.")                                                            \
-  X(collective_shuffle, IntType, "collective_shuffle", 0, 0, 1 << 30, test,                       \
+  A(collective_shuffle, IntType, "collective_shuffle", 0, 0, 1 << 30, test,                       \
     "For tests: serves each collective call with one of the algorithms that can, by chance. The "  \
     "number is the seed; 0: off.")                                                                 \
-  X(test_remote, PairsType, "test_remote", {}, 0, 4096, test,                                      \
+  A(test_remote, PairsType, "test_remote", {}, 0, 4096, test,                                      \
     "For tests: treats these pairs of ranks of `MPI_COMM_WORLD` as if they were on different "     \
     "nodes. `0-1,2-3` lists pairs, `all` means every pair.")
 // clang-format on

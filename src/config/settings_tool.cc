@@ -64,6 +64,7 @@ void write_settings(JsonWriter& json, const config::LoadResult& loaded) {
     json.member("place", loaded.origins[i].place);
     json.member("group", info.group);
     json.member("doc", info.doc);
+    json.member("agreed", info.agreed);
     json.close_object();
   }
   json.close_array();

@@ -10,7 +10,6 @@
 #include "engine/rank_state.h"
 #include "observe/log.h"
 #include "observe/stats.h"
-#include "topology/fingerprint.h"
 
 namespace od {
 
@@ -90,12 +89,13 @@ void RankState::prepare_collectives() {
   coll::Selection::Options options;
   options.strict = settings.strict;
   options.accept_intel = settings.intel_adjust;
-  if (settings.tuning != "off") {
+  // What is for another machine has been refused already, by rank 0.
+  if (!terms.tuning_text.empty()) {
     options.tuning_file = settings.tuning;
-    options.fingerprint = topology::fingerprint();
+    options.tuning_text = terms.tuning_text;
   }
-  std::vector<std::string> issues;
-  collectives.selection = coll::Selection::load(coll::Selection::environment(), options, issues);
+  std::vector<std::string> issues = terms.issues;
+  collectives.selection = coll::Selection::load(terms.rules, options, issues);
   if (issues.empty()) return;
   // Rank 0 speaks for all.
   if (host.world_rank == 0) {

@@ -23,13 +23,16 @@ namespace od {
 
 struct CollectiveCall;  // engine/collective_call.h
 class RankState;        // engine/rank_state.h: everything below the interface
+struct JobTerms;        // engine/job_terms.h
 
 class Rank {
  public:
   // Joins the node (collective over MPI_COMM_WORLD, called inside MPI_Init right after the host's).
   // Never fails: where sharing is impossible, active() is false and everything goes to the host.
+  // Settings and terms are those of the whole job, as far as they are agreed on; no terms: those of
+  // this process.
   static std::unique_ptr<Rank> create(const host::HostTable& host, const config::Settings& settings,
-                                      bool threads_multiple);
+                                      bool threads_multiple, const JobTerms* terms = nullptr);
   ~Rank();
 
   // Whether there is anything to serve: a peer other than this process itself, or collectives of a

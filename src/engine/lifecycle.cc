@@ -136,8 +136,9 @@ void RankState::warm_some() {
 }
 
 std::unique_ptr<Rank> Rank::create(const host::HostTable& host, const config::Settings& settings,
-                                   bool threads_multiple) {
-  auto state = std::make_unique<RankState>(host, settings, threads_multiple);
+                                   bool threads_multiple, const JobTerms* terms) {
+  auto state = std::make_unique<RankState>(host, settings, threads_multiple,
+                                           terms != nullptr ? *terms : own_terms(settings));
   RankState& s = *state;
   const std::uint64_t start_ns = node::now_ns();
 
@@ -242,10 +243,12 @@ std::size_t most_sites(std::size_t ranks) {
 
 // Adds the table of the program's calls; all ranks take part. False when the exchange failed.
 bool gather_calls(RankState& s, observe::JobFacts& facts) {
-  if (observe::timed_call_names() == nullptr) return true;
   const auto ranks = static_cast<std::size_t>(facts.size);
-  std::vector<observe::CallSite> own =
-      observe::call_sites(observe::all_call_times(), observe::timed_call_names());
+  // Whether calls are timed is settled before ranks can agree on anything: who has no times takes
+  // part as well.
+  const bool timed = observe::timed_call_names() != nullptr;
+  std::vector<observe::CallSite> own;
+  if (timed) own = observe::call_sites(observe::all_call_times(), observe::timed_call_names());
   observe::RankTime mine{0, facts.elapsed_ns};
   for (const observe::CallSite& site : own) mine.mpi_ns += site.ns;
   const std::size_t count = most_sites(ranks);
@@ -257,7 +260,7 @@ bool gather_calls(RankState& s, observe::JobFacts& facts) {
           host::kSuccess) {
     return false;
   }
-  if (facts.rank == 0) facts.calls = observe::call_table(times, observe::join_sites(all));
+  if (facts.rank == 0 && timed) facts.calls = observe::call_table(times, observe::join_sites(all));
   return true;
 }
 

@@ -11,12 +11,14 @@
 #include <cstdint>
 #include <memory>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "config/settings.h"
 #include "engine/collectives.h"
 #include "engine/comm.h"
 #include "engine/host_call_helper.h"
+#include "engine/job_terms.h"
 #include "engine/request_slab.h"
 #include "host/host_table.h"
 #include "node/node.h"
@@ -52,8 +54,13 @@ class YieldingLock {
 
 class RankState {
  public:
-  RankState(const host::HostTable& host_in, const config::Settings& settings_in, bool threads_in)
-      : host(host_in), settings(settings_in), threads(threads_in), locking(threads_in) {}
+  RankState(const host::HostTable& host_in, const config::Settings& settings_in, bool threads_in,
+            JobTerms terms_in)
+      : host(host_in),
+        settings(settings_in),
+        terms(std::move(terms_in)),
+        threads(threads_in),
+        locking(threads_in) {}
   ~RankState() {
     // Communicators give back what they have of everything else.
     comms.clear();
@@ -63,6 +70,7 @@ class RankState {
 
   host::HostTable host;
   config::Settings settings;
+  JobTerms terms;
   const bool threads;
   // Whether calls take the lock: always with threads, else while the helper may be at work. Written
   // by the program's thread only.

@@ -28,6 +28,7 @@ constexpr idx::Index kNeeded[] = {
     idx::Allgather,
     idx::Allreduce,
     idx::Barrier,
+    idx::Bcast,
     idx::Comm_create,
     idx::Comm_free,
     idx::Comm_group,

@@ -25,7 +25,7 @@ extern "C" {
 #endif
 
 // Raised whenever the meaning or the layout of anything below changes.
-#define OD_FACE_ABI_VERSION 2u
+#define OD_FACE_ABI_VERSION 3u
 
 // The binary interface of the host MPI library.
 enum od_abi {
@@ -33,6 +33,15 @@ enum od_abi {
   OD_ABI_OPENMPI = 1,  // Open MPI: handles are pointers to its own structures
   OD_ABI_MPICH = 2,    // MPICH, Intel MPI, MVAPICH: handles are 32-bit integers
   OD_ABI_MPIABI = 3,   // the standard ABI of MPI 5.0 (libmpi_abi)
+};
+
+// What the loader knows of the host's PMIx library, if that has one.
+struct od_pmix {
+  // Set by a face: called when the host is about to make public what it has put.
+  void (*before_commit)(void);
+  // The library's functions PMIx_Put and PMIx_Get; null before the first commit.
+  void* put;
+  void* get;
 };
 
 struct od_loader_info {
@@ -60,6 +69,8 @@ struct od_loader_info {
 
   // The loader's heap (an od::memory::ReachService, src/memory/reach_service.h), or null.
   const void* reach;
+
+  struct od_pmix* pmix;
 };
 
 // Result of od_face_bind: 0 = bound, anything else = refused (the loader then uses the host alone).

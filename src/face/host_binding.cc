@@ -4,6 +4,9 @@
 // has called the communicator's error handler already.
 #include "face/host_binding.h"
 
+#include <sched.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <climits>
 #include <cstdlib>
@@ -14,6 +17,7 @@
 #include "face/face_mpi.h"
 #include "face/state.h"
 #include "face/status.h"
+#include "node/clock.h"
 
 namespace od::face {
 namespace {
@@ -27,12 +31,14 @@ constexpr HostCallKind kPlain = HostCallKind::kLocal;
 MPI_Comm comm_of(Handle comm) { return abi::from_handle<MPI_Comm>(comm); }
 
 int world_allgather(const void* send, void* recv, std::size_t bytes_per_rank) {
+  if (state.star != nullptr) return state.star->allgather(send, recv, bytes_per_rank);
   HostCallScope scope(kPlain);
   const int bytes = static_cast<int>(bytes_per_rank);
   return OD_HOST(Allgather)(send, bytes, abi::byte(), recv, bytes, abi::byte(), abi::comm_world());
 }
 
 int world_barrier() {
+  if (state.star != nullptr) return state.star->barrier();
   HostCallScope scope(kPlain);
   return OD_HOST(Barrier)(abi::comm_world());
 }
@@ -361,6 +367,39 @@ int split_element_error(const char* version) {
 }
 
 }  // namespace
+
+int world_broadcast(void* data, std::size_t bytes) {
+  if (state.star != nullptr) return state.star->broadcast(data, bytes);
+  HostCallScope scope(kPlain);
+  return OD_HOST(Bcast)(data, static_cast<int>(bytes), abi::byte(), 0, abi::comm_world());
+}
+
+bool world_meets(std::uint64_t limit_ns) {
+  // Looks that find nothing cost the ranks that share the core; the first ones come at once.
+  constexpr std::uint64_t kEagerNs = 1'000'000;
+  constexpr unsigned kPauseMicroseconds = 200;
+  // Standing still (a suspended job) is no waiting.
+  constexpr std::uint64_t kLongestStepNs = 100'000'000;
+  HostCallScope scope(kPlain);
+  if (!OD_HOST_HAS(Ibarrier)) return OD_HOST(Barrier)(abi::comm_world()) == MPI_SUCCESS;
+  MPI_Request request = abi::request_null();
+  if (OD_HOST(Ibarrier)(abi::comm_world(), &request) != MPI_SUCCESS) return false;
+  std::uint64_t last_ns = node::now_ns();
+  for (std::uint64_t waited_ns = 0; waited_ns < limit_ns;) {
+    int done = 0;
+    if (OD_HOST(Test)(&request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) return false;
+    if (done != 0) return true;
+    if (waited_ns > kEagerNs) {
+      usleep(kPauseMicroseconds);
+    } else {
+      sched_yield();
+    }
+    const std::uint64_t now = node::now_ns();
+    waited_ns += std::min(now - last_ns, kLongestStepNs);
+    last_ns = now;
+  }
+  return false;
+}
 
 void stop_polling() {
   if (!state.has_poll_request) return;

@@ -1,13 +1,24 @@
 // MPI_Init, Init_thread, Finalize, Abort: where the rank comes to life and ends.
+#include <unistd.h>
+
+#include <algorithm>
 #include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "base/quiet_floats.h"
+#include "engine/job_terms.h"
 #include "engine/rank_state.h"
 #include "face/datatypes.h"
 #include "face/host_binding.h"
 #include "face/state.h"
 #include "face/status.h"
 #include "memory/reach.h"
+#include "node/boards.h"
+#include "node/identity.h"
+#include "node/launcher.h"
+#include "node/roll_call.h"
 #include "node/wait.h"
 #include "observe/log.h"
 
@@ -17,21 +28,71 @@ namespace {
 // Requests that can have a handle; the engine's own limit is the same.
 constexpr std::uint32_t kRequestCapacity = 1u << 20;
 
-// Rank 0 speaks for all: settings are the same everywhere or the job is started wrongly.
+// What is wrong with the settings of this rank.
 void report_settings() {
-  const config::LoadResult& loaded = state.loaded;
-  if (state.host.world_rank == 0) {
-    for (const config::Issue& issue : loaded.issues) {
-      // A kernel that was updated since is nobody's mistake.
-      const bool stale = issue.kind == config::Issue::Kind::kStale;
-      log(stale ? Level::kWarning : Level::kError, "%s", issue.message.c_str());
-    }
-    if (loaded.must_stop) log(Level::kError, "stopping because `strict` is on");
+  for (const config::Issue& issue : state.loaded.issues) {
+    // A kernel that was updated since is nobody's mistake.
+    const bool stale = issue.kind == config::Issue::Kind::kStale;
+    log(stale ? Level::kWarning : Level::kError, "%s", issue.message.c_str());
   }
-  if (loaded.must_stop) {
-    state.host.world_barrier();  // so that the message comes out before the job ends
+}
+
+std::string joined(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+// Whether it is the name of a setting that this rank was not given a value for.
+bool is_built_in(const std::string& name) {
+  for (std::size_t i = 0; i < config::kSettingCount; ++i) {
+    if (name == config::setting_infos()[i].name) {
+      return state.loaded.origins[i].source == config::Source::kBuiltIn;
+    }
+  }
+  return false;
+}
+
+// Rank 0's terms become everybody's, and somebody says what is wrong with the settings: collective,
+// false when the ranks could not agree or one of them (`fit`) cannot take part.
+bool agree_on_terms(config::Settings& settings, JobTerms& terms, bool fit) {
+  const auto rank = static_cast<std::size_t>(state.host.world_rank);
+  const auto complaints = static_cast<std::size_t>(
+      std::count_if(state.loaded.issues.begin(), state.loaded.issues.end(),
+                    [](const auto& i) { return i.kind != config::Issue::Kind::kStale; }));
+  std::string text = terms_text(settings, terms);
+  std::vector<TermsClaim> claims(static_cast<std::size_t>(state.host.world_size));
+  claims[rank] = claim_of(text, complaints, fit);
+  if (claims.size() > 1) {
+    const TermsClaim mine = claims[rank];
+    if (state.host.world_allgather(&mine, claims.data(), sizeof mine) != host::kSuccess) {
+      return false;
+    }
+  }
+  const auto differs = [&](const TermsClaim& claim) { return claim.hash != claims[0].hash; };
+  if (std::any_of(claims.begin(), claims.end(), differs)) {
+    text.resize(claims[0].bytes);
+    if (world_broadcast(text.data(), text.size()) != host::kSuccess) return false;
+    std::vector<std::string> different = take_terms(text, settings, terms);
+    // Who has been given no value is content with rank 0's.
+    std::erase_if(different, is_built_in);
+    if (!different.empty()) {
+      log(Level::kError, "rank 0 has another value of %s than this rank; rank 0's counts",
+          joined(different).c_str());
+    }
+  }
+  // The lowest rank that has something to complain about speaks for all.
+  const auto speaker = static_cast<std::size_t>(
+      std::find_if(claims.begin(), claims.end(), [](const auto& c) { return c.complaints > 0; }) -
+      claims.begin());
+  if (speaker == rank || (rank == 0 && speaker == claims.size())) report_settings();
+  if (settings.strict && speaker < claims.size()) {
+    // The others wait for the end, so that the message comes out before it.
+    if (speaker == rank) log(Level::kError, "stopping because `strict` is on");
+    if (speaker != rank) state.host.world_barrier();
     state.host.abort(1);
   }
+  return std::all_of(claims.begin(), claims.end(), [](const auto& c) { return c.fit != 0; });
 }
 
 // The word of the host's objects at which its Fortran library looks, or -1: the host itself tells
@@ -57,35 +118,138 @@ void find_fortran_words() {
 #endif
 }
 
-// After the host's MPI_Init. Collective over MPI_COMM_WORLD.
+// What has to be equal for two ranks to understand each other.
+std::uint64_t build_key() {
+  std::uint64_t key = 1;
+  const auto add = [&key](const char* text) {
+    for (; *text != '\0'; ++text) key = node::mix_hash(key, static_cast<unsigned char>(*text));
+  };
+  add(OVERDRIVE_VERSION);
+  for (const config::SettingInfo& info : config::setting_infos()) add(info.name);
+  for (const std::uint64_t number :
+       {std::uint64_t{node::kRegionVersion}, std::uint64_t{sizeof(node::Identity)},
+        std::uint64_t{sizeof(node::RegionHeader)}, std::uint64_t{sizeof(observe::Counters)}}) {
+    key = node::mix_hash(key, number);
+  }
+  return key;
+}
+
+// Ends the job because other ranks wait for what they will not get.
+void end_job(const std::string& missing) {
+  log(Level::kError,
+      "ending the job: %s, and the other ranks cannot be told to do without. Start all ranks with "
+      "Overdrive and the same settings, or none (OVERDRIVE_DISABLE=1)",
+      missing.c_str());
+  state.host.abort(1);
+}
+
+// Whether this rank goes on: all ranks of the job are here and have understood that. Without
+// evidence they meet inside the host, which is given up after a while.
+bool everybody_here() {
+  constexpr std::uint64_t kMeetingLimitNs = 20'000'000'000;
+  node::Muster muster =
+      state.roll_call->meet(state.host.world_rank, state.host.world_size, state.board.get());
+  switch (muster.attendance) {
+    case node::Attendance::incomplete:
+      if (muster.speaks) {
+        log(Level::kError,
+            "this job runs over the installed MPI alone: %s. Start all ranks with Overdrive to "
+            "have them accelerated, or none (OVERDRIVE_DISABLE=1) to be rid of this message",
+            muster.missing.c_str());
+      }
+      return false;
+    case node::Attendance::unspeakable:
+      end_job(muster.missing);
+      return false;
+    case node::Attendance::everybody:
+      state.star = std::move(muster.star);
+      if (state.star != nullptr || state.host.world_size == 1) return true;
+      break;
+    case node::Attendance::unknown:
+      if (!muster.missing.empty()) {
+        log(Level::kWarning, "the ranks of this node could not find each other by sockets: %s",
+            muster.missing.c_str());
+      }
+      break;
+  }
+  if (!world_meets(kMeetingLimitNs)) {
+    char name[256] = "";
+    gethostname(name, sizeof name - 1);
+    end_job("rank " + std::to_string(state.host.world_rank) + " on " + name + " has waited " +
+            std::to_string(kMeetingLimitNs / 1'000'000'000) +
+            " s in MPI_Init for ranks on other nodes that seem to run without Overdrive");
+    return false;
+  }
+  return true;
+}
+
+// After the host's MPI_Init. Collective over the ranks of MPI_COMM_WORLD that have Overdrive.
 void begin() {
   const od::QuietFloats quiet;
   int provided = MPI_THREAD_SINGLE;
-  bool usable;
+  config::Settings& settings = state.loaded.settings;
+  JobTerms terms;
   {
     HostCallScope scope(HostCallKind::kLocal);
     OD_HOST(Query_thread)(&provided);
     state.host = make_host_table();
     state.tag_ub = state.host.tag_ub;
-    log_setup(state.host.world_rank, static_cast<int>(state.loaded.settings.verbose));
-    report_settings();
+    log_setup(state.host.world_rank, static_cast<int>(settings.verbose));
+    const bool all_here = everybody_here();
+    if (state.roll_call->done()) state.roll_call.reset();
+#if defined(OD_FACE_OPENMPI)
+    state.loader->pmix->before_commit = nullptr;
+#endif
+    state.board.reset();
+    if (!all_here) return;
+    const bool usable = state.requests.reserve(kRequestCapacity, abi::kPointerHandles);
+    if (!usable) log(Level::kError, "no address space for request handles");
+    terms = own_terms(settings);
+    if (!agree_on_terms(settings, terms, usable)) {
+      state.star.reset();
+      if (state.host.world_rank == 0 || !usable) {
+        log(Level::kError,
+            "this job runs over the installed MPI alone: not all ranks can take part");
+      }
+      return;
+    }
     verify_status_layout();
     find_fortran_words();
-    usable = state.requests.reserve(kRequestCapacity, abi::kPointerHandles);
-  }
-  config::Settings settings = state.loaded.settings;
-  if (!usable) {
-    log(Level::kError, "no address space for request handles; using the MPI library alone");
-    settings.disable = true;  // takes part in joining, which is collective, but shares nothing
   }
   // MPI_THREAD_* constants increase with the level in every ABI.
-  state.owned_rank = Rank::create(state.host, settings, provided >= MPI_THREAD_MULTIPLE);
+  state.owned_rank = Rank::create(state.host, settings, provided >= MPI_THREAD_MULTIPLE, &terms);
+  state.star.reset();
   Rank* rank = state.owned_rank.get();
-  if (rank == nullptr || !usable || !rank->active()) return;
+  if (rank == nullptr || !rank->active()) return;
   for (Comm* comm : {rank->world(), rank->self()}) {
     if (comm != nullptr) register_comm(comm->handle, comm);
   }
   state.rank.store(rank, std::memory_order_relaxed);
+}
+
+#if defined(OD_FACE_OPENMPI)
+void before_pmix_commit() {
+  auto* const board = static_cast<node::PmixBoard*>(state.board.get());
+  if (board == nullptr) return;
+  const od_pmix& pmix = *state.loader->pmix;
+  board->publish(reinterpret_cast<node::PmixBoard::Put>(pmix.put),
+                 reinterpret_cast<node::PmixBoard::Get>(pmix.get));
+}
+#endif
+
+// Tells the other ranks that this one is here.
+void announce() {
+  const node::LaunchView view = node::launch_view(environ);
+  state.roll_call = std::make_unique<node::RollCall>(view, build_key(), OVERDRIVE_VERSION);
+  state.roll_call->announce();
+  // On one node sockets tell everything.
+  if (!view.known || view.whole_job_is_local()) return;
+#if defined(OD_FACE_OPENMPI)
+  state.board = std::make_unique<node::PmixBoard>(environ, build_key());
+  state.loader->pmix->before_commit = before_pmix_commit;
+#else
+  state.board = std::make_unique<node::HydraBoard>(environ, view.rank, build_key());
+#endif
 }
 
 // Before the host's MPI_Init, which starts threads: with one thread registering costs nothing, and
@@ -99,6 +263,16 @@ void prepare_process() {
                       all || settings.reach == config::ReachMode::kHeap,
                       all || settings.reach == config::ReachMode::kStatic,
                       settings.reach_libraries);
+  announce();
+}
+
+// The host's MPI_Init has failed: this rank is not here.
+void leave_process() {
+#if defined(OD_FACE_OPENMPI)
+  state.loader->pmix->before_commit = nullptr;
+#endif
+  state.board.reset();
+  state.roll_call.reset();
 }
 
 }  // namespace
@@ -113,7 +287,11 @@ int od_MPI_Init(int* argc, char*** argv) {
     HostCallScope scope(HostCallKind::kProcess);
     error = OD_HOST(Init)(argc, argv);
   }
-  if (error == MPI_SUCCESS) begin();
+  if (error == MPI_SUCCESS) {
+    begin();
+  } else {
+    leave_process();
+  }
   return error;
 }
 
@@ -124,7 +302,11 @@ int od_MPI_Init_thread(int* argc, char*** argv, int required, int* provided) {
     HostCallScope scope(HostCallKind::kProcess);
     error = OD_HOST(Init_thread)(argc, argv, required, provided);
   }
-  if (error == MPI_SUCCESS) begin();
+  if (error == MPI_SUCCESS) {
+    begin();
+  } else {
+    leave_process();
+  }
   return error;
 }
 

@@ -24,6 +24,7 @@
 #include "face/pending_idups.h"
 #include "face/reductions.h"
 #include "face/request_handles.h"
+#include "node/roll_call.h"
 
 namespace od::face {
 
@@ -51,6 +52,11 @@ struct State {
   host::HostTable host;
   config::LoadResult loaded;
   const od_loader_info* loader = nullptr;
+  // From before the host's MPI_Init until all ranks have been found or missed. A rank that stays
+  // passive may keep its roll call.
+  std::unique_ptr<node::Board> board;
+  std::unique_ptr<node::RollCall> roll_call;
+  std::unique_ptr<node::Star> star;  // while joining, where the whole job is on this node
   // What HostTable::poll tests (host_binding.cc).
   MPI_Request poll_request{};
   bool has_poll_request = false;

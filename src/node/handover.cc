@@ -4,16 +4,15 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstddef>
 #include <cstdio>
 #include <cstring>
 
 #include "node/clock.h"
+#include "node/local_socket.h"
 
 namespace od::node {
 namespace {
@@ -63,22 +62,6 @@ bool poll_until(std::vector<pollfd>& sockets, std::uint64_t deadline_ns) {
     if (events > 0) return true;
     if (events < 0 && errno != EINTR) return false;
   }
-}
-
-socklen_t abstract_address(std::uint64_t name, sockaddr_un* address) {
-  *address = {};
-  address->sun_family = AF_UNIX;
-  // A leading zero byte: the name is not in a file system and vanishes with the socket.
-  const int length = std::snprintf(address->sun_path + 1, sizeof address->sun_path - 1,
-                                   "overdrive-%016llx", static_cast<unsigned long long>(name));
-  return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 +
-                                static_cast<std::size_t>(length));
-}
-
-bool same_user(int socket) {
-  ucred peer = {};
-  socklen_t length = sizeof peer;
-  return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == geteuid();
 }
 
 union ControlRoom {
@@ -328,23 +311,11 @@ class Leader {
 };
 
 int connect_to_leader(const Identity& leader, std::uint64_t deadline_ns) {
-  const int socket = ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (socket < 0) return -1;
-  sockaddr_un address;
-  const socklen_t length = abstract_address(leader.socket_name, &address);
-  while (connect(socket, reinterpret_cast<sockaddr*>(&address), length) != 0) {
-    // EAGAIN: the queue of the listener is full for the moment.
-    if ((errno != EAGAIN && errno != EINTR) || now_ns() > deadline_ns) {
-      close(socket);
-      return -1;
-    }
+  for (;;) {
+    const int socket = connect_at("", leader.socket_name);
+    if (socket >= 0 || errno != EAGAIN || now_ns() > deadline_ns) return socket;
     usleep(100);
   }
-  if (!same_user(socket)) {
-    close(socket);
-    return -1;
-  }
-  return socket;
 }
 
 void run_member(const Handover& handover, int leader) {
@@ -398,18 +369,7 @@ void run_member(const Handover& handover, int leader) {
 
 }  // namespace
 
-int open_listener(std::uint64_t socket_name) {
-  const int socket = ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (socket < 0) return -1;
-  sockaddr_un address;
-  const socklen_t length = abstract_address(socket_name, &address);
-  if (bind(socket, reinterpret_cast<sockaddr*>(&address), length) != 0 ||
-      listen(socket, SOMAXCONN) != 0) {
-    close(socket);
-    return -1;
-  }
-  return socket;
-}
+int open_listener(std::uint64_t socket_name) { return listen_at("", socket_name); }
 
 int handover_leader(const std::vector<Identity>& group) {
   for (std::size_t i = 0; i < group.size(); ++i) {

@@ -156,6 +156,12 @@ std::uint64_t process_start_time(std::uint32_t pid, bool* ended) {
   return start;
 }
 
+bool proc_shows_own_namespace() {
+  char text[32] = "";
+  const ssize_t bytes = readlink("/proc/self", text, sizeof text - 1);
+  return bytes > 0 && std::strtol(text, nullptr, 10) == getpid();
+}
+
 int open_pidfd(std::uint32_t pid) {
 #ifdef SYS_pidfd_open
   return static_cast<int>(syscall(SYS_pidfd_open, pid, 0));

@@ -61,6 +61,9 @@ bool too_few_processors(const std::vector<Identity>& all, int rank);
 // that the process is a zombie or being removed.
 std::uint64_t process_start_time(std::uint32_t pid, bool* ended);
 
+// Whether /proc shows the processes of this one's pid namespace under the numbers they have there.
+bool proc_shows_own_namespace();
+
 // A descriptor that tells when the process has ended, or -1.
 int open_pidfd(std::uint32_t pid);
 

@@ -405,14 +405,14 @@ class Joiner {
     }
   }
 
-  // Chooses how the liveness of a member is seen: through /proc when it shows the process under the
-  // number and with the start time that the process itself has told, else through a pidfd.
+  // Chooses how the liveness of a member is seen: through /proc where that shows the processes of
+  // our own pid namespace and the member is in it, else through a pidfd. That the process has the
+  // start time that it has told itself is seen at every look (Node::dead): here it would cost every
+  // rank a file for every other one.
   void watch(const Identity& me, const Identity& peer, int* pidfd, Member* member) {
     if (me.pid_namespace != 0 && me.pid_namespace == peer.pid_namespace) {
-      bool ended = false;
-      const std::uint64_t seen = process_start_time(peer.pid, &ended);
-      if (seen != 0 && seen == peer.start_time) {
-        member->start_time = seen;
+      if (peer.start_time != 0 && proc_shows_own_namespace()) {
+        member->start_time = peer.start_time;
         return;
       }
       if (*pidfd < 0 && pidfds_welcome()) *pidfd = open_pidfd(peer.pid);

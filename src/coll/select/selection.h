@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -89,6 +90,8 @@ class Selection {
     bool accept_intel = false;  // also read I_MPI_ADJUST_<COLLECTIVE>
     std::string tuning_file;    // empty: none
     std::string fingerprint;    // of this machine; a file for another one is not used
+    // The file's text where it has been read already; the path is for messages then.
+    std::optional<std::string> tuning_text{};
   };
 
   // The variables of this process that may be rules.

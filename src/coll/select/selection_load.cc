@@ -198,7 +198,10 @@ Selection Selection::load(const Environment& environment, const Options& options
     for (const Algorithm* algorithm : vector.list) block.list.push_back(translated(algorithm));
   }
   if (options.tuning_file.empty()) return selection;
-  TuningFile file = read_tuning_file(options.tuning_file, options.fingerprint);
+  TuningFile file =
+      options.tuning_text
+          ? parse_tuning(*options.tuning_text, options.tuning_file, options.fingerprint)
+          : read_tuning_file(options.tuning_file, options.fingerprint);
   issues.insert(issues.end(), file.issues.begin(), file.issues.end());
   for (auto& [collective, rule] : file.rules) {
     selection.families_[static_cast<std::size_t>(collective)].file.push_back(std::move(rule));

@@ -247,17 +247,24 @@ TuningFile parse_tuning(std::string_view text, const std::string& path,
   return file;
 }
 
-TuningFile read_tuning_file(const std::string& path, const std::string& fingerprint) {
+std::optional<std::string> read_tuning_text(const std::string& path,
+                                            std::vector<std::string>& issues) {
   // Rules for a large machine are some hundred kilobytes; beyond this it is some other file.
   constexpr std::size_t kMaxFileBytes = 16 << 20;
-  const config::FileText file =
+  config::FileText file =
       config::read_trusted_file(path, kMaxFileBytes, config::LastLink::kFollowed);
-  if (file.text) return parse_tuning(*file.text, path, fingerprint);
+  if (!file.text) {
+    issues.push_back("tuning file " + path + ' ' +
+                     (file.exists ? file.error : std::string("does not exist")) +
+                     "; the built-in model chooses algorithms");
+  }
+  return std::move(file.text);
+}
+
+TuningFile read_tuning_file(const std::string& path, const std::string& fingerprint) {
   TuningFile none;
-  none.issues.push_back("tuning file " + path + ' ' +
-                        (file.exists ? file.error : std::string("does not exist")) +
-                        "; the built-in model chooses algorithms");
-  return none;
+  const std::optional<std::string> text = read_tuning_text(path, none.issues);
+  return text ? parse_tuning(*text, path, fingerprint) : none;
 }
 
 }  // namespace od::coll

@@ -40,6 +40,9 @@ struct TuningFile {
   std::vector<std::string> issues;
 };
 
+// The text of the file, or nothing and an issue.
+std::optional<std::string> read_tuning_text(const std::string& path,
+                                            std::vector<std::string>& issues);
 // `fingerprint`: of this machine; empty: any file will do.
 TuningFile read_tuning_file(const std::string& path, const std::string& fingerprint);
 // The same for the file's text; `path` is for messages.

@@ -7,6 +7,7 @@
 #ifndef OVERDRIVE_SRC_FACE_LOADER_PROCESS_H_
 #define OVERDRIVE_SRC_FACE_LOADER_PROCESS_H_
 
+#include "face/face_abi.h"
 #include "host_library.h"
 #include "stubs.h"
 
@@ -47,6 +48,9 @@ bool IsOwnMapping(const void* function);
 
 // The od::memory::ReachService of this process, for the face.
 const void* HeapService();
+
+// What a face needs for the board of the host's PMIx.
+od_pmix* Pmix();
 
 // One line on standard error, "overdrive: " and the parts (null ends the list), without allocation.
 void Say(const char* const* parts);

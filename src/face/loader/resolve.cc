@@ -175,6 +175,7 @@ void Resolve(unsigned index) {
   g_info.face_path = "";
   g_info.host_symbol = &HostSymbol;
   g_info.reach = HeapService();
+  g_info.pmix = Pmix();
   if (!Disabled()) BindFace(host, g_filled);
 
   for (unsigned i = 0; i < OD_ENTRY_COUNT; ++i) {

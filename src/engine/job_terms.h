@@ -1,0 +1,48 @@
+// What all ranks of a job have to decide alike: the agreed settings (config/settings_table.h), the
+// rules that choose algorithms of collectives, and the tuning file. Rank 0's count for all.
+//
+// Files and environments of ranks differ in practice: another file on another node, another kernel
+// in the fingerprint, `mpirun -x` for a part of the ranks. In MPI_Init every rank tells a hash of
+// its terms; where one differs from rank 0's, rank 0's terms are handed round.
+#ifndef OVERDRIVE_ENGINE_JOB_TERMS_H_
+#define OVERDRIVE_ENGINE_JOB_TERMS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "coll/select/selection.h"
+#include "config/settings.h"
+
+namespace od {
+
+struct JobTerms {
+  coll::Selection::Environment rules;  // variables that choose algorithms, sorted
+  std::string tuning_text;             // of the tuning file; empty: none or refused
+  std::vector<std::string> issues;     // with the tuning file
+};
+
+// The terms of this process. Reads the tuning file that the settings name; a file with a mistake,
+// or one for another machine, is refused here.
+JobTerms own_terms(const config::Settings& settings);
+
+// Terms and agreed settings as one text, the same for the same values; never empty.
+std::string terms_text(const config::Settings& settings, const JobTerms& terms);
+
+// Takes over what the text says; returns the names of settings that had another value before, and
+// of rules that this rank had and now has not.
+std::vector<std::string> take_terms(const std::string& text, config::Settings& settings,
+                                    JobTerms& terms);
+
+// What ranks tell each other about their terms.
+struct TermsClaim {
+  std::uint64_t hash;
+  std::uint64_t bytes;
+  std::uint64_t complaints;  // how many settings are wrong or unknown
+  std::uint64_t fit;         // 0: this rank has to leave everything to the host
+};
+TermsClaim claim_of(const std::string& text, std::size_t complaints, bool fit);
+
+}  // namespace od
+
+#endif  // OVERDRIVE_ENGINE_JOB_TERMS_H_
