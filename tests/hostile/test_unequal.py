@@ -120,8 +120,8 @@ ACROSS = {
 }
 
 
+# Not quick: MPICH 4.0 itself now and then never ends in MPI_Finalize over several nodes here.
 @pytest.mark.netns
-@pytest.mark.quick
 @pytest.mark.parametrize(("how", "who"), [("disabled", 2), ("no-library", 3), ("nothing", -1)])
 def test_one_rank_without_across_nodes(
     how: str, who: int, host: Host, two_nodes: Nodes, compiled: Build, needs_overdrive: None
