@@ -7,11 +7,11 @@
 // and then for as long as the window is open.
 //
 // The thread starts with the first window, ticks while windows keep coming and parks on a futex
-// otherwise; it never calls the host. Protocol: `windows` changes and progress runs under the
-// rank's lock; RankState::locking makes the rank's own calls take it while a window is open.
-// Parking: the helper sets `parked`, then looks at `windows` once more under the lock; whoever
-// opens a window does so under the lock and looks at `parked` afterwards, so one of them sees the
-// other.
+// otherwise; it calls the host only where that was initialised for threads. Protocol: `windows`
+// changes and progress runs under the rank's lock; RankState::locking makes the rank's own calls
+// take it while a window is open. Parking: the helper sets `parked`, then looks at `windows` once
+// more under the lock; whoever opens a window does so under the lock and looks at `parked`
+// afterwards, so one of them sees the other.
 #ifndef OVERDRIVE_ENGINE_HOST_CALL_HELPER_H_
 #define OVERDRIVE_ENGINE_HOST_CALL_HELPER_H_
 

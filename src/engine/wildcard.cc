@@ -1,11 +1,11 @@
 // Receives that the host may have to serve: wildcards on communicators that span nodes.
 //
-// Such a receive is never posted to the host, where it could not be taken back reliably when a
-// local message matches first. It stays in the rank's own queue, in order with all others, and the
-// host is asked by matched probes. While one is pending, every later receive or probe of that
-// communicator comes here as well (Comm::host_ordered), so nothing can overtake it. A message that
-// the host hands out goes to the oldest posted receive that accepts it; between the question for
-// one receive and the answer an older one may have become eligible.
+// Such a receive is not posted to the host while the rank can ask it (lent_receives.cc): it could
+// not be taken back reliably when a local message matches first. It stays in the rank's own queue,
+// in order with all others, and the host is asked by matched probes. While one is pending, every
+// later receive or probe of that communicator comes here as well (Comm::host_ordered), so nothing
+// can overtake it. A message that the host hands out goes to the oldest posted receive that accepts
+// it; between the question for one receive and the answer an older one may have become eligible.
 
 #include <algorithm>
 #include <memory>
