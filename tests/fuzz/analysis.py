@@ -22,6 +22,10 @@ SYNCHRONISING = {"barrier", "allreduce", "allgather", "alltoall"}
 """Blocking collectives after which each rank knows that all the others have come."""
 
 
+COLLECTIVE_VERBS = ("coll", "comm", "window", "file")
+"""What the ranks of a communicator must call in the same order."""
+
+
 class Illegal(Exception):
     """A program that is not legal; names the units that could be left out."""
 
@@ -234,7 +238,7 @@ class Analysis:
         self.collective_requests: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
         order: dict[tuple[int, int], list[int]] = defaultdict(list)
         for op in self.program.ops:
-            if op.verb in ("coll", "comm", "neigh") and op.get("parent", op.get("c")) is not None:
+            if op.verb in COLLECTIVE_VERBS and op.get("parent", op.get("c")) is not None:
                 number = op.get("q")
                 persistent = op.get("form") == "p"
                 for rank in op.ranks:
@@ -247,7 +251,7 @@ class Analysis:
             elif op.verb == "start":
                 for number, unit in op.args["q"]:
                     made = self.made.get((op.ranks[0], number))
-                    if made is None or made.verb not in ("coll", "neigh"):
+                    if made is None or made.verb != "coll":
                         continue
                     order[made.args["c"], op.ranks[0]].append(unit)
                     self.collective_starts[unit].append(op.step)

@@ -23,6 +23,7 @@ OPENMPI = {
 }
 MPICH = {
     "persistent-collectives": "the second round of a persistent collective gives wrong data",
+    "persistent-inter": "the same between groups",
     "persistent-alone": "the same on communicators of one rank",
     "gaps": "reductions of datatypes with gaps are wrong or end in a crash",
 }
@@ -33,7 +34,11 @@ MPICH5 = {
 FAULTS: dict[str, dict[str, str]] = {
     "openmpi4": {**OPENMPI, "no-persistent-collectives": "MPI 3.1: there are none"},
     "openmpi5": OPENMPI,
-    "mpich4": {**MPICH, "mprobe-self": "a matched receive of a message to itself ends in a crash"},
+    "mpich4": {
+        **MPICH,
+        "mprobe-self": "a matched receive of a message to itself ends in a crash",
+        "window-allocate": "words of MPI_Win_allocate's memory are not what was put or stored",
+    },
     "mpich5": MPICH5,
     "mpiabi": MPICH5,
     "impi": MPICH5,

@@ -205,7 +205,7 @@ def make(
     strands: int = 1,
 ) -> Program:
     """Return the program of a seed."""
-    from fuzz import plan_collectives, plan_comms, plan_messages
+    from fuzz import plan_collectives, plan_comms, plan_host_calls, plan_messages
 
     whole = Program(seed, seed, ranks, strands)
     for strand in range(strands):
@@ -216,6 +216,7 @@ def make(
             *plan_messages.ACTIONS,
             *plan_collectives.ACTIONS,
             *plan_comms.ACTIONS,
+            *plan_host_calls.ACTIONS,
             (2.0, Planner.poke),
             (4.0, Planner.half),
             (3.0, lambda p: p.complete(p.rng.randrange(p.ranks))),

@@ -79,6 +79,8 @@ def _forms(p: Planner, name: str, comm: Comm) -> list[str]:
     left_out = {"persistent-collectives", "no-persistent-collectives"}
     if size == 1:
         left_out.add("persistent-alone")
+    if comm.is_inter:
+        left_out.add("persistent-inter")
     if not left_out & p.without:
         forms.append("persistent")
     return [form for form in forms if f"{form}-{name}" not in p.without]

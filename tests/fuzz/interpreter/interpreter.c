@@ -5,6 +5,7 @@
 // follows each; the first failure ends the job with "FAIL program=.. rank=.. step=..". A program
 // that is not over in time ends it, too, with a line for each rank: "STUCK program=.. rank=..".
 #include "completion.h"
+#include "host_calls.h"
 #include "watchdog.h"
 
 static const char* option(int argc, char** argv, const char* name, const char* otherwise) {
@@ -43,6 +44,7 @@ static const Verb kVerbs[] = {
     {"done", do_done},     {"poke", do_poke},          {"cancel", do_cancel},
     {"free", do_free},     {"look", do_look},          {"coll", do_collective},
     {"comm", do_comm},     {"commfree", do_comm_free}, {"delay", do_delay},
+    {"window", do_window}, {"file", do_file},
 };
 
 static void execute(Session* s, const Op* op) {

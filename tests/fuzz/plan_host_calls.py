@@ -1,0 +1,35 @@
+"""Windows and files in random programs: calls that block in the host while requests are pending."""
+
+from __future__ import annotations
+
+from fuzz.plan import Planner
+from fuzz.plan_collectives import catch_up
+from fuzz.program import Op
+
+
+def _host_call(p: Planner, verb: str, **args: object) -> None:
+    # Some hosts have no windows on communicators of one rank.
+    comm = p.rng.choice([c for c in p.comms if not c.is_inter and len(c.members) > 1])
+    catch_up(p, comm)
+    p.next_collective += 1
+    whole = {"k": p.next_collective, "c": comm.number, **args}
+    p.emit(Op(verb, comm.members, whole, p.unit(comm.unit)))
+
+
+def window(p: Planner) -> None:
+    """A window with one epoch of some kind."""
+    kinds = [kind for kind in ("fence", "lock", "pscw", "all") if f"window-{kind}" not in p.without]
+    if kinds and not (p.in_threads and "comms-in-threads" in p.without):
+        alloc = 1 if p.chance(0.3) and "window-allocate" not in p.without else None
+        n = p.rng.choice([1, 8, 100, 5000])
+        _host_call(p, "window", how=p.rng.choice(kinds), n=n, alloc=alloc)
+
+
+def file(p: Planner) -> None:
+    """A file that all write and read."""
+    if "file" not in p.without and not (p.in_threads and "comms-in-threads" in p.without):
+        _host_call(p, "file", n=p.rng.choice([1, 8, 1000]), job=p.program.seed)
+
+
+ACTIONS = [(0.5, window), (0.3, file)]
+"""What can be planned, with weights."""
