@@ -274,6 +274,7 @@ void prepare() {
   // All of g_copies first: linked into the program, it is part of what is copied.
   bool reserved = fits_in_memory(bytes);
   g_refused = false;
+  g_spill = -1;
   for (unsigned i = 0; i < g_copy_count && reserved; ++i) {
     reserve_copy(g_copies[i]);
     reserved = g_copies[i].copy != nullptr;
@@ -295,9 +296,13 @@ void prepare() {
 void in_parent() {
   if (g_memory.arena->is_private()) return;
   const int saved_errno = errno;
-  for (unsigned i = 0; i < g_copy_count; ++i) drop_copy(g_copies[i]);
+  // Nothing is written down: linked into the program, these lie in what the child still shares.
+  for (unsigned i = 0; i < g_copy_count; ++i) {
+    if (g_copies[i].reserved != nullptr) {
+      unmap_raw(g_copies[i].reserved, g_copies[i].reserved_bytes);
+    }
+  }
   if (g_spill >= 0) close(g_spill);
-  g_spill = -1;
   ++g_count;
   own_pages.unlock();
   g_memory.spans->unlock_all();
