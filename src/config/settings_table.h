@@ -141,6 +141,11 @@
     "libraries) are read and written directly through the kernel module XPMEM. `auto`: where "     \
     "there is /dev/xpmem and the library was built for it, which `overdrive info` tells; `off`: "  \
     "never.")                                                                                      \
+  X(device_memory, BoolType, "device_memory", true, false, true, reach,                            \
+    "Recognises buffers in the memory of accelerators (CUDA, ROCm, oneAPI) in the calls that "     \
+    "Overdrive serves, and copies them by the accelerator's own library. Costs nothing where no "  \
+    "such library is loaded. Off: the program promises that all its buffers are in memory that "   \
+    "the processor can touch, such as managed memory.")                                            \
   X(xpmem_min_bytes, SizeType, "xpmem_min", 32 * kKiB, 64, kTiB, reach,                            \
     "Smallest message that takes a buffer through XPMEM. Shorter ones take the same ways as "      \
     "without it.")                                                                                 \

@@ -3,6 +3,7 @@
 #include "engine/collective_buffers.h"
 
 #include "memory/copy.h"
+#include "p2p/staging.h"
 
 namespace od {
 
@@ -56,7 +57,8 @@ int CollectiveBuffers::begin_reduction(const CollectiveCall& call, int ranks, in
   const p2p::LayoutRef& layout = call.recv_type;
   unit_bytes_ = step_bytes_ = layout->size;
   computes_in_host_ = call.reduction.kernel == nullptr;
-  int error = combiner_.begin(*host_, call.reduction, layout);
+  // Elements are combined in host memory, wherever the buffers are.
+  int error = combiner_.begin(*host_, call.reduction, p2p::in_host_memory(layout));
   if (error != kSuccess) return error;
   // Elements that this rank contributes, and those of its result.
   std::int64_t input = call.recv_count;
@@ -68,7 +70,8 @@ int CollectiveBuffers::begin_reduction(const CollectiveCall& call, int ranks, in
     for (const BlockPlace& block : call.recv_blocks) input += block.count;
   }
   if (!call.in_place) {
-    error = place_vector(Buffer::kInput, const_cast<void*>(call.send), input, layout, true, false);
+    error = place_vector(Buffer::kInput, const_cast<void*>(call.send), input,
+                         call.send_type ? call.send_type : layout, true, false);
     if (error != kSuccess) return error;
   }
   if (call.collective == Collective::kReduce && rank != call.root) return kSuccess;

@@ -60,7 +60,8 @@ struct CollectiveCall {
   p2p::LayoutRef send_type;
   p2p::LayoutRef recv_type;
   // Elements of the vector, or of the block that goes to or comes from one rank. Reductions have
-  // recv_count and recv_type at every rank, whether or not it has an output; send_type is the same.
+  // recv_count and recv_type at every rank, whether or not it has an output; send_type, if set, is
+  // the same type, and one of the two may be on a device.
   std::int64_t send_count = 0;
   std::int64_t recv_count = 0;
 

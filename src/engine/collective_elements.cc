@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "memory/copy.h"
+#include "p2p/opaque.h"
 
 namespace od {
 
@@ -53,7 +54,7 @@ int pack_elements(const host::HostTable& host, const p2p::Layout& layout, const 
   const std::int64_t bytes = count * layout.size;
   if (bytes == 0) return kSuccess;
   if (layout.shape == p2p::Shape::opaque) {
-    return host.pack(address, count, layout.host_type, packed, bytes);
+    return p2p::pack_opaque(host, layout, address, count, packed, bytes);
   }
   p2p::Cursor cursor(const_cast<void*>(address), count, layout);
   cursor.pack(packed, static_cast<std::size_t>(bytes), memory::copy_ordinary);
@@ -65,7 +66,7 @@ int unpack_elements(const host::HostTable& host, const p2p::Layout& layout, cons
   const std::int64_t bytes = count * layout.size;
   if (bytes == 0) return kSuccess;
   if (layout.shape == p2p::Shape::opaque) {
-    return host.unpack(packed, bytes, address, count, layout.host_type);
+    return p2p::unpack_opaque(host, layout, packed, bytes, address);
   }
   p2p::Cursor cursor(address, count, layout);
   cursor.unpack(packed, static_cast<std::size_t>(bytes), memory::copy_ordinary);

@@ -47,6 +47,8 @@ bool fill_reduction(const Team& team, const CollectiveCall& call, Line& line) {
   const bool scatters = call.collective == Collective::kReduceScatterBlock ||
                         call.collective == Collective::kReduceScatter;
   if (call.reduction.kernel == nullptr || layout.shape != p2p::Shape::contiguous) return false;
+  // One of the two may be on a device.
+  if (call.send_type && call.send_type->shape != p2p::Shape::contiguous) return false;
   line.use = Use::combine;
   line.combiner.kernel = call.reduction.kernel;
   line.combiner.extent_bytes = static_cast<std::uint64_t>(layout.extent);

@@ -12,6 +12,7 @@
 #include "engine/context.h"
 #include "engine/engine.h"
 #include "engine/rank_state.h"
+#include "memory/device/device_memory.h"
 #include "memory/reach.h"
 #include "memory/space.h"
 #include "node/clock.h"
@@ -330,6 +331,9 @@ void Rank::finalize() {
     s.progress();
     s.transport->flush();
     s.counters.unexpected_peak = s.matching.unexpected_peak();
+    const memory::DeviceUsage devices = memory::device_usage();
+    s.counters.device_copies = devices.copies;
+    s.counters.device_bytes = devices.bytes;
   }
   // What the buffer limit did not let us keep aside has to be fetched first.
   WaitLoop loop(*this, "MPI_Finalize", false);

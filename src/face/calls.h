@@ -9,6 +9,7 @@
 #define OVERDRIVE_SRC_FACE_CALLS_H_
 
 #include "face/datatypes.h"
+#include "face/device_buffers.h"
 #include "face/state.h"
 #include "face/status.h"
 
@@ -38,7 +39,7 @@ inline const p2p::LayoutRef* usable_layout(const void* buf, std::int64_t count, 
   const p2p::LayoutRef* layout = layout_of(abi::to_handle(type));
   if (layout == nullptr || null_data(buf, count, **layout)) [[unlikely]]
     return nullptr;
-  return layout;
+  return where_it_lies(buf, count, type, layout);
 }
 
 // The communicator if a message to `dest` is ours, else null.

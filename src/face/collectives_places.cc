@@ -7,6 +7,23 @@
 namespace od::face {
 namespace {
 
+// All blocks are parts of one buffer, of which the first that is not empty tells where it lies.
+bool set_where_they_lie(const std::vector<BlockPlace>& blocks, p2p::LayoutRef& layout,
+                        const void* buf, MPI_Datatype type) {
+  if (!memory::devices_possible()) [[likely]]
+    return true;
+  for (const BlockPlace& block : blocks) {
+    if (block.count == 0) continue;
+    const auto* const start = reinterpret_cast<const void*>(
+        reinterpret_cast<std::uintptr_t>(buf) + static_cast<std::uintptr_t>(block.offset_bytes));
+    const p2p::LayoutRef* const found = find_where_it_lies(start, block.count, type, &layout);
+    if (found == nullptr) return false;
+    if (found != &layout) layout = *found;
+    break;
+  }
+  return true;
+}
+
 // Counts and displacements in elements. False if they are wrong, or a block lies at a null pointer.
 template <typename Int, typename Displ>
 bool set_places(std::vector<BlockPlace>& blocks, p2p::LayoutRef& layout, const Comm& comm,
@@ -21,7 +38,7 @@ bool set_places(std::vector<BlockPlace>& blocks, p2p::LayoutRef& layout, const C
     if (counts[i] < 0) return false;
     if (blocks[i].offset_bytes == 0 && null_data(buf, counts[i], *layout)) return false;
   }
-  return true;
+  return set_where_they_lie(blocks, layout, buf, type);
 }
 
 template <typename Int, typename Displ>
@@ -122,6 +139,12 @@ bool set_typed_places(std::vector<BlockPlace>& blocks, std::vector<p2p::LayoutRe
     const p2p::LayoutRef* layout = layout_of(abi::to_handle(left_out ? abi::byte() : types[i]));
     if (layout == nullptr) return false;
     if (displs[i] == 0 && null_data(buf, counts[i], **layout)) return false;
+    if (!left_out) {
+      const auto* const start = reinterpret_cast<const void*>(
+          reinterpret_cast<std::uintptr_t>(buf) + static_cast<std::uintptr_t>(displs[i]));
+      layout = where_it_lies(start, counts[i], types[i], layout);
+      if (layout == nullptr) return false;
+    }
     layouts[i] = *layout;
   }
   return true;

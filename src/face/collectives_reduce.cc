@@ -17,6 +17,17 @@ bool set_operation(CollectiveCall& call, std::int64_t count, MPI_Datatype type, 
   return state.reductions.find(op, type, **layout, &call.reduction);
 }
 
+// Where the result goes; `count` elements.
+bool set_output(CollectiveCall& call, void* recvbuf, std::int64_t count, MPI_Datatype type) {
+  call.recv = recvbuf;
+  if (!memory::devices_possible()) [[likely]]
+    return true;
+  const p2p::LayoutRef* const found = find_where_it_lies(recvbuf, count, type, &call.recv_type);
+  if (found == nullptr) return false;
+  if (found != &call.recv_type) call.recv_type = *found;
+  return true;
+}
+
 // The input, or that there is none of its own. `count` elements, of which `output` are the
 // output's.
 bool set_input(CollectiveCall& call, const void* sendbuf, void* recvbuf, std::int64_t count,
@@ -24,7 +35,7 @@ bool set_input(CollectiveCall& call, const void* sendbuf, void* recvbuf, std::in
   if (recvbuf == MPI_IN_PLACE) return false;
   const bool in_place = sendbuf == MPI_IN_PLACE;
   if (null_data(recvbuf, in_place ? count : output, *call.recv_type)) return false;
-  call.recv = recvbuf;
+  if (!set_output(call, recvbuf, in_place ? count : output, type)) return false;
   return set_or_leave_out(
       call, sendbuf, [&] { return set_send(call, sendbuf, count, type); },
       [&] { return sendbuf == recvbuf && count != 0; });
@@ -45,7 +56,7 @@ bool fill_exscan(const Comm& comm, CollectiveCall& call, const void* sendbuf, vo
   }
   if (!set_send(call, sendbuf, count, type)) return false;
   if (recvbuf == MPI_IN_PLACE || null_data(recvbuf, count, *call.recv_type)) return true;
-  call.recv = recvbuf;
+  if (!set_output(call, recvbuf, count, type)) return false;
   return sendbuf != recvbuf || count == 0 || settle_aliasing(call);
 }
 

@@ -8,6 +8,7 @@
 #include "face/face_mpi.h"
 #include "face/state.h"
 #include "face/type_shape.h"
+#include "p2p/staging.h"
 
 namespace od::face {
 
@@ -48,7 +49,18 @@ const p2p::LayoutRef* TypeCache::insert(host::Handle type, p2p::LayoutRef layout
   return &entry->layout;
 }
 
-void TypeCache::drop_locked(host::Handle type, p2p::LayoutRef* dropped) {
+const p2p::LayoutRef* TypeCache::find_on_device(host::Handle type) {
+  const std::lock_guard lock(mutex_);
+  const auto found = entries_.find(type);
+  if (found == entries_.end()) return nullptr;
+  Entry& entry = *found->second;
+  if (!entry.on_device) {
+    entry.on_device = p2p::LayoutRef(p2p::layout_on_device(entry.layout).release());
+  }
+  return &entry.on_device;
+}
+
+void TypeCache::drop_locked(host::Handle type, std::pair<p2p::LayoutRef, p2p::LayoutRef>* dropped) {
   const auto found = entries_.find(type);
   if (found == entries_.end()) return;
   Entry* const entry = found->second;
@@ -58,13 +70,14 @@ void TypeCache::drop_locked(host::Handle type, p2p::LayoutRef* dropped) {
   }
   // Whoever reads the entry for another handle must not take it for that one: the type goes first.
   entry->type.store(0, std::memory_order_relaxed);
-  std::swap(*dropped, entry->layout);
+  std::swap(dropped->first, entry->layout);
+  std::swap(dropped->second, entry->on_device);
   unused_.push_back(entry);
 }
 
 void TypeCache::committed(host::Handle type) {
-  const QuietFloats quiet;  // the set may grow
-  p2p::LayoutRef dropped;   // released after the lock: that may call the host
+  const QuietFloats quiet;                            // the set may grow
+  std::pair<p2p::LayoutRef, p2p::LayoutRef> dropped;  // released later: that may call the host
   const std::lock_guard lock(mutex_);
   // Should the handle have been recycled behind our back, the old layout must not survive.
   if (committed_.insert(type).second) drop_locked(type, &dropped);
@@ -76,7 +89,7 @@ bool TypeCache::known_as_committed(host::Handle type) {
 }
 
 void TypeCache::freed(host::Handle type) {
-  p2p::LayoutRef dropped;
+  std::pair<p2p::LayoutRef, p2p::LayoutRef> dropped;
   const std::lock_guard lock(mutex_);
   drop_locked(type, &dropped);
 }

@@ -19,6 +19,7 @@
 #include <mutex>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "host/host_table.h"
@@ -32,6 +33,10 @@ class TypeCache {
   using Make = std::unique_ptr<p2p::Layout> (*)(host::Handle type);
 
   explicit TypeCache(Make make) : make_(make) {}
+
+  // The layout of the type's elements in memory of a device. Valid until the type is freed; null if
+  // find() has not found it.
+  const p2p::LayoutRef* find_on_device(host::Handle type);
 
   // Valid until the type is freed; null for types that are not known or not committed.
   const p2p::LayoutRef* find(host::Handle type) {
@@ -51,6 +56,7 @@ class TypeCache {
   struct Entry {
     std::atomic<host::Handle> type{0};  // 0: unused
     p2p::LayoutRef layout;
+    p2p::LayoutRef on_device;  // made when first asked for, under the mutex
   };
   // Programs use few types at a time; collisions only cost the slow path.
   static constexpr std::size_t kSlotBits = 10;
@@ -61,7 +67,8 @@ class TypeCache {
   }
   const p2p::LayoutRef* find_slow(host::Handle type);
   const p2p::LayoutRef* insert(host::Handle type, p2p::LayoutRef layout);
-  void drop_locked(host::Handle type, p2p::LayoutRef* dropped);
+  // What the entry held is put into `dropped`, to be released after the lock.
+  void drop_locked(host::Handle type, std::pair<p2p::LayoutRef, p2p::LayoutRef>* dropped);
 
   const Make make_;
   std::atomic<Entry*> slots_[std::size_t{1} << kSlotBits] = {};

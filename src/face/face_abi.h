@@ -25,7 +25,7 @@ extern "C" {
 #endif
 
 // Raised whenever the meaning or the layout of anything below changes.
-#define OD_FACE_ABI_VERSION 3u
+#define OD_FACE_ABI_VERSION 4u
 
 // The binary interface of the host MPI library.
 enum od_abi {
@@ -71,6 +71,10 @@ struct od_loader_info {
   const void* reach;
 
   struct od_pmix* pmix;
+
+  // Names a function to be called before each dlopen of the process, on the thread that calls it;
+  // null: none. Calls before the library is loaded, because dlopen itself is continued by a jump.
+  void (*set_dlopen_listener)(void (*listener)(void));
 };
 
 // Result of od_face_bind: 0 = bound, anything else = refused (the loader then uses the host alone).

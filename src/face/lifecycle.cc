@@ -14,6 +14,7 @@
 #include "face/host_binding.h"
 #include "face/state.h"
 #include "face/status.h"
+#include "memory/device/device_memory.h"
 #include "memory/reach.h"
 #include "node/boards.h"
 #include "node/identity.h"
@@ -116,6 +117,18 @@ void find_fortran_words() {
       fortran_word<MPI_Request>([](MPI_Request r) { return OD_HOST(Request_c2f)(r); }),
       fortran_word<MPI_Message>([](MPI_Message m) { return OD_HOST(Message_c2f)(m); }));
 #endif
+}
+
+void report_runtime(const char* library, const char* runtime) {
+  if (runtime != nullptr) {
+    log(Level::kInfo, "%s: buffers on devices are copied through own memory (%s)", runtime,
+        library);
+  } else {
+    log(Level::kWarning,
+        "%s lacks functions that copies of device memory need: buffers on its devices are not "
+        "known as such",
+        library);
+  }
 }
 
 // What has to be equal for two ranks to understand each other.
@@ -223,6 +236,11 @@ void begin() {
   if (rank == nullptr || !rank->active()) return;
   for (Comm* comm : {rank->world(), rank->self()}) {
     if (comm != nullptr) register_comm(comm->handle, comm);
+  }
+  // Last: MPI libraries load plug-ins while they start.
+  if (settings.device_memory) {
+    memory::begin_device_watch(report_runtime);
+    state.loader->set_dlopen_listener(memory::library_is_being_loaded);
   }
   state.rank.store(rank, std::memory_order_relaxed);
 }

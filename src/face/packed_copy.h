@@ -11,6 +11,7 @@
 
 #include "face/state.h"
 #include "p2p/layout.h"
+#include "p2p/opaque.h"
 
 namespace od::face {
 
@@ -28,7 +29,7 @@ class PackedCopy {
     if (p2p::is_contiguous(layout, buf, count, &start)) {
       std::memcpy(data_.get(), start, static_cast<std::size_t>(bytes_));
     } else if (layout.shape == p2p::Shape::opaque) {
-      error_ = state.host.pack(buf, count, layout.host_type, data_.get(), bytes_);
+      error_ = p2p::pack_opaque(state.host, layout, buf, count, data_.get(), bytes_);
     } else {
       p2p::Cursor cursor(const_cast<void*>(buf), count, layout);
       cursor.pack(data_.get(), static_cast<std::size_t>(bytes_), copy_bytes);

@@ -54,6 +54,7 @@ int mrecv(void* buf, Int count, MPI_Datatype type, MPI_Message* message, MPI_Sta
     const p2p::LayoutRef* layout = layout_of(abi::to_handle(type));
     if (layout == nullptr) return raise_error(comm, MPI_ERR_TYPE);
     if (null_data(buf, count, **layout)) return raise_error(comm, MPI_ERR_BUFFER);
+    layout = where_it_lies(buf, count, type, layout);
     host::Status result;
     const int error = rank->mrecv(buf, count, *layout, *matched, &result);
     *message = abi::message_null();
@@ -75,6 +76,7 @@ int imrecv(void* buf, Int count, MPI_Datatype type, MPI_Message* message, MPI_Re
     const p2p::LayoutRef* layout = layout_of(abi::to_handle(type));
     if (layout == nullptr) return raise_error(comm, MPI_ERR_TYPE);
     if (null_data(buf, count, **layout)) return raise_error(comm, MPI_ERR_BUFFER);
+    layout = where_it_lies(buf, count, type, layout);
     Request* started = nullptr;
     const int error = rank->imrecv(buf, count, *layout, *matched, &started);
     *message = abi::message_null();

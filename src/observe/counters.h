@@ -74,6 +74,8 @@
   X(box_refused, kSum, buffering, "peers without a fast box because fastbox_peers was reached")    \
   X(offers_withdrawn, kSum, buffering, "messages buffered because the receiver did not read them soon")\
   X(offers_declined, kSum, buffering, "messages sent through cells because the receiver could not read")\
+  X(device_copies, kSum, copying, "copies of buffers in memory of devices, by their runtime")        \
+  X(device_bytes, kSum, copying, "bytes copied from and to memory of devices")                      \
   X(xpmem_reads, kSum, copying, "messages read, in part or whole, from memory attached by XPMEM")  \
   X(xpmem_writes, kSum, copying, "messages written, in part or whole, to memory attached by XPMEM")\
   X(xpmem_bytes, kSum, copying, "bytes copied from and to such memory")                            \

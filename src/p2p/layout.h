@@ -28,7 +28,33 @@ enum class Shape : std::uint8_t {
   contiguous,  // `count` elements are one run of bytes starting at `lower` (size == extent)
   strided,     // each element: block_count blocks of block_bytes, stride bytes apart, from `lower`
   segments,    // each element: the runs in `segments`, in typemap order
-  opaque,      // too irregular to flatten: the host packs and unpacks it
+  opaque,      // nothing a cursor could walk over: see p2p/opaque.h
+};
+
+struct Layout;
+
+// Shared ownership of a Layout; a null reference means "type unknown".
+class LayoutRef {
+ public:
+  LayoutRef() = default;
+  inline explicit LayoutRef(const Layout* layout);
+  inline LayoutRef(const LayoutRef& other);
+  LayoutRef(LayoutRef&& other) noexcept : layout_(std::exchange(other.layout_, nullptr)) {}
+  LayoutRef& operator=(LayoutRef other) noexcept {
+    std::swap(layout_, other.layout_);
+    return *this;
+  }
+  inline ~LayoutRef();
+  const Layout* get() const { return layout_; }
+  const Layout* operator->() const { return layout_; }
+  const Layout& operator*() const { return *layout_; }
+  explicit operator bool() const { return layout_ != nullptr; }
+
+ private:
+  inline void acquire();
+  void release();  // out of line; deletes the layout with the last reference
+
+  const Layout* layout_ = nullptr;
 };
 
 struct Layout {
@@ -48,38 +74,22 @@ struct Layout {
   // operations on the path of every small message.
   bool immortal = false;
   mutable std::atomic<std::uint32_t> references{0};
+  // The same elements in host memory, for elements on a device: these are opaque, because the host
+  // must not touch them (p2p/staging.h). Unset for all others.
+  LayoutRef in_host_memory;
 };
 
-// Shared ownership of a Layout; a null reference means "type unknown".
-class LayoutRef {
- public:
-  LayoutRef() = default;
-  explicit LayoutRef(const Layout* layout) : layout_(layout) { acquire(); }
-  LayoutRef(const LayoutRef& other) : layout_(other.layout_) { acquire(); }
-  LayoutRef(LayoutRef&& other) noexcept : layout_(std::exchange(other.layout_, nullptr)) {}
-  LayoutRef& operator=(LayoutRef other) noexcept {
-    std::swap(layout_, other.layout_);
-    return *this;
+inline LayoutRef::LayoutRef(const Layout* layout) : layout_(layout) { acquire(); }
+inline LayoutRef::LayoutRef(const LayoutRef& other) : layout_(other.layout_) { acquire(); }
+inline LayoutRef::~LayoutRef() {
+  if (layout_ != nullptr && !layout_->immortal) release();
+}
+inline void LayoutRef::acquire() {
+  // Relaxed: a new reference is only ever made from an existing one.
+  if (layout_ != nullptr && !layout_->immortal) {
+    layout_->references.fetch_add(1, std::memory_order_relaxed);
   }
-  ~LayoutRef() {
-    if (layout_ != nullptr && !layout_->immortal) release();
-  }
-  const Layout* get() const { return layout_; }
-  const Layout* operator->() const { return layout_; }
-  const Layout& operator*() const { return *layout_; }
-  explicit operator bool() const { return layout_ != nullptr; }
-
- private:
-  void acquire() {
-    // Relaxed: a new reference is only ever made from an existing one.
-    if (layout_ != nullptr && !layout_->immortal) {
-      layout_->references.fetch_add(1, std::memory_order_relaxed);
-    }
-  }
-  void release();  // out of line; deletes the layout with the last reference
-
-  const Layout* layout_ = nullptr;
-};
+}
 
 // A resumable walk over `count` elements at `base`: moves the next bytes of the typemap to or from
 // a contiguous stream. Not for opaque layouts. `copy` chooses the copy kernel of contiguous runs.

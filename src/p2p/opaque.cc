@@ -7,10 +7,19 @@
 #include <memory>
 #include <new>
 
+#include "p2p/staging.h"
+
 namespace od::p2p {
+
+int pack_opaque(const host::HostTable& host, const Layout& layout, const void* address,
+                std::int64_t count, void* packed, std::int64_t bytes) {
+  if (layout.in_host_memory) return pack_from_device(host, layout, address, count, packed, bytes);
+  return host.pack(address, count, layout.host_type, packed, bytes);
+}
 
 int unpack_opaque(const host::HostTable& host, const Layout& layout, const void* packed,
                   std::int64_t bytes, void* address) {
+  if (layout.in_host_memory) return unpack_to_device(host, layout, packed, bytes, address);
   const std::int64_t whole = bytes / layout.size;
   const std::int64_t whole_bytes = whole * layout.size;
   if (whole > 0) {

@@ -69,7 +69,7 @@ struct OutgoingStream {
   const char* contiguous = nullptr;
   Cursor cursor;
   LayoutRef layout;
-  std::unique_ptr<char[]> packed;  // opaque datatypes: packed by the host
+  std::unique_ptr<char[]> packed;  // what is opaque, packed
   std::uint64_t bytes = 0;
   std::uint64_t filled = 0;
   std::byte* frame = nullptr;     // holds the first `frame_bytes` of the payload
@@ -100,7 +100,7 @@ struct IncomingStream {
   bool cooperative = false;
   char* contiguous = nullptr;
   Cursor cursor;
-  std::unique_ptr<char[]> packed;  // opaque datatypes: unpacked by the host at the end
+  std::unique_ptr<char[]> packed;  // what is opaque: unpacked at the end
   std::uint64_t checksum = 0;
 };
 

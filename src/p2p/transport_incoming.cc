@@ -173,7 +173,7 @@ void Transport::finish_incoming(IncomingStream& stream) {
       delivered = unpack_opaque(host_, *receive.layout, stream.packed.get(),
                                 static_cast<std::int64_t>(stream.limit), receive.address);
     }
-    ++counters_.layouts_host_packed;
+    if (packed_by_host(*receive.layout)) ++counters_.layouts_host_packed;
     stream.packed.reset();
   }
   if (stream.cooperative) {

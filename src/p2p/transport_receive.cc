@@ -91,7 +91,7 @@ int Transport::deliver_bytes(const void* data, std::uint64_t bytes, Request& rec
       std::memcpy(deferred_.back().packed.get(), data, limit);
       return host::kSuccess;
     }
-    ++counters_.layouts_host_packed;
+    if (packed_by_host(layout)) ++counters_.layouts_host_packed;
     return unpack_opaque(host_, layout, data, static_cast<std::int64_t>(limit), receive.address);
   } else {
     Cursor cursor(receive.address, receive.count, layout);
@@ -194,10 +194,10 @@ int Transport::send_to_self(const MessageHeader& header_in, const Payload& paylo
     if (data == nullptr) return host_.err_no_mem;
     const Layout& layout = **payload.layout;
     if (layout.shape == Shape::opaque) {
-      const int error = host_.pack(payload.address, payload.count, layout.host_type, data.get(),
-                                   static_cast<std::int64_t>(payload.bytes));
+      const int error = pack_opaque(host_, layout, payload.address, payload.count, data.get(),
+                                    static_cast<std::int64_t>(payload.bytes));
       if (error != host::kSuccess) return error;
-      ++counters_.layouts_host_packed;
+      if (packed_by_host(layout)) ++counters_.layouts_host_packed;
     } else {
       Cursor cursor(const_cast<void*>(payload.address), payload.count, layout);
       cursor.pack(data.get(), payload.bytes, memory::copy_ordinary);

@@ -11,6 +11,7 @@
 #include "node/clock.h"
 #include "observe/log.h"
 #include "p2p/inbox.h"
+#include "p2p/opaque.h"
 #include "p2p/transport.h"
 
 namespace od::p2p {
@@ -197,10 +198,10 @@ int Transport::send(std::uint32_t peer, const MessageHeader& header_in, const Pa
   if (layout.shape == Shape::opaque && payload.bytes > 0) {
     packed.reset(new (std::nothrow) char[payload.bytes]);
     if (packed == nullptr) return host_.err_no_mem;
-    const int error = host_.pack(payload.address, payload.count, layout.host_type, packed.get(),
-                                 static_cast<std::int64_t>(payload.bytes));
+    const int error = pack_opaque(host_, layout, payload.address, payload.count, packed.get(),
+                                  static_cast<std::int64_t>(payload.bytes));
     if (error != host::kSuccess) return error;
-    ++counters_.layouts_host_packed;
+    if (packed_by_host(layout)) ++counters_.layouts_host_packed;
     view.contiguous = packed.get();
   }
   Cursor cursor;

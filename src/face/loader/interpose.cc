@@ -88,5 +88,6 @@ Continuation od_before_dlsym(void* handle, const char* name, void* caller) {
 
 void* od_before_dlopen(const char*, int) {
   FindHostAndAdjustNames();
+  od::loader::TellDlopenListener();
   return reinterpret_cast<void*>(RealDlopen());
 }

@@ -29,6 +29,7 @@ HostSearch g_search;  // constant once g_kept is set
 bool g_kept;          // the host is there for good
 bool g_restricted;    // some names are hidden
 int g_lock;
+void (*g_dlopen_listener)();
 
 // A lock that is taken over after a while: a child that was forked while another thread held it
 // would wait for ever. 100,000 yields are far longer than any holder takes, and still well under a
@@ -165,6 +166,15 @@ __attribute__((constructor)) void AdjustAtStart() { FindHostAndAdjustNames(); }
 }  // namespace
 
 DlsymFn RealDlsym() { return Cached(&g_dlsym, "dlsym"); }
+void SetDlopenListener(void (*listener)()) {
+  __atomic_store_n(&g_dlopen_listener, listener, __ATOMIC_RELEASE);  // pairs with the load below
+}
+
+void TellDlopenListener() {
+  // Acquire: the face that the listener belongs to is ready.
+  if (auto listener = __atomic_load_n(&g_dlopen_listener, __ATOMIC_ACQUIRE)) listener();
+}
+
 DlopenFn RealDlopen() { return Cached(&g_dlopen, "dlopen"); }
 
 const char* Name(unsigned index) {

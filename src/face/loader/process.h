@@ -46,6 +46,10 @@ bool Disabled();
 // Whether it is one of our functions in own_pages.cc.
 bool IsOwnMapping(const void* function);
 
+// What the face wants to hear before each dlopen (od_loader_info::set_dlopen_listener).
+void SetDlopenListener(void (*listener)());
+void TellDlopenListener();
+
 // The od::memory::ReachService of this process, for the face.
 const void* HeapService();
 

@@ -176,6 +176,7 @@ void Resolve(unsigned index) {
   g_info.host_symbol = &HostSymbol;
   g_info.reach = HeapService();
   g_info.pmix = Pmix();
+  g_info.set_dlopen_listener = &SetDlopenListener;
   if (!Disabled()) BindFace(host, g_filled);
 
   for (unsigned i = 0; i < OD_ENTRY_COUNT; ++i) {
