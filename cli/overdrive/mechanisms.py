@@ -270,6 +270,26 @@ def xpmem(why: str) -> Mechanism:
     return Mechanism("XPMEM", purpose, why == "", why)
 
 
+FAULT_TOLERANCE_SWITCHES = ("OMPI_MCA_mpi_ft_enable", "MPIR_CVAR_ENABLE_FT")
+"""Variables that switch fault tolerance on in every job of this environment."""
+
+
+def fault_tolerance() -> Mechanism:
+    """Jobs that outlive their ranks are left to the host MPI; says whether jobs here are such."""
+    detail = (
+        "Overdrive is passive in jobs that outlive their ranks: mpiexec --with-ft (Open MPI), "
+        "MPIR_CVAR_ENABLE_FT (MPICH)"
+    )
+    switches = [
+        name
+        for name in FAULT_TOLERANCE_SWITCHES
+        if os.environ.get(name, "").lower() in ("1", "true", "yes", "on")
+    ]
+    if switches:
+        detail += f"; {switches[0]} is on here"
+    return Mechanism("fault tolerance", "jobs that go on when a rank dies", False, detail)
+
+
 def all_mechanisms() -> list[Mechanism]:
     """Try everything."""
     return [
@@ -281,4 +301,5 @@ def all_mechanisms() -> list[Mechanism]:
         limits(),
         process_vm_readv(),
         huge_pages(),
+        fault_tolerance(),
     ]

@@ -26,6 +26,9 @@ enum class HostCallKind : unsigned char {
 // reserve.
 inline thread_local int host_call_depth __attribute__((tls_model("initial-exec"))) = 0;
 
+// Whether the outermost scope of this thread has asked for a window (Rank::entering_host_call).
+inline thread_local bool host_window_open __attribute__((tls_model("initial-exec"))) = false;
+
 inline bool InHostCall() { return host_call_depth != 0; }
 
 // Before a call that may block: completes what only this rank's progress could complete, if there
@@ -36,23 +39,29 @@ bool prepare_to_block();
 void note_host_start();
 void finish_blocking();
 
+// Error handlers of the program are called from inside the host without the mark
+// (error_handlers.cc). One that leaves by longjmp leaves the thread outside of the host, as it is;
+// one that leaves by an exception passes through the destructor here, which must not take for
+// granted what it finds.
 class HostCallScope {
  public:
-  explicit HostCallScope(HostCallKind kind) {
+  explicit HostCallScope(HostCallKind kind) : outer_depth_(host_call_depth) {
     if (host_call_depth++ != 0) return;
-    if (may_block(kind)) looked_after_ = prepare_to_block();
+    if (may_block(kind)) host_window_open = prepare_to_block();
     if (leaves_something(kind)) note_host_start();
   }
   ~HostCallScope() {
-    --host_call_depth;
-    if (looked_after_) [[unlikely]]
+    host_call_depth = outer_depth_;
+    if (outer_depth_ == 0 && host_window_open) [[unlikely]] {
+      host_window_open = false;
       finish_blocking();
+    }
   }
   HostCallScope(const HostCallScope&) = delete;
   HostCallScope& operator=(const HostCallScope&) = delete;
 
  private:
-  bool looked_after_ = false;
+  const int outer_depth_;
 
   static constexpr bool leaves_something(HostCallKind kind) {
     return kind == HostCallKind::kCollectiveStart || kind == HostCallKind::kRma ||

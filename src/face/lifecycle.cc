@@ -3,11 +3,14 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/quiet_floats.h"
+#include "config/settings_types.h"
 #include "engine/job_terms.h"
 #include "engine/rank_state.h"
 #include "face/datatypes.h"
@@ -119,6 +122,33 @@ void find_fortran_words() {
 #endif
 }
 
+#if !defined(OD_FACE_OPENMPI)
+bool is_on(const char* variable) {
+  const char* const text = std::getenv(variable);
+  if (text == nullptr) return false;
+  bool value = false;
+  std::string reason;
+  return config::BoolType::parse(text, value, reason) && value;
+}
+#endif
+
+// Whether the job was started with fault tolerance (ULFM): a rank may then die without ending the
+// job, and the survivors interrupt each other. All of that is between the program and the host, so
+// everything is left to it. How the job was started, and so the same on all ranks. Empty, or how.
+std::string_view fault_tolerance() {
+#if defined(OD_FACE_OPENMPI)
+  // Open MPI 5, after its MPI_Init.
+  const auto* const enabled =
+      static_cast<const volatile bool*>(state.loader->host_symbol("ompi_ftmpi_enabled"));
+  if (enabled != nullptr && *enabled) return "mpi_ft_enable, mpiexec --with-ft";
+#else
+  for (const char* variable : {"MPIR_CVAR_ENABLE_FT", "MPIR_PARAM_ENABLE_FT", "MPICH_ENABLE_FT"}) {
+    if (is_on(variable)) return variable;
+  }
+#endif
+  return {};
+}
+
 void report_runtime(const char* library, const char* runtime) {
   if (runtime != nullptr) {
     log(Level::kInfo, "%s: buffers on devices are copied through own memory (%s)", runtime,
@@ -215,6 +245,14 @@ void begin() {
 #endif
     state.board.reset();
     if (!all_here) return;
+    if (const std::string_view how = fault_tolerance(); !how.empty()) {
+      state.star.reset();
+      if (state.host.world_rank == 0) {
+        log(Level::kWarning, "fault tolerance is on (%.*s): everything is left to the MPI library",
+            static_cast<int>(how.size()), how.data());
+      }
+      return;
+    }
     const bool usable = state.requests.reserve(kRequestCapacity, abi::kPointerHandles);
     if (!usable) log(Level::kError, "no address space for request handles");
     terms = own_terms(settings);

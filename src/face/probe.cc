@@ -27,6 +27,13 @@ int hand_out_message(Rank& rank, Request* found, MPI_Message* message) {
   return MPI_SUCCESS;
 }
 
+// Not a rank of the communicator: the host's blocking call says so, its non-blocking one need not.
+bool is_nobody(MPI_Comm comm, int source) {
+  const Comm* const found = find_comm(comm);
+  return found != nullptr && source != MPI_ANY_SOURCE &&
+         static_cast<unsigned>(source) >= static_cast<unsigned>(found->peer_count);
+}
+
 // Blocks in the host, or asks it again and again while we have work of our own.
 template <typename Once>
 int until_found(Rank* rank, const char* where, Once&& once) {
@@ -100,7 +107,7 @@ int od_MPI_Probe(int source, int tag, MPI_Comm comm, MPI_Status* status) {
       write_status(status, result);
       return MPI_SUCCESS;
     }
-    if (rank->has_pending_work()) {
+    if (rank->has_pending_work() && !is_nobody(comm, source)) {
       return until_found(rank, "MPI_Probe", [&](int* flag) {
         return OD_HOST(Iprobe)(source, tag, comm, flag, status);
       });
@@ -138,7 +145,7 @@ int od_MPI_Mprobe(int source, int tag, MPI_Comm comm, MPI_Message* message, MPI_
       write_status(status, result);
       return hand_out_message(*rank, matched, message);
     }
-    if (rank->has_pending_work()) {
+    if (rank->has_pending_work() && !is_nobody(comm, source)) {
       return until_found(rank, "MPI_Mprobe", [&](int* flag) {
         return OD_HOST(Improbe)(source, tag, comm, flag, message, status);
       });

@@ -1,0 +1,2 @@
+// handlers.c, whose handlers leave by exceptions.
+#include "handlers.c"
