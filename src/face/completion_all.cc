@@ -161,7 +161,7 @@ int od_MPI_Waitall(int count, MPI_Request* array_of_requests, MPI_Status* array_
   if (census.host == 0 && census.ours != 0) {
     return wait_all_ours(*rank, count, array_of_requests, array_of_statuses);
   }
-  if (census.ours == 0 && (census.host == 0 || host_alone(*rank))) {
+  if (census.only_host() && (census.host == 0 || host_alone(*rank))) {
     HostCallScope scope(HostCallKind::kBlocking);
     return OD_HOST(Waitall)(count, array_of_requests, array_of_statuses);
   }
@@ -176,7 +176,7 @@ int od_MPI_Testall(int count, MPI_Request* array_of_requests, int* flag,
     return OD_HOST(Testall)(count, array_of_requests, flag, array_of_statuses);
   }
   const Census census = take_census(count, array_of_requests);
-  if (census.ours == 0 && (census.host == 0 || host_alone(*rank))) {
+  if (census.only_host() && (census.host == 0 || host_alone(*rank))) {
     HostCallScope scope(HostCallKind::kLocal);
     return OD_HOST(Testall)(count, array_of_requests, flag, array_of_statuses);
   }

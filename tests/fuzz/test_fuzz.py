@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 from hosts import Host
 
 from fuzz import search
-from fuzz.runner import Setup, symptom
+from fuzz.runner import Setup, run_text, symptom
 
 SETUPS = {
     "one-node": Setup(None, 3),  # type: ignore[arg-type]
@@ -36,3 +39,19 @@ def test_random_programs(name: str, host: Host, overdrive: bool) -> None:
         pytest.skip("the same as two-nodes without Overdrive")
     layout, settings = (setup.layout, setup.settings) if overdrive else ("", ())
     check(Setup(host, setup.ranks, layout, settings, overdrive), SEEDS)
+
+
+FOUND = sorted((Path(__file__).parent / "found").glob("*.txt"))
+"""Programs that have failed once, made small: `make fuzz` has found them."""
+
+
+@pytest.mark.quick
+@pytest.mark.one
+@pytest.mark.parametrize("path", FOUND, ids=lambda path: path.stem)
+def test_what_was_found_before(path: Path, host: Host, overdrive: bool) -> None:
+    text = path.read_text()
+    ranks, layout = re.findall(r"^# ranks=(\d+) layout=(\d*)$", text, re.MULTILINE)[0]
+    number = int(re.findall(r"^program (\d+)", text, re.MULTILINE)[0])
+    setup = Setup(host, int(ranks), layout if overdrive else "", (), overdrive, limit=10)
+    outcome = run_text(setup, text, [number])
+    assert outcome.passed, outcome.text
