@@ -322,7 +322,10 @@ int main(int argc, char** argv) {
         for (int in_place = 0; in_place < 2; in_place++) {
           for (int kind = 0; kind < REDUCTIONS; kind++) {
             rank_salt++;
-            MPI_Op op = rank_salt % 5 == 3 ? own : rank_salt % 5 == 4 ? ordered : MPI_SUM;
+            // Where the host has to compute, what does not block is the host's from the start.
+            MPI_Op op = MPI_SUM;
+            if (form == BLOCKING && rank_salt % 5 == 3) op = own;
+            if (form == BLOCKING && rank_salt % 5 == 4) op = ordered;
             reduction(kind, form, in_place, kCounts[c], op);
           }
           for (int kind = 0; kind < MOVEMENTS; kind++) {
