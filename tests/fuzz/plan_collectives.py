@@ -104,6 +104,8 @@ def collective(p: Planner) -> None:
                 result.append(Op("coll", chosen, {**args, **rooted, **more}, unit))
         return result
 
+    if form == "persistent" and args.get("op") in OWN_TYPES and "persistent-own" in p.without:
+        form = "blocking"
     if form == "blocking":
         catch_up(p, comm)
         p.emit(*ops(comm.members))
