@@ -123,12 +123,17 @@ Layout strided(std::int64_t blocks, std::int64_t block_bytes, std::int64_t strid
                 .block_count = blocks,
                 .block_bytes = block_bytes,
                 .stride = stride,
-                .segments = {}};
+                .segments = {},
+                .in_host_memory = {}};
 }
 
 Layout contiguous(std::int64_t bytes, std::int64_t lower = 0) {
-  return Layout{
-      .size = bytes, .extent = bytes, .lower = lower, .block_bytes = bytes, .segments = {}};
+  return Layout{.size = bytes,
+                .extent = bytes,
+                .lower = lower,
+                .block_bytes = bytes,
+                .segments = {},
+                .in_host_memory = {}};
 }
 
 TEST(Cursor, ContiguousAtEverySplit) {
