@@ -63,10 +63,11 @@
   X(host_call_progress, BoolType, "host_call_progress", true, false, true, wait,                   \
     "While a rank with pending receives sits in a blocking call of the installed MPI library, a "  \
     "helper thread looks after them. It starts when first needed and sleeps otherwise.")           \
-  X(host_poll_interval, IntType, "host_poll_interval", 32, 1, 1 << 20, wait,                       \
-    "A rank that waits for messages of local ranks and of the installed MPI library at once "      \
-    "asks the latter in one of this many rounds. While it waits for local messages alone, the "    \
-    "library makes progress in one of 512 rounds, and after a sleep, at most every 0.1 ms.")       \
+  X(host_poll_interval, IntType, "host_poll_interval", 0, 0, 1 << 20, wait,                        \
+    "A rank that waits asks the installed MPI library to make progress in one of this many "       \
+    "rounds if something is pending there. 0 means automatic: in every round while the program "   \
+    "has windows or has lately started a collective there, for half of the time while messages "   \
+    "of it may come (by what asking costs, which is measured), else for 1/64 of it.")              \
   X(unmatched_wait_ns, DurationType, "unmatched_wait", 50 * kMicrosecond, 0, 10 * kSecond, p2p,    \
     "How long a sender waits for its receiver before it copies the message into its own memory "   \
     "and returns. Small values free senders sooner and use more memory.")                          \

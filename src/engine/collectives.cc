@@ -159,8 +159,8 @@ bool RankState::serve_at_once(const CollectiveCall& call, const Comm& comm,
   const CollectiveComm& own = *comm.collectives;
   if (threads || collectives.timed || own.spans_nodes()) return false;
   CollectiveTeam* const team = team_for(call, own, decision);
-  // Who is late may be waiting for this very core.
-  const int patience = tight_looks ? kLineLooks : 0;
+  // Who is late may be waiting for this very core, or for what only our host does.
+  const int patience = tight_looks && !notes.any() ? kLineLooks : 0;
   if (team == nullptr || !serve_as_line(team->team(), call, patience)) return false;
   ++counters.collectives_served;
   ++counters.collectives_shared;
@@ -214,12 +214,9 @@ bool served_here(const RankState& s, const Comm& comm) {
 // have done to a window before a barrier is there after it. Where something of the kind is under
 // way it is asked before the call returns; twice, because what it finds first may bring up more.
 void RankState::let_host_follow() {
-  if (!host_started()) [[likely]]
+  if (!notes.started()) [[likely]]
     return;
-  for (int i = 0; i < 2; ++i) {
-    ++counters.host_polls;
-    host.poll();
-  }
+  for (int i = 0; i < 2; ++i) ask_host();
 }
 
 int Rank::collective(const CollectiveCall& call, Comm& comm, bool* served) {
@@ -249,7 +246,7 @@ int Rank::collective(const CollectiveCall& call, Comm& comm, bool* served) {
     }
     op = s.collectives.take();
     int error = s.start_collective(*op, call, comm, decision, context);
-    if (error == kSuccess && s.tight_looks) {
+    if (error == kSuccess && s.tight_looks && !s.notes.any()) {
       for (int i = 0; i < kLooks && !op->done(); ++i) {
         const bool moved = s.transport->progress();
         if (!op->advance() && !moved) node::pause_processor();

@@ -280,12 +280,10 @@ bool RankState::progress() {
   if (!orphans.empty()) [[unlikely]]
     release_finished_orphans();
   if (host_traffic_pending()) [[unlikely]] {
-    // Neither side starves: the host is asked once in so many rounds, whatever arrives locally.
-    if (++rounds_since_host_poll >= static_cast<std::uint32_t>(settings.host_poll_interval)) {
-      rounds_since_host_poll = 0;
-      moved |= poll_host();
-    }
+    // Neither side starves: the host has its turn whatever arrives locally.
+    if (drive.due(HostDrive::Need::shared)) moved |= drive.ask([this] { return poll_host(); });
   }
+  if (moved) empty_polls.reset();
   return moved;
 }
 
@@ -316,8 +314,6 @@ bool Rank::test(Request& request) {
   RankState& s = *state_;
   Guard guard(s);
   if (request.complete) return true;
-  // A program that only tests gives the host its chance as well.
-  if (s.host_traffic_pending()) s.rounds_since_host_poll = 1u << 30;
   s.progress();
   return request.complete;
 }

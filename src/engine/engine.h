@@ -14,6 +14,7 @@
 
 #include "config/settings.h"
 #include "engine/comm.h"
+#include "engine/host_drive.h"
 #include "engine/request.h"
 #include "host/host_table.h"
 #include "node/wait.h"
@@ -142,13 +143,22 @@ class Rank {
   // communication) that may need this rank's progress, on which other ranks may wait: for a while
   // waits look after the host as if it were what they wait for.
   void note_host_start();
+  // The program has started a message in the host, or a window exists until it is freed.
+  void note_host_message();
+  void window_opened();
+  void window_freed();
+  // After a call that looked once, found nothing and is about to say so (MPI_Test, MPI_Iprobe): the
+  // host gets its turn as in a wait, and after several such calls in a row others get the core.
+  // `peer`: the rank of `comm` that was waited for, where it is one.
+  void nothing_found(const Comm* comm = nullptr, int peer = host::kAnySource);
   // Whether a loop that waits for host requests has to run our progress as well.
   bool has_pending_work() const;
 
   // A wait loop made of `progress()` and of the caller's own polling of host requests:
   //   WaitLoop loop(rank, "MPI_Waitall"); while (!done()) loop.step();
   // step() runs progress once, spins, yields or sleeps as the node's wait policy says, checks that
-  // peers are alive and reports stalls. `host_pending` bounds the sleep so that the host is polled.
+  // peers are alive and reports stalls. With `host_pending` the caller waits for requests of the
+  // host and asks for them itself, in every round or when host_turn() says so.
   class WaitLoop {
    public:
     WaitLoop(Rank& rank, const char* where, bool host_pending, Request* waiting_for = nullptr);
@@ -161,6 +171,13 @@ class Rank {
     WaitLoop(const WaitLoop&) = delete;
     WaitLoop& operator=(const WaitLoop&) = delete;
     void step();
+    // Whether the caller should ask for its host requests in this round, which is then to be done
+    // through ask_host().
+    bool host_turn() { return drive_.due(HostDrive::Need::shared); }
+    template <typename Question>
+    auto ask_host(Question&& question) {
+      return drive_.ask(question);
+    }
 
    private:
     void occasionally();
@@ -169,6 +186,8 @@ class Rank {
     Rank& rank_;
     const char* where_;
     bool host_pending_;
+    bool caller_asks_;
+    HostDrive drive_;  // of the caller's questions
     Request* waiting_for_;
     const CollectiveOp* collective_ = nullptr;
     node::Idler idler_;

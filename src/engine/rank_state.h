@@ -18,6 +18,7 @@
 #include "engine/collectives.h"
 #include "engine/comm.h"
 #include "engine/host_call_helper.h"
+#include "engine/host_drive.h"
 #include "engine/job_terms.h"
 #include "engine/request_slab.h"
 #include "host/host_table.h"
@@ -60,7 +61,8 @@ class RankState {
         settings(settings_in),
         terms(std::move(terms_in)),
         threads(threads_in),
-        locking(threads_in) {}
+        locking(threads_in),
+        drive(static_cast<std::uint32_t>(settings_in.host_poll_interval)) {}
   ~RankState() {
     // Communicators give back what they have of everything else.
     comms.clear();
@@ -152,7 +154,6 @@ class RankState {
   bool take_held_aside();
   // A single-threaded program's call of the host for which the helper is at work.
   bool helper_at_work = false;
-  std::uint32_t rounds_since_host_poll = 0;
   // Requests freed by the program while active; released when they complete.
   std::vector<Request*> orphans;
   void release_finished_orphans();
@@ -165,13 +166,24 @@ class RankState {
 
   // One round of everything; lock held. True if anything moved.
   bool progress();
-  enum HostNote : std::uint8_t { kHostQuiet, kHostStarted, kHostNoted };
-  // Set by note_host_start() on any thread, taken back by waiting loops. Relaxed: it only decides
-  // how often the host is asked.
-  std::atomic<HostNote> host_note{kHostQuiet};
-  std::uint64_t host_noted_ns = 0;
-  bool host_started() const { return host_note.load(std::memory_order_relaxed) != kHostQuiet; }
-  void forget_host_start(std::uint64_t now_ns);
+
+  // How often the host is asked to progress, and why. Under the lock but for the notes, which any
+  // thread sets on its way into the host and the next idle round takes up.
+  HostDrive drive;
+  HostNotes notes;
+  node::EmptyPolls empty_polls;
+  // Of a round in which nothing moved: asks the host if it is time to, unless the caller does so
+  // itself.
+  HostDrive::Need idle_round(bool caller_asks);
+  HostDrive::Need host_need() {
+    const HostDrive::Need noted = notes.need();
+    return noted == HostDrive::Need::quiet && host_traffic_pending() ? HostDrive::Need::shared
+                                                                     : noted;
+  }
+  void ask_host() {
+    ++counters.host_polls;
+    drive.ask([this] { host.poll(); });
+  }
 
   bool host_traffic_pending() const {
     return !matching.host_candidates().empty() || !host_receiving.empty() ||

@@ -14,17 +14,13 @@ namespace {
 // Clock readings are taken once in so many idle rounds (a round is some tens of ns).
 constexpr std::uint32_t kRoundsPerLook = 32;
 // The host may have operations of the program in flight that only its own progress completes, and
-// it cannot wake us: no sleep is longer, and no spin goes on longer without asking it.
+// it cannot wake us: no sleep is longer.
 constexpr std::uint64_t kLongestSleepNs = 1'000'000;
-constexpr std::uint32_t kRoundsPerHostPoll = 512;
 // A wait that has gone on for so many rounds (tens of microseconds) is no quick exchange, and will
 // mostly go on for as long as it takes to fault in a few pages.
 constexpr std::uint32_t kRoundsPerWarming = 256;
 // While sleeping on and off: a poll of the host costs a microsecond.
 constexpr std::uint64_t kHostPollNs = 100'000;
-// How long something that was started in the host is taken to be running; with more ranks than
-// cores a collective of several rounds takes that long.
-constexpr std::uint64_t kHostNoteNs = 1'000'000'000;
 // Looks at the queues between two full rounds: about as long as the shortest answer of a near peer.
 constexpr int kTightLooks = 8;
 
@@ -73,19 +69,20 @@ void report_stall(RankState& s, const char* where, const Request* waiting_for, s
 
 // What this rank tells of itself while it waits, and where the rank that it waits for does the
 // same.
-node::Presence presence(const RankState& s, const Request* waiting_for) {
+node::Presence presence(const RankState& s, const Comm* comm, int peer) {
   node::Presence presence;
   if (s.wait_plan.peer_spin_ns == 0) return presence;
   presence.mine = &s.header->away;
-  if (waiting_for == nullptr || waiting_for->comm == nullptr || waiting_for->peer < 0) {
-    return presence;
-  }
-  const Comm& comm = *waiting_for->comm;
-  const int index = comm.local_index[static_cast<std::size_t>(waiting_for->peer)];
+  if (comm == nullptr || peer < 0) return presence;
+  const int index = comm->local_index[static_cast<std::size_t>(peer)];
   if (index >= 0 && index != static_cast<int>(s.my_index)) {
     presence.peer = &s.node->member(index).header->away;
   }
   return presence;
+}
+node::Presence presence(const RankState& s, const Request* waiting_for) {
+  return waiting_for == nullptr ? presence(s, nullptr, host::kAnySource)
+                                : presence(s, waiting_for->comm, waiting_for->peer);
 }
 
 }  // namespace
@@ -94,6 +91,8 @@ Rank::WaitLoop::WaitLoop(Rank& rank, const char* where, bool host_pending, Reque
     : rank_(rank),
       where_(where),
       host_pending_(host_pending),
+      caller_asks_(host_pending),
+      drive_(static_cast<std::uint32_t>(rank.state_->settings.host_poll_interval)),
       waiting_for_(waiting_for),
       idler_(rank.state_->wait_plan, presence(*rank.state_, waiting_for)) {}
 
@@ -101,6 +100,7 @@ Rank::WaitLoop::WaitLoop(Rank& rank, const char* where, bool host_pending,
                          const CollectiveOp& collective)
     : WaitLoop(rank, where, host_pending) {
   collective_ = &collective;
+  caller_asks_ = false;
 }
 
 void Rank::WaitLoop::count_yields() {
@@ -114,7 +114,9 @@ void Rank::WaitLoop::step() {
   RankState& s = *rank_.state_;
   // Most waits are for one message that comes within a microsecond: look at the queues alone first.
   // Only without other threads, whose progress would change what is looked at.
-  if (s.tight_looks && !s.locking && !host_pending_ && !s.transport->streams_active()) [[likely]] {
+  // Nor where the host has to be looked after as well, once that has begun.
+  if (s.tight_looks && !s.locking && !host_pending_ && !s.transport->streams_active() &&
+      (rounds_ == 0 || !s.notes.any())) [[likely]] {
     for (int i = 0; i < kTightLooks && !s.transport->arrived(); ++i) {
       if (!s.collectives.active.empty() && s.collectives.anything_ready()) break;
       node::pause_processor();
@@ -126,6 +128,10 @@ void Rank::WaitLoop::step() {
     Guard guard(s);
     if (s.progress()) {
       idler_.reset();
+      if (s.notes.any() && s.notes.need() != HostDrive::Need::quiet &&
+          s.drive.due(HostDrive::Need::busy)) {
+        s.ask_host();
+      }
       return;
     }
     if (collective_ != nullptr && s.wait_plan.peer_spin_ns != 0) {
@@ -137,11 +143,7 @@ void Rank::WaitLoop::step() {
     }
     if (s.warm_left() && rounds_ % kRoundsPerWarming == 0) [[unlikely]]
       s.warm_some();
-    if (rounds_ % kRoundsPerHostPoll == 0) {
-      ++s.counters.host_polls;
-      s.host.poll();
-    }
-    host_pending = host_pending_ || s.host_traffic_pending() || s.host_started();
+    host_pending = s.idle_round(caller_asks_) != HostDrive::Need::quiet || host_pending_;
   }
   std::uint64_t limit_ns = kLongestSleepNs;
   if (unfinished_sends) {
@@ -157,18 +159,29 @@ void Rank::WaitLoop::step() {
   if (moment) occasionally();
 }
 
-void Rank::note_host_start() {
-  state_->host_note.store(RankState::kHostStarted, std::memory_order_relaxed);
+HostDrive::Need RankState::idle_round(bool caller_asks) {
+  ++counters.idle_rounds;
+  const HostDrive::Need need = host_need();
+  if (!caller_asks && drive.due(need)) ask_host();
+  return need;
 }
 
-void RankState::forget_host_start(std::uint64_t now) {
-  if (host_note.load(std::memory_order_relaxed) == kHostStarted) {
-    host_note.store(kHostNoted, std::memory_order_relaxed);
-    host_noted_ns = now;
-  } else if (now - host_noted_ns > kHostNoteNs) {
-    host_note.store(kHostQuiet, std::memory_order_relaxed);
+void Rank::nothing_found(const Comm* comm, int peer) {
+  RankState& s = *state_;
+  const node::Presence who = presence(s, comm, peer);
+  {
+    Guard guard(s);
+    s.idle_round(false);
+    if (!s.empty_polls.again(s.wait_plan, who.peer)) return;
+    ++s.counters.poll_yields;
   }
+  node::yield_once(who);
 }
+
+void Rank::note_host_start() { state_->notes.note(HostNotes::Kind::operation); }
+void Rank::note_host_message() { state_->notes.note(HostNotes::Kind::message); }
+void Rank::window_opened() { state_->notes.window_opened(); }
+void Rank::window_freed() { state_->notes.window_freed(); }
 
 void Rank::WaitLoop::occasionally() {
   RankState& s = *rank_.state_;
@@ -183,12 +196,9 @@ void Rank::WaitLoop::occasionally() {
   }
   {
     Guard guard(s);
-    const bool noted = s.host_started();
-    if (noted) s.forget_host_start(now);
-    if (noted || now - last_host_poll_ns_ >= kHostPollNs) {
+    if (now - last_host_poll_ns_ >= kHostPollNs) {
       last_host_poll_ns_ = now;
-      ++s.counters.host_polls;
-      s.host.poll();
+      s.ask_host();
     }
     if (s.transport->has_unfinished_sends()) s.transport->relieve_stalled(now);
     s.transport->publish_consumed();

@@ -118,7 +118,7 @@ inline void note_host_receive(const Rank* rank, MPI_Comm comm, int source) {
 template <SendMode kMode, typename Int>
 int host_isend(const void* buf, Int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm,
                MPI_Request* request) {
-  HostCallScope scope(HostCallKind::kLocal);
+  HostCallScope scope(HostCallKind::kMessageStart);
   if constexpr (kMode == SendMode::buffered) {
     return OD_HOST_SIZED(Ibsend)(buf, count, type, dest, tag, comm, request);
   } else if constexpr (kMode == SendMode::synchronous) {

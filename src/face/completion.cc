@@ -97,6 +97,7 @@ int od_MPI_Test(MPI_Request* request, int* flag, MPI_Status* status) {
     return MPI_SUCCESS;
   }
   if (!is_complete(*ours) && !rank->test(*ours)) {
+    rank->nothing_found(ours->comm, ours->peer);
     *flag = 0;
     return MPI_SUCCESS;
   }
@@ -124,6 +125,10 @@ int od_MPI_Request_get_status(MPI_Request request, int* flag, MPI_Status* status
     return MPI_SUCCESS;
   }
   *flag = is_complete(*ours) || rank->test(*ours) ? 1 : 0;
-  if (*flag != 0) write_status(status, ours->status);
+  if (*flag != 0) {
+    write_status(status, ours->status);
+  } else {
+    rank->nothing_found(ours->comm, ours->peer);
+  }
   return MPI_SUCCESS;
 }

@@ -139,11 +139,6 @@ inline bool host_alone(Rank& rank) {
   return InHostCall() || (!rank.has_pending_work() && !state.idups.any());
 }
 
-// How often a loop that waits for both sides asks the host.
-inline std::uint32_t host_interval(Rank& rank) {
-  return static_cast<std::uint32_t>(rank.settings().host_poll_interval);
-}
-
 inline MPI_Status* status_at(MPI_Status* statuses, int i) {
   return statuses == MPI_STATUSES_IGNORE ? MPI_STATUS_IGNORE : &statuses[i];
 }

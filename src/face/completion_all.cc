@@ -102,12 +102,11 @@ int test_host_part(HostPart& host, MPI_Status* statuses, bool* done) {
 int wait_all_mixed(Rank& rank, int count, MPI_Request* requests, MPI_Status* statuses,
                    int host_count) {
   HostPart host(count, requests, host_count);
-  const std::uint32_t interval = host_interval(rank);
   Rank::WaitLoop loop(rank, "MPI_Waitall", true);
   bool host_done = false;
   int host_error = MPI_SUCCESS;
   int next = 0;  // everything of ours before it is settled
-  for (std::uint32_t round = 0;; ++round) {
+  for (;;) {
     while (next < count && (!is_driven(requests[next]) || settled(rank, requests[next]))) ++next;
     const bool ours_done = next == count;
     if (!host_done && ours_done && !rank.has_pending_work()) {
@@ -116,8 +115,8 @@ int wait_all_mixed(Rank& rank, int count, MPI_Request* requests, MPI_Status* sta
           OD_HOST(Waitall)(host.size(), host.requests(),
                            statuses == MPI_STATUSES_IGNORE ? MPI_STATUSES_IGNORE : host.statuses());
       host_done = true;
-    } else if (!host_done && (ours_done || round % interval == 0)) {
-      host_error = test_host_part(host, statuses, &host_done);
+    } else if (!host_done && (ours_done || loop.host_turn())) {
+      host_error = loop.ask_host([&] { return test_host_part(host, statuses, &host_done); });
     }
     if (host_error != MPI_SUCCESS || (ours_done && host_done)) break;
     loop.step();
@@ -133,6 +132,7 @@ int test_all_mixed(Rank& rank, int count, MPI_Request* requests, int* flag, MPI_
     rank.progress();
     if (!ours_settled(rank, count, requests)) {
       rank.host().poll();
+      rank.nothing_found();
       *flag = 0;
       return MPI_SUCCESS;
     }
@@ -186,6 +186,7 @@ int od_MPI_Testall(int count, MPI_Request* array_of_requests, int* flag,
   if (!ours_settled(*rank, count, array_of_requests)) {
     rank->progress();
     if (!ours_settled(*rank, count, array_of_requests)) {
+      rank->nothing_found();
       *flag = 0;
       return MPI_SUCCESS;
     }

@@ -54,16 +54,16 @@ int none_active(int* index, MPI_Status* status) {
 int wait_any(Rank& rank, int count, MPI_Request* requests, int* index, MPI_Status* status,
              int host_count) {
   HostPart host(count, requests, host_count);
-  const std::uint32_t interval = host_interval(rank);
   bool host_active = host_count != 0;
   Rank::WaitLoop loop(rank, "MPI_Waitany", host_active);
-  for (std::uint32_t round = 0;; ++round) {
+  for (;;) {
     Blame blame;
     const Found ours = look_at_ours(rank, count, requests, index, status, blame);
     if (ours == Found::one) return blame.raise();
-    if (host_active && (ours == Found::none_active || round % interval == 0)) {
+    if (host_active && (ours == Found::none_active || loop.host_turn())) {
       int error = MPI_SUCCESS;
-      const Found theirs = look_at_host(rank, host, requests, index, status, &error);
+      const Found theirs =
+          loop.ask_host([&] { return look_at_host(rank, host, requests, index, status, &error); });
       if (theirs == Found::one) return error;
       host_active = theirs != Found::none_active;
     }
@@ -92,6 +92,7 @@ int test_any(Rank& rank, int count, MPI_Request* requests, int* index, int* flag
     if (theirs == Found::one) return error;
   }
   if (ours == Found::none_active && theirs == Found::none_active) return none_active(index, status);
+  rank.nothing_found();
   *flag = 0;
   *index = MPI_UNDEFINED;
   return MPI_SUCCESS;

@@ -105,12 +105,11 @@ class Collector {
 int wait_some(Rank& rank, int count, MPI_Request* requests, int* outcount, int* indices,
               MPI_Status* statuses, int host_count) {
   Collector collector(rank, count, requests, indices, statuses, host_count);
-  const std::uint32_t interval = host_interval(rank);
   Rank::WaitLoop loop(rank, "MPI_Waitsome", host_count != 0);
-  for (std::uint32_t round = 0;; ++round) {
+  for (;;) {
     collector.sweep_ours();
-    if (collector.host_active() && (!collector.ours_active() || round % interval == 0)) {
-      collector.sweep_host();
+    if (collector.host_active() && (!collector.ours_active() || loop.host_turn())) {
+      loop.ask_host([&] { collector.sweep_host(); });
     }
     if (collector.done()) return collector.result(outcount);
     loop.step();
@@ -123,6 +122,7 @@ int test_some(Rank& rank, int count, MPI_Request* requests, int* outcount, int* 
   Collector collector(rank, count, requests, indices, statuses, host_count);
   collector.sweep_ours();
   if (collector.host_active()) collector.sweep_host();
+  if (!collector.done()) rank.nothing_found();
   return collector.result(outcount);
 }
 

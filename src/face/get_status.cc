@@ -84,6 +84,7 @@ int od_MPI_Request_get_status_all(int count, const MPI_Request* array_of_request
       [&](int i, int) { return status_at(array_of_statuses, i); }, [](int) { return true; });
   if (error != MPI_SUCCESS) return error;
   *flag = tally.complete == tally.active ? 1 : 0;
+  if (*flag == 0) rank->nothing_found();
   if (*flag != 0 && array_of_statuses != MPI_STATUSES_IGNORE) {
     for (int i = 0; i < count; ++i) {
       if (array_of_requests[i] == abi::request_null()) write_empty_status(&array_of_statuses[i]);
@@ -110,6 +111,7 @@ int od_MPI_Request_get_status_any(int count, const MPI_Request* array_of_request
       });
   if (error != MPI_SUCCESS) return error;
   *flag = tally.complete != 0 || tally.active == 0 ? 1 : 0;
+  if (*flag == 0) rank->nothing_found();
   if (tally.active == 0) write_empty_status(status);
   return MPI_SUCCESS;
 }
@@ -134,5 +136,6 @@ int od_MPI_Request_get_status_some(int incount, const MPI_Request* array_of_requ
       });
   if (error != MPI_SUCCESS) return error;
   *outcount = tally.active == 0 ? MPI_UNDEFINED : tally.complete;
+  if (*outcount == 0) rank->nothing_found();
   return MPI_SUCCESS;
 }

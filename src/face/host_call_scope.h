@@ -19,6 +19,7 @@ enum class HostCallKind : unsigned char {
   kFile,             // MPI-IO: may block and call MPI again
   kProcess,          // connect, spawn, sessions: may block
   kLocal,            // returns whatever other ranks do
+  kMessageStart,     // likewise; starts a message that may need this rank's progress
   kBlocking,         // point-to-point: waits for another rank
 };
 
@@ -37,6 +38,7 @@ inline bool InHostCall() { return host_call_depth != 0; }
 bool prepare_to_block();
 // A call that leaves something running in the host, which then needs this rank's progress.
 void note_host_start();
+void note_host_message();
 void finish_blocking();
 
 // Error handlers of the program are called from inside the host without the mark
@@ -49,6 +51,7 @@ class HostCallScope {
     if (host_call_depth++ != 0) return;
     if (may_block(kind)) host_window_open = prepare_to_block();
     if (leaves_something(kind)) note_host_start();
+    if (kind == HostCallKind::kMessageStart) note_host_message();
   }
   ~HostCallScope() {
     host_call_depth = outer_depth_;
@@ -69,7 +72,7 @@ class HostCallScope {
   }
   static constexpr bool may_block(HostCallKind kind) {
     return kind != HostCallKind::kCollectiveStart && kind != HostCallKind::kRma &&
-           kind != HostCallKind::kLocal;
+           kind != HostCallKind::kLocal && kind != HostCallKind::kMessageStart;
   }
 };
 

@@ -125,6 +125,7 @@ int od_MPI_Iprobe(int source, int tag, MPI_Comm comm, int* flag, MPI_Status* sta
       od::host::Status result;
       const bool there = rank->iprobe(normal_source(source), normal_tag(tag), *found, &result);
       if (there) write_status(status, result);
+      if (!there) rank->nothing_found(found, normal_source(source));
       *flag = there ? 1 : 0;
       return MPI_SUCCESS;
     }
@@ -165,6 +166,7 @@ int od_MPI_Improbe(int source, int tag, MPI_Comm comm, int* flag, MPI_Message* m
       od::host::Status result;
       od::Request* matched = nullptr;
       if (!rank->improbe(normal_source(source), normal_tag(tag), *found, &matched, &result)) {
+        rank->nothing_found(found, normal_source(source));
         *flag = 0;
         return MPI_SUCCESS;
       }

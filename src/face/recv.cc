@@ -51,7 +51,7 @@ inline int irecv(void* buf, Int count, MPI_Datatype type, int source, int tag, M
     }
   }
   note_host_receive(rank, comm, source);
-  HostCallScope scope(HostCallKind::kLocal);
+  HostCallScope scope(HostCallKind::kMessageStart);
   return OD_HOST_SIZED(Irecv)(buf, count, type, source, tag, comm, request);
 }
 

@@ -74,7 +74,7 @@ int od_MPI_Startall(int count, MPI_Request* array_of_requests) {
   od::Rank* rank = any_rank();
   if (rank == nullptr || count <= 0 || array_of_requests == nullptr ||
       std::none_of(array_of_requests, array_of_requests + count, is_ours)) {
-    HostCallScope scope(HostCallKind::kLocal);
+    HostCallScope scope(HostCallKind::kMessageStart);
     return OD_HOST(Startall)(count, array_of_requests);
   }
   for (int i = 0; i < count; ++i) {

@@ -94,16 +94,15 @@ int mixed(Rank& rank, MPI_Comm comm, const Half& out, const Half& in, MPI_Status
   }
 
   MPI_Status* host_status = we_receive ? MPI_STATUS_IGNORE : status;
-  const auto interval = static_cast<std::uint32_t>(rank.settings().host_poll_interval);
   Rank::WaitLoop loop(rank, "MPI_Sendrecv", true, mine);
   int host_error = MPI_SUCCESS;
   bool host_done = false;
-  for (std::uint32_t round = 0;; ++round) {
+  for (;;) {
     const bool mine_done = is_complete(*mine);
-    if (!host_done && (mine_done || round % interval == 0)) {
+    if (!host_done && (mine_done || loop.host_turn())) {
       HostCallScope scope(HostCallKind::kLocal);
       int flag = 0;
-      host_error = OD_HOST(Test)(&theirs, &flag, host_status);
+      host_error = loop.ask_host([&] { return OD_HOST(Test)(&theirs, &flag, host_status); });
       host_done = flag != 0 || host_error != MPI_SUCCESS;
     }
     if (mine_done && host_done) break;

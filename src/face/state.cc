@@ -25,6 +25,10 @@ void note_host_start() {
   if (Rank* rank = any_rank()) rank->note_host_start();
 }
 
+void note_host_message() {
+  if (Rank* rank = any_rank()) rank->note_host_message();
+}
+
 void finish_blocking() { state.owned_rank->left_host_call(); }
 
 void register_comm(host::Handle handle, Comm* comm) {

@@ -37,6 +37,10 @@ constexpr std::uint64_t kOwnSpinNs = 50'000'000;
 // sessions of their own (MPICH's launcher), no yields up to 15 times. A step of LAMMPS with 8 ranks
 // takes a tenth less with 300 us than with 100 us.
 constexpr std::uint64_t kSharedYieldNs = 300'000;
+// As long as kSharedSpinNs: a call that finds nothing takes some 50 ns.
+constexpr std::uint32_t kSharedPolls = 4;
+// As long as kPeerSpinNs.
+constexpr std::uint32_t kPeerPolls = 40;
 // A round of progress between two pauses, roughly.
 constexpr std::uint64_t kRoundNs = 10;
 // Below this the clock is not worth a look: the length of the spin is given in pauses.
@@ -127,7 +131,8 @@ Idler::PeerSeen Idler::look_at_peer() {
   return PeerSeen::running_for_long;
 }
 
-Idler::Action Idler::check() {
+Idler::Action Idler::check(bool host_pending) {
+  const bool awake = host_pending && plan_.awake_for_host;
   bool peer_away = false;
   if (watches_peer()) {
     const PeerSeen seen = look_at_peer();
@@ -136,32 +141,38 @@ Idler::Action Idler::check() {
   }
   const bool spinning = next_check_ != 0;
   if (spinning && plan_.spin_ns > 0) {
-    if (plan_.yield_while_spinning) {
+    const std::uint64_t now = now_ns();
+    if (started_ns_ == 0) started_ns_ = reported_ns_ = now;
+    const Action action = report_or_go_on(now);
+    // Whoever needs this rank inside the host waits for as long as a yield lets others run.
+    if (plan_.yield_while_spinning && (!awake || action == Action::report)) {
       sched_yield();
     } else {
       pause_processor();
     }
-    const std::uint64_t now = now_ns();
-    if (started_ns_ == 0) started_ns_ = reported_ns_ = now;
-    if (now - started_ns_ < plan_.spin_ns) {
+    if (awake || now - started_ns_ < plan_.spin_ns) {
       next_check_ = rounds_ + plan_.pauses_per_check;
-      return report_or_go_on(now);
+      return action;
     }
   }
   next_check_ = 0;  // from now on every round comes here
-  if (plan_.yield_ns == 0) return Action::sleep;
+  if (plan_.yield_ns == 0 && !awake) return Action::sleep;
   const std::uint64_t now = now_ns();
   if (yielding_since_ns_ == 0) {
     yielding_since_ns_ = now;
     if (reported_ns_ == 0) reported_ns_ = now;
   }
-  if (now - yielding_since_ns_ >= plan_.yield_ns) return Action::sleep;
+  if (!awake && now - yielding_since_ns_ >= plan_.yield_ns) return Action::sleep;
   ++yields_;
   if (peer_away) ++yields_with_peer_;
-  tell_away(1);
-  sched_yield();
-  tell_away(0);
+  yield_once(presence_);
   return report_or_go_on(now);
+}
+
+void yield_once(const Presence& presence) {
+  presence.tell_away(1);
+  sched_yield();
+  presence.tell_away(0);
 }
 
 WaitPlan plan_waiting(WaitPolicy policy, bool oversubscribed, std::uint64_t spin_ns) {
@@ -169,12 +180,17 @@ WaitPlan plan_waiting(WaitPolicy policy, bool oversubscribed, std::uint64_t spin
   if (policy == WaitPolicy::spin) {
     plan.yield_while_spinning = false;
     plan.spin_ns = kForeverNs;
+    plan.polls_per_yield = 0;
     return plan;
   }
+  plan.awake_for_host = policy != WaitPolicy::sleep;
   if (policy == WaitPolicy::automatic && !oversubscribed) {
     plan.spin_ns = spin_ns > 0 ? spin_ns : kOwnSpinNs;
     return plan;
   }
+  plan.polls_per_yield = kSharedPolls;
+  plan.peer_polls = kPeerPolls;
+  plan.polls_yield_on = true;
   plan.yield_ns = policy == WaitPolicy::yield   ? kForeverNs
                   : policy == WaitPolicy::sleep ? 0
                                                 : kSharedYieldNs;

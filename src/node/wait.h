@@ -89,6 +89,15 @@ struct WaitPlan {
   std::uint64_t sleep_ns = 16'000'000;         // ... up to this
   std::uint64_t first_sleep_host_ns = 10'000;  // the same with host traffic pending, which cannot
   std::uint64_t sleep_host_ns = 50'000;        // wake us
+  // Spins or yields on instead of sleeping for as long as host traffic is pending: the host would.
+  bool awake_for_host = false;
+  // Calls that look once and return (MPI_Test, MPI_Iprobe): after so many in a row that found
+  // nothing the core is given away, then at each further one (`polls_yield_on`) or after as many
+  // again; 0: never. With peer_spin_ns, where it is known whom they wait for, after `peer_polls`
+  // while that peer runs, and at once while it does not.
+  std::uint32_t polls_per_yield = 200;
+  std::uint32_t peer_polls = 0;
+  bool polls_yield_on = false;
 };
 
 // `spin_ns` 0 means automatic. `oversubscribed`: more ranks than cores on the node.
@@ -100,7 +109,40 @@ WaitPlan plan_waiting(WaitPolicy policy, bool oversubscribed, std::uint64_t spin
 struct Presence {
   std::atomic<std::uint32_t>* mine = nullptr;        // null: nobody wants to know
   const std::atomic<std::uint32_t>* peer = nullptr;  // whom we wait for; null: unknown or several
+
+  void tell_away(std::uint32_t away) const {
+    // Release: whoever sees us away finds what we have published before; pairs with the acquire in
+    // Idler::look_at_peer.
+    if (mine != nullptr) mine->store(away, std::memory_order_release);
+  }
 };
+
+// Calls in a row that looked once and found nothing.
+class EmptyPolls {
+ public:
+  // Another one; true if the core should be given away now. `peer` as in Presence.
+  bool again(const WaitPlan& plan, const std::atomic<std::uint32_t>* peer) {
+    if (plan.polls_per_yield == 0) return false;
+    std::uint32_t enough = plan.polls_per_yield;
+    bool yield_on = plan.polls_yield_on;
+    if (peer != nullptr && plan.peer_spin_ns > 0) {
+      // Acquire: see Presence::tell_away. What it sent before it went is seen by the next look.
+      const bool away = peer->load(std::memory_order_acquire) != 0;
+      enough = away ? 2 : plan.peer_polls;
+      yield_on = false;
+    }
+    if (++count_ < enough) return false;
+    count_ = yield_on ? enough - 1 : 0;
+    return true;
+  }
+  void reset() { count_ = 0; }
+
+ private:
+  std::uint32_t count_ = 0;
+};
+
+// Gives the core away once, and says so to peers that want to know.
+void yield_once(const Presence& presence);
 
 // The state of one wait loop; step() is called after every unsuccessful round of progress.
 class Idler {
@@ -119,7 +161,7 @@ class Idler {
       pause_processor();
       return false;
     }
-    const Action action = check();
+    const Action action = check(host_pending);
     if (action != Action::sleep) return action == Action::report;
     armed.store(1, std::memory_order_relaxed);
     // Orders the store before ready()'s loads, and with respect to publishers (wake_if_armed).
@@ -166,14 +208,10 @@ class Idler {
 
   bool watches_peer() const { return plan_.peer_spin_ns > 0 && presence_.peer != nullptr; }
   std::uint64_t first_check() const { return watches_peer() ? 0 : plan_.pauses_per_check; }
-  Action check();
+  Action check(bool host_pending);
   enum class PeerSeen : std::uint8_t { look_again, away, running_for_long };
   PeerSeen look_at_peer();
-  void tell_away(std::uint32_t away) {
-    // Release: whoever sees us away finds what we have published before; pairs with the acquire in
-    // look_at_peer.
-    if (presence_.mine != nullptr) presence_.mine->store(away, std::memory_order_release);
-  }
+  void tell_away(std::uint32_t away) { presence_.tell_away(away); }
   Action report_or_go_on(std::uint64_t now);
   static bool barrier(WakeMode mode);
   void sleep(std::atomic<std::uint32_t>& armed, bool host_pending, std::uint64_t limit_ns);

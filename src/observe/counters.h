@@ -89,6 +89,8 @@
   X(layouts_host_packed, kSum, copying, "messages packed or unpacked by the installed MPI library")\
   X(yields, kSum, waiting, "times a waiting rank gave its core away")                              \
   X(yields_peer_away, kSum, waiting, "of these, because the rank it waited for had no core")       \
+  X(idle_rounds, kSum, waiting, "looks of waiting or polling ranks that found nothing new")          \
+  X(poll_yields, kSum, waiting, "times a rank that polls in vain gave its core away")              \
   X(peer_checks, kSum, waiting, "times a waiting rank checked that a peer is alive")               \
   X(helper_rounds, kSum, waiting, "looks at the queues by the helper thread during host calls")     \
   X(stall_reports, kSum, waiting, "stall reports written")                                         \
