@@ -7,7 +7,7 @@ namespace od::face {
 namespace {
 
 int start_host(MPI_Request* request) {
-  HostCallScope scope(HostCallKind::kLocal);
+  HostCallScope scope(HostCallKind::kMessageStart);
   return OD_HOST(Start)(request);
 }
 
