@@ -1,5 +1,7 @@
 // Every way between two buffers carries every message: each one forced, chosen at random moments by
 // memory that is reachable or not, withdrawn, cancelled, probed, truncated.
+//
+// Starts threads: the helper of ranks that sit in a call of the host.
 
 #include <gtest/gtest.h>
 
