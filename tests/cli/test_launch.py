@@ -358,6 +358,8 @@ def test_interrupt_and_strange_words_leave_no_traceback(real, tmp_path):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,
+        # Jobs that a shell starts in the background ignore it, and so would what they start.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     while process.poll() is None and not asked.exists():
         time.sleep(0.01)

@@ -12,6 +12,7 @@
 //   small-sums            sums of 8-bit and 16-bit integers that do not fit
 //   signedness            MAX and MIN of unsigned integers above the signed ones
 //   user-bounds           operations of the program on datatypes with bytes before their address
+//   started-user-bounds   the same in their non-blocking and persistent forms
 //   wide                  derived datatypes of elements beyond 16 bytes
 //   allgatherv-types      ranks that describe the same message in different ways
 //   alltoallw-alone       alltoallw on one rank
@@ -19,6 +20,7 @@
 //   ialltoallw-in-place   the non-blocking and persistent forms
 //   persistent            all persistent forms
 //   persistent-alone      those on communicators of one rank
+//   persistent-user       those with operations of the program
 #include "host_functions.h"
 #include "names.h"
 #include "sides.h"
@@ -376,8 +378,9 @@ static void pick_reduction(Operation* o, OdtRandom* random) {
       if (strcmp(bases[i].name, "MPI_LONG") == 0) o->base = &bases[i];
     }
     o->kind = o->op == kUserChain ? 2 : (int)kind;
-    if (o->op != kUserChain && (o->kind == 3 || o->kind == 4) && without("user-bounds"))
-      o->kind = 0;
+    const int left_out =
+        without("user-bounds") || (o->form != kBlocking && without("started-user-bounds"));
+    if (o->op != kUserChain && (o->kind == 3 || o->kind == 4) && left_out) o->kind = 0;
     if (odt_number("plain", 0) != 0) o->kind = o->op == kUserChain ? 2 : 0;
     return;
   }
@@ -403,7 +406,9 @@ static void avoid_faults(Operation* o) {
     o->in_place = 0;
   }
   const int alone = o->group->comm != MPI_COMM_NULL && o->group->size == 1;
-  if (o->form == kPersistent && (without("persistent") || (alone && without("persistent-alone")))) {
+  const int user = reduces(o->collective) && o->op >= kUserSum;
+  if (o->form == kPersistent && (without("persistent") || (alone && without("persistent-alone")) ||
+                                 (user && without("persistent-user")))) {
     o->form = kStarted;
   }
 }

@@ -57,8 +57,13 @@ HOST_FAULTS = {
 }
 """By host: what it gets wrong in calls that it serves."""
 
-FAULTS_ALONE = {"alltoallw-alone": "alltoallw-alone", "persistent": "persistent-alone"}
-"""Of those, what remains where the host serves communicators of one rank only."""
+FAULTS_LEFT = {
+    "alltoallw-alone": ["alltoallw-alone"],
+    "persistent": ["persistent-alone", "persistent-user"],
+    "user-bounds": ["started-user-bounds"],
+}
+"""Of those, what remains where the host serves communicators of one rank, and the non-blocking and
+persistent reductions with operations of the program."""
 
 CASES = 150
 
@@ -83,7 +88,7 @@ class Job:
         faults = list(HOST_FAULTS.get(self.host.name, []))
         some_are_hosts = "collective_shuffle" in self.settings or self.nodes is not None
         if self.overdrive and not some_are_hosts:
-            faults = [FAULTS_ALONE[fault] for fault in faults if fault in FAULTS_ALONE]
+            faults = [left for fault in faults for left in FAULTS_LEFT.get(fault, [])]
         faults += REFERENCE_FAULTS.get(self.host.name, [])
         nodes = self.nodes
         return jobs.run(

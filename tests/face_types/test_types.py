@@ -19,9 +19,18 @@ SOURCES = [
     "src/face/type_shape.cc",
     "src/face/datatypes.cc",
     "src/face/kept_handles.cc",
+    "src/memory/reach.cc",
+    "src/memory/static_data.cc",
     "src/p2p/layout.cc",
     "src/p2p/layout_builder.cc",
+    "src/p2p/opaque.cc",
+    "src/p2p/staging.cc",
     "src/observe/log.cc",
+    *(
+        str(path.relative_to(ROOT))
+        for path in sorted((ROOT / "src" / "memory" / "device").glob("*.cc"))
+        if not path.name.endswith("_test.cc")
+    ),
 ]
 RANDOM_TYPES = 1500
 

@@ -59,8 +59,9 @@ def _build(source: Path, target: Path, command: list[str], env: dict[str, str]) 
 
 def program(host: Host, source: Path, extra: tuple[str, ...] = ()) -> Path:
     """Return the compiled MPI program of the source for the host."""
-    options = "".join(option for option in extra if option.startswith("-"))
-    name = source.name.replace(".", "-") + options.replace("=", "-")
+    # Flags that change the program are part of its name; where headers and libraries lie is not.
+    options = (option for option in extra if option.startswith(("-f", "-D", "-static")))
+    name = source.name.replace(".", "-") + "".join(options).replace("=", "-")
     target = BUILD / host.name / source.parent.name / name
     modules = ["-J", str(target.parent)] if source.suffix.lower().startswith(".f") else []
     if modules:
