@@ -70,6 +70,32 @@ std::uint32_t line_of_deep_name(std::string_view text) {
   return 0;
 }
 
+bool beyond_ascii(char c) { return static_cast<unsigned char>(c) >= 0x80; }
+
+// The first line with a letter beyond ASCII in a name or in what stands without quotes, or 0. The
+// parser's behaviour is undefined for most of them while it reads a name.
+std::uint32_t line_of_strange_name(std::string_view text) {
+  std::uint32_t line = 1;
+  bool in_name = true;  // before the line's first '='
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    if (beyond_ascii(c)) return line;
+    if (c == '=') in_name = false;
+    if (c == '\n') {
+      ++line;
+      in_name = true;
+    } else if (c == '#') {
+      at = std::min(text.find('\n', at), text.size()) - 1;
+    } else if (c == '"' || c == '\'') {
+      const std::string_view quoted = text.substr(at, end_of_string(text, at) - at);
+      if (in_name && std::any_of(quoted.begin(), quoted.end(), beyond_ascii)) return line;
+      line += static_cast<std::uint32_t>(std::count(quoted.begin(), quoted.end(), '\n'));
+      at += std::max<std::size_t>(quoted.size(), 1) - 1;
+    }
+  }
+  return 0;
+}
+
 // Turns a TOML value into the notation of the environment.
 void set_text(const toml::node& node, FileEntry& entry) {
   if (const auto* text = node.as_string()) {
@@ -122,6 +148,11 @@ FileContent read_settings_file(const std::string& path, LastLink last_link) {
   content.error_line = line_of_deep_name(*file.text);
   if (content.error_line != 0) {
     content.error = "has a name of too many parts; a setting stands alone or in one table";
+    return content;
+  }
+  content.error_line = line_of_strange_name(*file.text);
+  if (content.error_line != 0) {
+    content.error = "has a letter beyond ASCII outside of a quoted value; names of settings have none";
     return content;
   }
   const toml::parse_result parsed =

@@ -244,6 +244,18 @@ TEST_F(SettingsTest, DeepFilesAreRefusedNotFollowed) {
   }
 }
 
+TEST_F(SettingsTest, LettersBeyondAsciiStandInValuesAndCommentsOnly) {
+  for (const char* line : {"\u00e9 = 1", "\"\u00e9\" = 1", "[caf\u00e9]", "spin = \u2000'1ms'"}) {
+    const std::string path = write("a.toml", std::string("verbose = 2\n") + line + '\n');
+    const LoadResult result = load({}, {path, ""});
+    ASSERT_EQ(result.issues.size(), 1u) << line;
+    EXPECT_EQ(result.issues[0].message.find(path + ":2: "), 0u) << result.issues[0].message;
+  }
+  const LoadResult result = load({}, {write("b.toml", "# \u00e9\ntuning = '/caf\u00e9'\n"), ""});
+  EXPECT_TRUE(result.issues.empty());
+  EXPECT_EQ(result.settings.tuning, "/caf\u00e9");
+}
+
 TEST_F(SettingsTest, RulesForCollectivesAreNotSettings) {
   const LoadResult result = load({{"OVERDRIVE_ADJUST_ALLREDUCE", "ring"}}, {});
   EXPECT_TRUE(result.issues.empty());

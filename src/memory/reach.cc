@@ -34,16 +34,15 @@ std::uint64_t static_offset(const ReachMap& map, std::uintptr_t start, std::uint
 }
 
 bool is_foreign(const ReachMap& map, std::uintptr_t start, std::uint64_t bytes) {
-  // Acquire pairs with the stores and the fence in OwnPages::publish().
+  // Acquires pair with the release stores in OwnPages::publish(), and keep the last load after all
+  // others.
   const std::uint32_t version = __atomic_load_n(&map.foreign_version, __ATOMIC_ACQUIRE);
-  const std::uint32_t count = __atomic_load_n(&map.foreign_count, __ATOMIC_RELAXED);
+  const std::uint32_t count = __atomic_load_n(&map.foreign_count, __ATOMIC_ACQUIRE);
   bool found = version % 2 != 0 || count > ReachMap::kMostForeign;
   for (std::uint32_t i = 0; i < count && !found; ++i) {
-    found = __atomic_load_n(&map.foreign[i].start, __ATOMIC_RELAXED) < start + bytes &&
-            __atomic_load_n(&map.foreign[i].end, __ATOMIC_RELAXED) > start;
+    found = __atomic_load_n(&map.foreign[i].start, __ATOMIC_ACQUIRE) < start + bytes &&
+            __atomic_load_n(&map.foreign[i].end, __ATOMIC_ACQUIRE) > start;
   }
-  // Orders the loads above before the one below.
-  __atomic_thread_fence(__ATOMIC_ACQUIRE);
   return found || __atomic_load_n(&map.foreign_version, __ATOMIC_RELAXED) != version;
 }
 

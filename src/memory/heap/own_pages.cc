@@ -143,22 +143,21 @@ bool OwnPages::note(uintptr_t start, uintptr_t end, ExceptionKind kind, int acce
 // Tells the faces what peers must not be given; see ReachMap.
 void OwnPages::publish() {
   const uint32_t version = map_->foreign_version;
-  // Release fences and stores pair with is_foreign()'s acquires: who sees an entry sees that it is
-  // being changed.
+  // The release stores pair with is_foreign()'s acquires: who sees an entry sees that it is being
+  // changed.
   __atomic_store_n(&map_->foreign_version, version + 1, __ATOMIC_RELAXED);
-  __atomic_thread_fence(__ATOMIC_RELEASE);
   uint32_t listed = 0;
   for (unsigned i = 0; i < count_; ++i) {
     const PageException& each = exceptions_[i];
     if (each.kind == ExceptionKind::kProtected) continue;
     if (listed < ReachMap::kMostForeign) {
-      __atomic_store_n(&map_->foreign[listed].start, each.start, __ATOMIC_RELAXED);
-      __atomic_store_n(&map_->foreign[listed].end, each.end, __ATOMIC_RELAXED);
+      __atomic_store_n(&map_->foreign[listed].start, each.start, __ATOMIC_RELEASE);
+      __atomic_store_n(&map_->foreign[listed].end, each.end, __ATOMIC_RELEASE);
     }
     ++listed;
   }
   if (too_many_) listed = ReachMap::kMostForeign + 1;
-  __atomic_store_n(&map_->foreign_count, listed, __ATOMIC_RELAXED);
+  __atomic_store_n(&map_->foreign_count, listed, __ATOMIC_RELEASE);
   __atomic_store_n(&map_->foreign_version, version + 2, __ATOMIC_RELEASE);
 }
 
