@@ -152,7 +152,8 @@ FileContent read_settings_file(const std::string& path, LastLink last_link) {
   }
   content.error_line = line_of_strange_name(*file.text);
   if (content.error_line != 0) {
-    content.error = "has a letter beyond ASCII outside of a quoted value; names of settings have none";
+    content.error =
+        "has a letter beyond ASCII outside of a quoted value; names of settings have none";
     return content;
   }
   const toml::parse_result parsed =
