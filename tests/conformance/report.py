@@ -117,11 +117,13 @@ def _list(title: str, results: list[tuple[str, Result]]) -> list[str]:
 
 def write_not_compared(whole: Report, path: Path) -> None:
     """Write every test of MPICH's suite that could not be compared, with its reason."""
-    rows = []
+    nodes: dict[tuple[str, ...], list[str]] = {}
     for found in whole.mpich:
-        where_found = [found.host, found.layout or "one", found.settings or "default"]
         for kind, reasons in _not_compared(found).items():
-            rows += [[*where_found, kind, *item] for item in reasons.items()]
+            for test, reason in reasons.items():
+                key = (found.host, found.settings or "default", kind, test, reason)
+                nodes.setdefault(key, []).append(found.layout or "one")
+    rows = [[host, " ".join(places), *rest] for (host, *rest), places in nodes.items()]
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
