@@ -71,6 +71,7 @@ from page import (
     Circumstances,
     data_file,
     goals_section,
+    link,
     number,
     opening,
     pictures,
@@ -144,10 +145,6 @@ def _compared(results: dict[str, Results], host: str) -> Iterator[tuple[str, str
                         yield title, regime, collective, SHAPE_NAMES[shape], ratio
 
 
-SLOWER = "slower"
-SLOWER_CHAPTER = "## Where the host alone is faster"
-
-
 def _slower(page: Path, results: dict[str, Results], hosts: list[str]) -> list[str]:
     """Return how many points a host alone is faster at; each of them is in the table beside it."""
     cells: dict[tuple[str, str], dict[str, str]] = {}
@@ -156,15 +153,15 @@ def _slower(page: Path, results: dict[str, Results], hosts: list[str]) -> list[s
         ratios: dict[tuple[str, str], list[Ratio]] = {}
         for title, regime, collective, shape, ratio in _compared(results, host):
             ratios.setdefault((title, regime), []).append(ratio)
-            if ratio.value * (1 + ratio.tolerance) < 1:
+            if ratio.slower:
                 what = [title, regime, collective, shape, host, ratio.point.size_bytes]
                 points_lost.append([*what, f"{ratio.value:.2f}"])
         for where, found in ratios.items():
-            lost = [r.value for r in found if r.value * (1 + r.tolerance) < 1]
+            lost = [r.value for r in found if r.slower]
             smallest = f" (down to {min(lost):.2f})" if lost else ""
             cells.setdefault(where, {})[host] = f"{len(lost)} of {len(found)}{smallest}"
     header = ["part", "regime", "collective", "buffers", "host", "size_bytes", "ratio"]
-    file = data_file(page, SLOWER)
+    file = data_file(page, "slower")
     write_csv(file, header, points_lost)
     if not points_lost:
         return []
@@ -173,11 +170,11 @@ def _slower(page: Path, results: dict[str, Results], hosts: list[str]) -> list[s
         for (title, regime), found in cells.items()
     ]
     return [
-        SLOWER_CHAPTER,
+        "## Where the host alone is faster",
         "",
         "Points (a collective with one size of message and one kind of buffers) at which Overdrive "
         "is slower, and the smallest ratio; all of them are in "
-        f"[{file.parent.name}/{file.name}]({file.parent.name}/{file.name}).",
+        f"{link(file)}.",
         "",
         *table(["", *(HOST_TITLES[host] for host in hosts)], rows),
     ]

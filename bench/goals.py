@@ -75,6 +75,11 @@ class Ratio:
     tolerance: float
     point: Point
 
+    @property
+    def slower(self) -> bool:
+        """Tell whether it is below one by more than it is forgiven."""
+        return self.value * (1 + self.tolerance) < 1
+
 
 def variant_title(host: str, variant: str) -> str:
     """Return what pages call a variant of a host."""

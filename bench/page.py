@@ -139,6 +139,12 @@ def data_file(page: Path, what: str) -> Path:
     return page.parent / "data" / f"{page.stem}-{what}.csv"
 
 
+def link(file: Path) -> str:
+    """Return the link from a page to a table beside it."""
+    where = f"{file.parent.name}/{file.name}"
+    return f"[{where}]({where})"
+
+
 def write_csv(path: Path, header: list[str], rows: Iterable[Iterable[object]]) -> None:
     """Write a table for other programs and for whoever wants every figure."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -235,13 +241,12 @@ def goals_section(page: Path, findings: list[Finding], base: str) -> list[str]:
         counts = [str(verdicts.count(met)) for met in (True, False, None)]
         wanted = "; ".join(dict.fromkeys(finding.goal for finding in group))
         rows.append([topic, wanted, *counts, _missed_by(group)])
-    file = data_file(page, GOALS)
     return [
         "## Goals",
         "",
         f"{met} of {len(judged)} figures are reached; {len(findings) - len(judged)} were not "
         f"measured. Ratios are speeds relative to {base}. Every one of them is in "
-        f"[{file.parent.name}/{file.name}]({file.parent.name}/{file.name}).",
+        f"{link(data_file(page, GOALS))}.",
         "",
         *table(["figure", "goal", "reached", "missed", "not measured", "missed by"], rows),
     ]
