@@ -9,7 +9,7 @@ if(NOT OVERDRIVE_JSON_INCLUDE)
 endif()
 target_include_directories(overdrive_core SYSTEM PRIVATE "${OVERDRIVE_JSON_INCLUDE}")
 
-add_executable(overdrive-collectives "${CMAKE_SOURCE_DIR}/src/coll/coll_tool.cc")
+add_executable(overdrive-collectives "${CMAKE_SOURCE_DIR}/src/programs/coll_tool.cc")
 target_link_libraries(overdrive-collectives PRIVATE overdrive_core overdrive_options)
 # It prints tables: optimising the engine into it would only lengthen the build.
 set_property(TARGET overdrive-collectives PROPERTY INTERPROCEDURAL_OPTIMIZATION OFF)
@@ -20,6 +20,6 @@ endif()
 
 # Collectives of forked processes in shared memory alone, for choosing thresholds.
 if(OVERDRIVE_TESTS)
-  add_executable(overdrive-node-bench "${CMAKE_SOURCE_DIR}/src/coll/node/node_bench.cc")
+  add_executable(overdrive-node-bench "${CMAKE_SOURCE_DIR}/src/programs/node_bench.cc")
   target_link_libraries(overdrive-node-bench PRIVATE overdrive_core overdrive_options)
 endif()

@@ -1,6 +1,6 @@
 # The engine: everything below the faces, compiled without mpi.h into one static library.
 
-set(OVERDRIVE_CORE_DIRS config topology memory node host p2p coll engine observe)
+set(OVERDRIVE_CORE_DIRS base config topology memory node host p2p coll engine observe)
 
 # Sets `out` to the sources under src/<dir>... that are (tests: TRUE) or are not (FALSE) unit tests.
 function(overdrive_core_sources out tests)
@@ -64,7 +64,7 @@ target_link_libraries(overdrive_core PUBLIC overdrive_options)
 target_include_directories(overdrive_core SYSTEM PRIVATE "${OVERDRIVE_HIGHWAY_INCLUDE}")
 
 # The program behind `overdrive info` and the manual's tables: the library's own view of the settings.
-add_executable(overdrive-settings "${CMAKE_SOURCE_DIR}/src/config/settings_tool.cc")
+add_executable(overdrive-settings "${CMAKE_SOURCE_DIR}/src/programs/settings_tool.cc")
 target_link_libraries(overdrive-settings PRIVATE overdrive_core overdrive_options)
 # It prints tables: optimising the engine into it would only lengthen the build.
 set_property(TARGET overdrive-settings PROPERTY INTERPROCEDURAL_OPTIMIZATION OFF)
@@ -76,6 +76,7 @@ endif()
 # The program behind `overdrive calibrate` and `overdrive study`: the engine between two processes,
 # without an MPI. Optimised like a face, because its times stand for those of a face.
 file(GLOB OVERDRIVE_MEASURE_SOURCES CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/src/measure/*.cc")
+list(APPEND OVERDRIVE_MEASURE_SOURCES "${CMAKE_SOURCE_DIR}/src/programs/measure_tool.cc")
 add_executable(overdrive-measure ${OVERDRIVE_MEASURE_SOURCES})
 target_link_libraries(overdrive-measure PRIVATE overdrive_core overdrive_options)
 if(NOT OVERDRIVE_SANITIZER)

@@ -76,7 +76,7 @@ endforeach()
 
 # Runs all ranks of a collective in one process.
 file(GLOB OVERDRIVE_COLL_TESTING_SOURCES CONFIGURE_DEPENDS
-  "${CMAKE_SOURCE_DIR}/src/coll/testing/*.cc")
+  "${CMAKE_SOURCE_DIR}/src/coll/plan/testing/*.cc")
 foreach(name IN ITEMS schedules_test hierarchy_test)
   if(TARGET ${name})
     target_sources(${name} PRIVATE ${OVERDRIVE_COLL_TESTING_SOURCES})
@@ -156,7 +156,7 @@ foreach(abi IN LISTS OVERDRIVE_FACES)
     -Wl,-z,nodelete -Wl,-Bsymbolic -Wl,--as-needed -static-libstdc++ -Wl,-z,defs
     "-Wl,--version-script=${CMAKE_SOURCE_DIR}/cmake/face.map")
 endforeach()
-add_executable(overdrive-settings-with-xpmem "${CMAKE_SOURCE_DIR}/src/config/settings_tool.cc")
+add_executable(overdrive-settings-with-xpmem "${CMAKE_SOURCE_DIR}/src/programs/settings_tool.cc")
 overdrive_use_xpmem(overdrive-settings-with-xpmem)
 set_target_properties(overdrive-settings-with-xpmem PROPERTIES
   OUTPUT_NAME overdrive-settings

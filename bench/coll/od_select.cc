@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "coll/select/selection.h"
+#include "coll/plan/select/selection.h"
 
 namespace {
 

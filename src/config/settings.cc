@@ -6,8 +6,8 @@
 #include <cstring>
 #include <optional>
 
+#include "base/nearest_name.h"
 #include "config/calibration.h"
-#include "config/nearest_name.h"
 #include "config/settings_file.h"
 
 namespace od::config {
@@ -15,7 +15,8 @@ namespace {
 
 constexpr std::string_view kPrefix = "OVERDRIVE_";
 
-// Rules that choose algorithms of collectives are checked where they are understood (coll/select).
+// Rules that choose algorithms of collectives are checked where they are understood
+// (coll/plan/select).
 constexpr std::string_view kRulePrefix = "OVERDRIVE_ADJUST_";
 
 // Set by the `overdrive` command: the names, separated by commas, that were given on its command

@@ -48,7 +48,7 @@ enum class XpmemMode : int { kAuto, kOff };
 // Which way large messages take (p2p/copy_plan.h).
 enum class CopyPath : int { kAuto, kCells, kPull, kPush, kCooperative, kKernel };
 
-// How long reductions are divided among the ranks of a node (coll/node/tuning.h).
+// How long reductions are divided among the ranks of a node (coll/shm/tuning.h).
 enum class ReductionDriver : int { kGeneric, kSegmented, kGrouped };
 
 // The words of an enumeration, in the order of its values.

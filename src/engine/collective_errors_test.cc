@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "engine/collective_buffers.h"
-#include "engine/collective_call.h"
+#include "coll/run/buffers.h"
+#include "coll/run/call.h"
 #include "engine/engine.h"
 #include "engine/test_rank.h"
 #include "engine/test_traffic.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/collectives.h"
+#include "coll/run/collectives.h"
 #include "engine/rank_state.h"
 #include "observe/log.h"
 #include "observe/stats.h"

@@ -10,12 +10,12 @@
 #include <vector>
 
 #include "base/quiet_floats.h"
-#include "engine/collective_call.h"
-#include "engine/collective_line.h"
-#include "engine/context.h"
+#include "coll/run/call.h"
+#include "coll/run/line.h"
 #include "engine/engine.h"
 #include "engine/rank_state.h"
 #include "observe/log.h"
+#include "p2p/context.h"
 
 namespace od {
 

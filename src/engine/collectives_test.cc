@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "coll/ops/kernels.h"
-#include "engine/collective_call.h"
-#include "engine/context.h"
+#include "coll/run/call.h"
 #include "engine/engine.h"
 #include "engine/test_rank.h"
 #include "engine/test_traffic.h"
+#include "p2p/context.h"
 
 namespace od {
 namespace {

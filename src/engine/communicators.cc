@@ -4,10 +4,10 @@
 #include <utility>
 
 #include "base/quiet_floats.h"
-#include "engine/context.h"
 #include "engine/engine.h"
 #include "engine/rank_state.h"
 #include "observe/log.h"
+#include "p2p/context.h"
 
 namespace od {
 

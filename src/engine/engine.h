@@ -13,16 +13,16 @@
 #include <memory>
 
 #include "config/settings.h"
-#include "engine/comm.h"
 #include "engine/host_drive.h"
-#include "engine/request.h"
 #include "host/host_table.h"
 #include "node/wait.h"
+#include "p2p/comm.h"
 #include "p2p/layout.h"
+#include "p2p/request.h"
 
 namespace od {
 
-struct CollectiveCall;  // engine/collective_call.h
+struct CollectiveCall;  // coll/run/call.h
 class RankState;        // engine/rank_state.h: everything below the interface
 struct JobTerms;        // engine/job_terms.h
 

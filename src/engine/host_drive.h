@@ -18,7 +18,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "node/clock.h"
+#include "base/clock.h"
 
 namespace od {
 

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string_view>
 
-#include "coll/select/tuning_file.h"
+#include "coll/plan/select/tuning_file.h"
 #include "node/identity.h"
 #include "topology/fingerprint.h"
 

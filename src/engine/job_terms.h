@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "coll/select/selection.h"
+#include "coll/plan/select/selection.h"
 #include "config/settings.h"
 
 namespace od {

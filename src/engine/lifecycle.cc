@@ -9,16 +9,16 @@
 #include <utility>
 #include <vector>
 
-#include "engine/context.h"
+#include "base/clock.h"
 #include "engine/engine.h"
 #include "engine/rank_state.h"
 #include "memory/device/device_memory.h"
 #include "memory/reach.h"
 #include "memory/space.h"
-#include "node/clock.h"
 #include "observe/call_sites.h"
 #include "observe/log.h"
 #include "observe/stats.h"
+#include "p2p/context.h"
 
 namespace od {
 

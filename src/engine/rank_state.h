@@ -14,18 +14,18 @@
 #include <utility>
 #include <vector>
 
+#include "coll/run/collectives.h"
 #include "config/settings.h"
-#include "engine/collectives.h"
-#include "engine/comm.h"
 #include "engine/host_call_helper.h"
 #include "engine/host_drive.h"
 #include "engine/job_terms.h"
-#include "engine/request_slab.h"
 #include "host/host_table.h"
 #include "node/node.h"
 #include "node/wait.h"
 #include "observe/counters.h"
+#include "p2p/comm.h"
 #include "p2p/matching.h"
+#include "p2p/request_slab.h"
 #include "p2p/transport.h"
 
 namespace od {

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "base/clock.h"
 #include "engine/engine.h"
 #include "engine/rank_state.h"
-#include "node/clock.h"
 #include "observe/log.h"
 
 namespace od {

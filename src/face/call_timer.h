@@ -10,7 +10,7 @@
 
 #include <cstdint>
 
-#include "node/clock.h"
+#include "base/clock.h"
 #include "observe/call_times.h"
 
 namespace od::face {

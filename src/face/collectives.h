@@ -13,7 +13,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "engine/collective_call.h"
+#include "coll/run/call.h"
 #include "face/calls.h"
 #include "face/reductions.h"
 

@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "engine/comm.h"
+#include "p2p/comm.h"
 
 namespace od::face {
 namespace {

@@ -7,8 +7,8 @@
 #include <atomic>
 #include <cstdint>
 
-#include "engine/comm.h"
 #include "observe/counters.h"
+#include "p2p/comm.h"
 
 namespace od::face {
 

@@ -14,10 +14,10 @@
 #include <numeric>
 #include <vector>
 
+#include "base/clock.h"
 #include "face/face_mpi.h"
 #include "face/state.h"
 #include "face/status.h"
-#include "node/clock.h"
 
 namespace od::face {
 namespace {

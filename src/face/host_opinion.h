@@ -9,7 +9,7 @@
 #include <atomic>
 #include <mutex>
 
-#include "coll/shape.h"
+#include "coll/plan/shape.h"
 #include "face/face_mpi.h"
 
 namespace od::face {

@@ -13,7 +13,7 @@
 #include <cstdint>
 #include <mutex>
 
-#include "engine/collective_call.h"
+#include "coll/run/call.h"
 #include "face/face_mpi.h"
 
 namespace od::face {

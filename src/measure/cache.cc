@@ -10,8 +10,8 @@
 #include <random>
 #include <vector>
 
+#include "base/clock.h"
 #include "measure/pair.h"
-#include "node/clock.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>

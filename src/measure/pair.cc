@@ -6,10 +6,10 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "base/clock.h"
 #include "config/settings.h"
 #include "engine/rank_state.h"
 #include "memory/bump_arena.h"
-#include "node/clock.h"
 #include "node/wait.h"
 #include "topology/fingerprint.h"
 

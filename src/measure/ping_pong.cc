@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "measure/pair.h"
-#include "node/clock.h"
 
 namespace od::measure {
 namespace {

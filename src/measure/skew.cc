@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/clock.h"
 #include "measure/pair.h"
-#include "node/clock.h"
 
 namespace od::measure {
 namespace {

@@ -29,7 +29,7 @@
 #include <cstring>
 #include <vector>
 
-#include "node/clock.h"
+#include "base/clock.h"
 #include "node/node.h"
 
 namespace od::node {

@@ -11,7 +11,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "node/clock.h"
+#include "base/clock.h"
 #include "node/local_socket.h"
 
 namespace od::node {

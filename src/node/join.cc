@@ -14,8 +14,8 @@
 #include <cstring>
 #include <optional>
 
+#include "base/clock.h"
 #include "node/agreement.h"
-#include "node/clock.h"
 #include "node/descriptor_limit.h"
 #include "node/handover.h"
 #include "node/identity.h"

@@ -11,7 +11,7 @@
 //   cell pool      payload on its way, written by the owner, read by receivers
 //   frames         payload to and fro, one per neighbour, written by either side (p2p/frames.h)
 //   slots          collectives inside the node: one slot per communicator, written by the owner,
-//                  read by peers (coll/node/slot_layout.h); sparse
+//                  read by peers (coll/shm/slot_layout.h); sparse
 //   buffers        self-buffered payload; sparse, grows to the buffer limit
 // Every offset is relative to the region's start. A peer's offset or length is never used without a
 // bounds check against the sizes that were verified when the region was joined.

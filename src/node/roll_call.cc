@@ -12,7 +12,7 @@
 #include <cstring>
 #include <utility>
 
-#include "node/clock.h"
+#include "base/clock.h"
 #include "node/descriptor_limit.h"
 #include "node/identity.h"
 #include "node/local_socket.h"

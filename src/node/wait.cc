@@ -12,7 +12,7 @@
 #include <algorithm>
 #include <climits>
 
-#include "node/clock.h"
+#include "base/clock.h"
 
 namespace od::node {
 namespace {

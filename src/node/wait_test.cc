@@ -15,7 +15,7 @@
 #include <thread>
 #include <vector>
 
-#include "node/clock.h"
+#include "base/clock.h"
 
 namespace od::node {
 namespace {

@@ -17,7 +17,7 @@
 #include <cstring>
 #include <map>
 
-#include "config/json_text.h"
+#include "base/json_text.h"
 
 namespace od::observe {
 namespace {

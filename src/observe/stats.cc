@@ -8,7 +8,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "config/json_text.h"
+#include "base/json_text.h"
 #include "config/settings_types.h"
 #include "config/trusted_file.h"
 

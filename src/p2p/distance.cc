@@ -7,7 +7,7 @@
 #include <atomic>
 #include <chrono>
 
-#include "node/clock.h"
+#include "base/clock.h"
 
 namespace od::p2p {
 

@@ -22,7 +22,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "node/prefetch.h"
+#include "base/prefetch.h"
 #include "node/region_layout.h"
 
 namespace od::p2p {

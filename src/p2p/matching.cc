@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/comm.h"
+#include "p2p/comm.h"
 
 namespace od::p2p {
 

@@ -13,10 +13,10 @@
 #include <memory>
 #include <vector>
 
-#include "engine/request.h"
 #include "host/host_table.h"
 #include "p2p/envelope.h"
 #include "p2p/fast_box.h"
+#include "p2p/request.h"
 
 namespace od::p2p {
 

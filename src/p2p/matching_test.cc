@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-#include "engine/comm.h"
+#include "p2p/comm.h"
 
 namespace od::p2p {
 namespace {

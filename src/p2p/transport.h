@@ -21,9 +21,9 @@
 #include <vector>
 
 #include "config/settings.h"
-#include "engine/request.h"
 #include "host/host_table.h"
 #include "memory/copy.h"
+#include "memory/send_history.h"
 #include "memory/space_windows.h"
 #include "node/node.h"
 #include "node/wait.h"
@@ -40,7 +40,7 @@
 #include "p2p/frames.h"
 #include "p2p/layout.h"
 #include "p2p/matching.h"
-#include "p2p/send_history.h"
+#include "p2p/request.h"
 #include "p2p/store_speed.h"
 
 namespace od::p2p {

@@ -16,10 +16,10 @@
 #include <atomic>
 #include <cstring>
 
+#include "base/clock.h"
 #include "memory/copy.h"
 #include "memory/reach.h"
 #include "memory/space.h"
-#include "node/clock.h"
 #include "observe/log.h"
 #include "p2p/arrival.h"
 #include "p2p/transport.h"

@@ -5,9 +5,9 @@
 #include <cstring>
 #include <utility>
 
+#include "base/clock.h"
 #include "memory/copy.h"
 #include "memory/space.h"
-#include "node/clock.h"
 #include "observe/log.h"
 #include "p2p/inbox.h"
 #include "p2p/transport.h"

@@ -7,8 +7,8 @@
 #include <cstring>
 #include <utility>
 
+#include "base/clock.h"
 #include "memory/copy.h"
-#include "node/clock.h"
 #include "observe/log.h"
 #include "p2p/inbox.h"
 #include "p2p/opaque.h"

@@ -1,0 +1,87 @@
+// Every algorithm that Overdrive has for every collective: the one table behind dispatch,
+// selection, `overdrive info --algorithms`, the manual and the tests.
+//
+// To add an algorithm write its generator (coll/plan/net/) and one row in registry.cc. A number,
+// once given, is never given to another algorithm.
+#ifndef OVERDRIVE_COLL_PLAN_REGISTRY_H_
+#define OVERDRIVE_COLL_PLAN_REGISTRY_H_
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "coll/plan/model/cost.h"
+#include "coll/plan/net/algorithms.h"
+#include "coll/plan/schedule.h"
+#include "coll/plan/shape.h"
+
+namespace od::coll {
+
+// What a call must fulfil so that an algorithm can serve it; the same on all ranks of a call.
+enum Need : unsigned {
+  kNeedsCommutative = 1u << 0,
+  kNeedsEvenRanks = 1u << 1,
+};
+
+// Parameters that an algorithm looks at.
+enum Takes : unsigned {
+  kTakesRadix = 1u << 0,
+  kTakesSegment = 1u << 1,
+  kTakesWindow = 1u << 2,
+};
+
+struct Algorithm {
+  Collective collective;
+  const char* name;
+  int number;  // 100: the host's own; ours are above
+  unsigned needs;
+  unsigned takes;
+  Parameters defaults;
+  // The schedule for n units is that for one unit with units n times as large: one serves all
+  // sizes.
+  bool scales;
+  Generate* generate;  // null: the host MPI
+  Cost* cost;          // null: not known
+  const char* doc;
+
+  bool is_host() const { return generate == nullptr; }
+};
+
+std::span<const Algorithm> algorithms();
+std::span<const Algorithm> algorithms(Collective collective);
+const Algorithm& host_algorithm(Collective collective);
+
+// By name (case is ignored) or own number; null if there is none.
+const Algorithm* find_algorithm(Collective collective, std::string_view name);
+const Algorithm* find_algorithm(Collective collective, int number);
+
+// A number of Intel MPI's I_MPI_ADJUST family and what stands for it here.
+struct IntelNumber {
+  Collective collective;
+  int number;
+  const char* name;
+  bool hierarchical;  // its "topology aware" form: between nodes only, shared memory inside
+};
+std::span<const IntelNumber> intel_numbers();
+
+struct Call {
+  int ranks = 1;
+  bool commutative = true;
+};
+// Null if the algorithm can serve the call, else a reason in words ("needs an even number of ...").
+const char* why_not(const Algorithm& algorithm, const Call& call);
+
+// 2 for trees and rounds, whose reach the radix multiplies; 1 where it is a number of lines.
+int least_radix(const Algorithm& algorithm);
+
+// What holds in the end: the user's values where the algorithm takes them, else its defaults. A
+// radix for all algorithms of a collective that is too small for this one counts as the smallest.
+Parameters effective_parameters(const Algorithm& algorithm, const Parameters& chosen);
+
+// One rank's schedule; shape.parameters are the user's. Not for the host's algorithm.
+Schedule make_schedule(const Algorithm& algorithm, Shape shape);
+
+}  // namespace od::coll
+
+#endif  // OVERDRIVE_COLL_PLAN_REGISTRY_H_

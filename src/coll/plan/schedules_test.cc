@@ -1,0 +1,196 @@
+// Every algorithm against the definition of its collective, over random shapes and orders of
+// events.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdio>
+#include <random>
+
+#include "coll/plan/registry.h"
+#include "coll/plan/testing/all_ranks.h"
+#include "coll/plan/testing/random_cases.h"
+
+namespace od::coll {
+namespace {
+
+using testing::Case;
+using testing::pick;
+using testing::run_case;
+
+Case random_case(const Algorithm& algorithm, std::mt19937_64& random) {
+  Case test;
+  test.algorithm = &algorithm;
+  // Small numbers have most of the special cases.
+  test.ranks = static_cast<int>(1 + random() % pick(random, {4, 9, 17, 40}));
+  test.root = static_cast<int>(random() % static_cast<std::uint64_t>(test.ranks));
+  test.count = static_cast<std::int64_t>(random() % pick(random, {1, 4, 20, 100}));
+  test.unit_bytes = pick(random, {1, 4, 8, 16});
+  test.commutative = !info(algorithm.collective).reduces || random() % 2 == 0;
+  test.in_place = random() % 3 == 0 && algorithm.collective != Collective::kAlltoallv &&
+                  algorithm.collective != Collective::kAlltoallw;
+  test.parameters.radix = pick(random, {0, 0, 2, 3, 4, 5, 8, 50});
+  test.parameters.segment_bytes = pick<std::int64_t>(random, {0, -1, 1, 8, 40, 200});
+  test.parameters.window = pick(random, {0, -1, 1, 2, 5});
+  test.seed = random();
+  return test;
+}
+
+class EveryAlgorithm : public ::testing::TestWithParam<const Algorithm*> {};
+
+TEST_P(EveryAlgorithm, AgreesWithTheDefinition) {
+  const Algorithm& algorithm = *GetParam();
+  constexpr int kCases = 60;
+  const std::uint64_t seed = testing::first_seed();
+  std::mt19937_64 random(seed);
+  int served = 0;
+  for (int i = 0; i < kCases || served < kCases / 2; ++i) {
+    const Case test = random_case(algorithm, random);
+    if (why_not(algorithm, {test.ranks, test.commutative}) != nullptr) continue;
+    ++served;
+    const std::string report = testing::report_of_case(test, seed, i);
+    ASSERT_TRUE(report.empty()) << report;
+  }
+}
+
+std::vector<const Algorithm*> own_algorithms() {
+  std::vector<const Algorithm*> result;
+  for (const Algorithm& algorithm : algorithms()) {
+    if (!algorithm.is_host()) result.push_back(&algorithm);
+  }
+  return result;
+}
+
+INSTANTIATE_TEST_SUITE_P(Registry, EveryAlgorithm, ::testing::ValuesIn(own_algorithms()),
+                         [](const auto& parameter) { return testing::name_of(*parameter.param); });
+
+TEST(Schedules, LongVectorsHaveLargerSegments) {
+  for (const Algorithm* algorithm : own_algorithms()) {
+    constexpr int kRanks = 12;
+    Shape shape;
+    shape.ranks = kRanks;
+    shape.rank = 5;
+    shape.count = 1 << 20;
+    shape.parameters.segment_bytes = 1;
+    const std::vector<std::int64_t> counts(kRanks, 1 << 17);
+    if (info(algorithm->collective).has_counts) shape.counts = counts.data();
+    const Schedule schedule = make_schedule(*algorithm, shape);
+    EXPECT_LE(schedule.ordinals, kMostOrdinals)
+        << info(algorithm->collective).name << ' ' << algorithm->name;
+  }
+}
+
+// A schedule is made at the first use on a communicator, which must not take long.
+TEST(Schedules, AreMadeQuickly) {
+  struct Point {
+    Collective collective;
+    const char* name;
+    int ranks;
+    std::int64_t count;
+  };
+  for (const Point& point : {Point{Collective::kAllreduce, "recursive_doubling", 64, 1},
+                             Point{Collective::kAllreduce, "ring", 64, 1 << 20},
+                             Point{Collective::kBcast, "chain", 64, 1 << 20},
+                             Point{Collective::kAlltoall, "pairwise", 64, 1},
+                             Point{Collective::kAlltoall, "linear", 1024, 1}}) {
+    const Algorithm& algorithm = *find_algorithm(point.collective, point.name);
+    Shape shape;
+    shape.ranks = point.ranks;
+    shape.rank = point.ranks / 3;
+    shape.count = point.count;
+    shape.unit_bytes = 8;
+    double best_us = 1e9;
+    std::size_t steps = 0;
+    for (int i = 0; i < 20; ++i) {
+      const auto start = std::chrono::steady_clock::now();
+      steps = make_schedule(algorithm, shape).steps.size();
+      const std::chrono::duration<double, std::micro> time =
+          std::chrono::steady_clock::now() - start;
+      best_us = std::min(best_us, time.count());
+    }
+    std::printf("%s on %d ranks: %zu steps in %.0f us\n", point.name, point.ranks, steps, best_us);
+    // Far above what is measured: slow machines and sanitizers must pass.
+    EXPECT_LT(best_us, 20.0 * static_cast<double>(steps) + 100);
+  }
+}
+
+// The checker itself must find what it is there for.
+void broken_length(Builder& builder, const Shape& shape) {
+  if (shape.rank == 0) builder.send(1, {0, 0, Buffer::kOutput}, shape.count);
+  if (shape.rank == 1) builder.receive(0, {0, 0, Buffer::kOutput}, shape.count - 1);
+}
+void broken_peer(Builder& builder, const Shape& shape) {
+  if (shape.rank == 1) builder.receive(0, {0, 0, Buffer::kOutput}, shape.count);
+}
+void broken_unreceived(Builder& builder, const Shape& shape) {
+  bcast_linear(builder, shape);
+  if (shape.rank == 0) builder.signal(1);
+}
+void broken_bounds(Builder& builder, const Shape& shape) {
+  if (shape.rank == 0) builder.send(1, {1, 0, Buffer::kOutput}, shape.count);
+  if (shape.rank == 1) builder.receive(0, {1, 0, Buffer::kOutput}, shape.count);
+}
+void broken_result(Builder& builder, const Shape& shape) {
+  if (shape.rank == 1) builder.receive(0, {0, 0, Buffer::kOutput}, shape.count - 1);
+  if (shape.rank == 0) builder.send(1, {1, 0, Buffer::kOutput}, shape.count - 1);
+}
+void broken_cycle(Builder& builder, const Shape& shape) {
+  if (shape.rank > 1) return;
+  const auto arrival = builder.await(1 - shape.rank);
+  builder.order(arrival, builder.signal(1 - shape.rank));
+}
+
+std::string outcome(Generate* generate) {
+  Algorithm algorithm = *find_algorithm(Collective::kBcast, "linear");
+  algorithm.generate = generate;
+  algorithm.scales = false;
+  Case test;
+  test.algorithm = &algorithm;
+  test.ranks = 2;
+  test.count = 5;
+  std::string worst;
+  for (test.seed = 0; test.seed < 20; ++test.seed) worst = std::max(worst, run_case(test));
+  return worst;
+}
+
+TEST(Checker, FindsWhatIsWrong) {
+  EXPECT_EQ(outcome(bcast_linear), "");
+  EXPECT_NE(outcome(broken_length).find("expects 4 units"), std::string::npos);
+  EXPECT_NE(outcome(broken_peer).find("deadlock"), std::string::npos);
+  EXPECT_NE(outcome(broken_unreceived).find("nobody receives"), std::string::npos)
+      << outcome(broken_unreceived);
+  EXPECT_NE(outcome(broken_bounds).find("leaves a buffer"), std::string::npos);
+  EXPECT_NE(outcome(broken_result).find("wrong result"), std::string::npos);
+  EXPECT_NE(outcome(broken_cycle).find("deadlock"), std::string::npos);
+}
+
+TEST(Checker, FindsStepsThatDisturbEachOther) {
+  // A builder that knew of no memory: two receives into the same place.
+  Builder builder;
+  builder.receive(0, {0, 0, Buffer::kOutput}, 2);
+  const auto second = builder.receive(0, {1, 0, Buffer::kOutput}, 2);
+  const Schedule schedule = builder.finish();
+  EXPECT_EQ(schedule.waits[static_cast<std::size_t>(second)], 1u);
+}
+
+TEST(Checker, Shrinks) {
+  Algorithm algorithm = *find_algorithm(Collective::kBcast, "linear");
+  algorithm.scales = false;
+  algorithm.generate = [](Builder& builder, const Shape& shape) {
+    Shape cut = shape;
+    if (shape.ranks > 3) cut.count = std::max<std::int64_t>(0, shape.count - 1);
+    bcast_linear(builder, cut);
+  };
+  Case test;
+  test.algorithm = &algorithm;
+  test.ranks = 30;
+  test.root = 17;
+  test.count = 80;
+  test.seed = 5;
+  const Case small = testing::shrink(test);
+  EXPECT_EQ(small.ranks, 4);
+  EXPECT_EQ(small.count, 1);
+  EXPECT_EQ(small.root, 0);
+}
+
+}  // namespace
+}  // namespace od::coll

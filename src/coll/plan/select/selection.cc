@@ -1,0 +1,257 @@
+// Decides, and makes tables of decisions.
+#include "coll/plan/select/selection.h"
+
+#include <array>
+#include <limits>
+#include <string_view>
+
+#include "base/quiet_floats.h"
+#include "coll/plan/hierarchy/hierarchy.h"
+#include "coll/plan/model/cost.h"
+
+namespace od::coll {
+namespace {
+
+constexpr std::uint64_t kEndless = std::numeric_limits<std::uint64_t>::max();
+
+// Sizes at which the model is asked: 0, and two per doubling up to 4 GiB.
+constexpr auto kModelSizes = [] {
+  std::array<std::uint64_t, 64> sizes{};
+  std::size_t i = 1;
+  for (std::uint64_t power = 2; i < sizes.size(); power *= 2) {
+    sizes[i++] = power;
+    if (i < sizes.size()) sizes[i++] = power / 2 * 3;
+  }
+  return sizes;
+}();
+
+// Below, a slice per leader would be small messages only.
+constexpr std::uint64_t kSplitBytes = 32 * 1024;
+
+bool adds_on_the_way(Collective collective) {
+  return collective == Collective::kReduce || collective == Collective::kAllreduce;
+}
+
+bool reads_sizes(Collective collective) {
+  return collective != Collective::kBarrier && !info(collective).counts_are_local;
+}
+
+const Condition* matching(const Rule& rule, const Layout& layout, bool commutative,
+                          std::uint64_t bytes) {
+  for (const Condition& condition : rule.conditions) {
+    if (condition.fits(layout, commutative) && condition.bytes.has(bytes)) return &condition;
+  }
+  return nullptr;
+}
+
+std::string rule_text(const Rule& rule) {
+  std::string text = rule.algorithm == nullptr ? "auto" : rule.algorithm->name;
+  if (rule.algorithm != nullptr && rule.mode != Mode::kAuto) {
+    text += std::string("/") + mode_name(rule.mode);
+  }
+  for (std::size_t i = 0; i < rule.conditions.size(); ++i) {
+    const std::string condition = condition_text(rule.conditions[i]);
+    text += (i == 0 ? ": " : ", ") + (condition.empty() ? "always" : condition);
+  }
+  return text;
+}
+
+Parameters merged(const Parameters& first, const Parameters& second) {
+  Parameters result = first;
+  if (result.radix == 0) result.radix = second.radix;
+  if (result.segment_bytes == 0) result.segment_bytes = second.segment_bytes;
+  if (result.window == 0) result.window = second.window;
+  if (result.leaders == 0) result.leaders = second.leaders;
+  if (result.pipeline_bytes == 0) result.pipeline_bytes = second.pipeline_bytes;
+  return result;
+}
+
+}  // namespace
+
+Decision Selection::complete(const Algorithm& algorithm, Mode mode, const Parameters& parameters,
+                             const Layout& layout, bool commutative) const {
+  const Family& rules = family(algorithm.collective);
+  // The host's own is always called by all ranks.
+  if (algorithm.is_host()) return {&algorithm, Mode::kFlat, {}};
+  Parameters chosen = parameters;
+  for (const auto& [special, values] : rules.special) {
+    if (special == &algorithm) chosen = merged(chosen, values);
+  }
+  chosen = effective_parameters(algorithm, merged(chosen, rules.common));
+  if (mode == Mode::kAuto) {
+    const bool levels =
+        layout.most_per_node > 1 && why_not_hierarchical(algorithm, layout, commutative) == nullptr;
+    mode = levels ? Mode::kHierarchical : Mode::kFlat;
+  }
+  if (mode == Mode::kHierarchical) return {&algorithm, mode, with_level_defaults(chosen)};
+  chosen.leaders = 0;
+  chosen.pipeline_bytes = 0;
+  return {&algorithm, mode, chosen};
+}
+
+double Selection::cost(const Decision& decision, const Layout& layout, std::uint64_t size) const {
+  const Algorithm& algorithm = *decision.algorithm;
+  const Collective collective = algorithm.collective;
+  const auto bytes = static_cast<double>(size);
+  if (decision.mode == Mode::kFlat) {
+    const Estimate estimate(machine_, collective, layout.ranks, layout.most_per_node, bytes);
+    return algorithm.cost(estimate, bytes, decision.parameters);
+  }
+  if (layout.nodes == 1) return node_cost(machine_, collective, layout.ranks, bytes);
+  return hierarchy_cost(machine_, collective, algorithm.cost, decision.parameters, layout.nodes,
+                        layout.most_per_node, bytes)
+      .total();
+}
+
+// The cheapest of those that can serve, of several the first; the others are only explained.
+Decision Selection::by_model(Collective collective, const Layout& layout, bool commutative,
+                             std::uint64_t bytes, Explanation* explanation) const {
+  const Family& rules = family(collective);
+  Decision best{&host_algorithm(collective), Mode::kFlat, {}};
+  double best_cost = std::numeric_limits<double>::infinity();
+  const auto consider = [&](const Decision& decision, const char* reason) {
+    // Neither has a cost what has no such form.
+    const bool costs = reason == nullptr || explanation != nullptr;
+    const double nanoseconds = costs ? cost(decision, layout, bytes) : 0;
+    if (reason == nullptr && nanoseconds < best_cost) {
+      best = decision;
+      best_cost = nanoseconds;
+    }
+    if (explanation != nullptr) {
+      explanation->candidates.push_back({decision, nanoseconds, reason == nullptr ? "" : reason});
+    }
+  };
+  const auto leaders_are_set = [&](const Algorithm& algorithm) {
+    return std::any_of(rules.special.begin(), rules.special.end(),
+                       [&](const auto& special) {
+                         return special.first == &algorithm && special.second.leaders != 0;
+                       }) ||
+           rules.common.leaders != 0;
+  };
+  const bool levels = layout.most_per_node > 1 && layout.nodes > 1;
+  for (const Algorithm& algorithm : algorithms(collective)) {
+    if (algorithm.is_host()) continue;
+    const bool listed = rules.list.empty() || std::find(rules.list.begin(), rules.list.end(),
+                                                        &algorithm) != rules.list.end();
+    const auto reason_of = [&](const char* reason) {
+      return listed ? reason : "is not in the list";
+    };
+    if (levels) {
+      const char* reason = reason_of(why_not_hierarchical(algorithm, layout, commutative));
+      const Decision decision = complete(algorithm, Mode::kHierarchical, {}, layout, commutative);
+      consider(decision, reason);
+      // Several leaders add their slices at the same time.
+      const Parameters& set = decision.parameters;
+      for (const int leaders : {2, 4}) {
+        if (!adds_on_the_way(collective) || bytes < kSplitBytes || leaders_are_set(algorithm) ||
+            leaders > layout.most_per_node || reason != nullptr) {
+          break;
+        }
+        Parameters split = set;
+        split.leaders = leaders;
+        consider({&algorithm, Mode::kHierarchical, split}, reason);
+      }
+    }
+    consider(complete(algorithm, Mode::kFlat, {}, layout, commutative),
+             reason_of(why_not(algorithm, {layout.ranks, commutative})));
+  }
+  if (layout.nodes == 1 && layout.most_per_node > 1 && !best.algorithm->is_host()) {
+    // In shared memory there is only one way, but who cannot go it needs an algorithm.
+    consider(complete(*best.algorithm, Mode::kHierarchical, {}, layout, commutative), nullptr);
+  }
+  if (explanation != nullptr) {
+    explanation->origin = best.algorithm->is_host() ? "nothing else can serve" : "cost model";
+    std::stable_sort(explanation->candidates.begin(), explanation->candidates.end(),
+                     [](const auto& a, const auto& b) {
+                       if (a.why_not.empty() != b.why_not.empty()) return a.why_not.empty();
+                       return a.cost_ns < b.cost_ns;
+                     });
+  }
+  return best;
+}
+
+Decision Selection::decide(Collective collective, const Layout& layout, bool commutative,
+                           std::uint64_t bytes, Explanation* explanation,
+                           std::string* error) const {
+  if (!reads_sizes(collective)) bytes = 0;
+  const Family& rules = family(collective);
+  const auto note = [&](const Rule& rule, std::string verdict) {
+    if (explanation == nullptr) return;
+    explanation->lines.push_back({rule.origin, rule_text(rule), std::move(verdict)});
+  };
+  for (const std::vector<Rule>* source : {&rules.environment, &rules.file}) {
+    for (const Rule& rule : *source) {
+      if (!rule.conditions.empty() && matching(rule, layout, commutative, bytes) == nullptr) {
+        note(rule, "does not match");
+        continue;
+      }
+      if (rule.algorithm == nullptr) {
+        note(rule, "fires: asks for Overdrive's own choice");
+        break;
+      }
+      const Decision decision =
+          complete(*rule.algorithm, rule.mode, rule.parameters, layout, commutative);
+      const char* reason = decision.mode == Mode::kHierarchical
+                               ? why_not_hierarchical(*rule.algorithm, layout, commutative)
+                               : why_not(*rule.algorithm, {layout.ranks, commutative});
+      if (reason == nullptr) {
+        note(rule, "fires");
+        if (explanation != nullptr) {
+          by_model(collective, layout, commutative, bytes, explanation);  // for the costs
+          explanation->origin = rule.origin;
+        }
+        return decision;
+      }
+      note(rule, std::string("matches, but ") + reason);
+      if (strict_ && error != nullptr && error->empty()) {
+        *error = rule.origin + ": " + rule.algorithm->name + " cannot serve " +
+                 info(collective).name + " of " + std::to_string(bytes) + " bytes on " +
+                 std::to_string(layout.ranks) + " ranks: it " + reason +
+                 "; name another algorithm for this case, or unset OVERDRIVE_STRICT";
+      }
+    }
+  }
+  return by_model(collective, layout, commutative, bytes, explanation);
+}
+
+Table Selection::compile(Collective collective, const Layout& layout, bool commutative) const {
+  Table table;
+  table.selection_ = this;
+  table.collective_ = collective;
+  table.layout_ = layout;
+  table.commutative_ = commutative;
+  // Decisions can change right after these sizes.
+  std::vector<std::uint64_t>& ends = table.last_bytes_;
+  if (reads_sizes(collective)) {
+    ends.assign(kModelSizes.begin(), kModelSizes.end());
+    const Family& rules = family(collective);
+    for (const std::vector<Rule>* source : {&rules.environment, &rules.file}) {
+      for (const Rule& rule : *source) {
+        for (const Condition& condition : rule.conditions) {
+          if (!condition.fits(layout, commutative)) continue;
+          if (condition.bytes.min > 0) ends.push_back(condition.bytes.min - 1);
+          ends.push_back(condition.bytes.max);
+        }
+      }
+    }
+  }
+  ends.push_back(kEndless);
+  std::sort(ends.begin(), ends.end());
+  ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
+  table.decisions_.resize(ends.size());
+  if (strict_) {
+    for (std::size_t range = 0; range < ends.size(); ++range) table.decide(range);
+  }
+  return table;
+}
+
+// By the size at which the range ends; the last range, which has no end, by that where it begins.
+void Table::decide(std::size_t range) {
+  const QuietFloats quiet;
+  std::uint64_t bytes = last_bytes_[range];
+  if (bytes == kEndless) bytes = range == 0 ? 0 : last_bytes_[range - 1] + 1;
+  decisions_[range] =
+      selection_->decide(collective_, layout_, commutative_, bytes, nullptr, &error_);
+}
+
+}  // namespace od::coll

@@ -1,0 +1,144 @@
+// Chooses the algorithm of a call: environment, then tuning file, then the cost model.
+//
+// Selection holds the rules of a process. For a communicator it makes a Table per collective (and
+// per kind of operation) at first use: ranges of message sizes in ascending order, and what serves
+// them as soon as one of that size has been asked for. Looking up a call is then one search in a
+// few numbers. Everything that decides is the same on all ranks: they read the same environment and
+// file, and see the same layout and size.
+//
+// What cannot serve (Algorithm::needs) is passed over and the next rule, in the end the model,
+// decides; with `strict` that is an error.
+#ifndef OVERDRIVE_COLL_PLAN_SELECT_SELECTION_H_
+#define OVERDRIVE_COLL_PLAN_SELECT_SELECTION_H_
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "coll/plan/model/machine.h"
+#include "coll/plan/registry.h"
+#include "coll/plan/select/rules.h"
+#include "coll/plan/shape.h"
+
+namespace od::coll {
+
+struct Decision {
+  const Algorithm* algorithm = nullptr;
+  Mode mode = Mode::kFlat;  // never kAuto
+  Parameters parameters;    // effective ones
+
+  bool operator==(const Decision&) const = default;
+};
+
+// Why: one line per rule that was looked at, and what the model says.
+struct Explanation {
+  struct Line {
+    std::string origin;
+    std::string rule;     // algorithm and conditions
+    std::string verdict;  // "fires", "does not match", "matches but needs ..."
+  };
+  struct Candidate {
+    Decision decision;
+    double cost_ns = 0;
+    std::string why_not;  // not empty: cannot serve, or excluded
+  };
+  std::vector<Line> lines;
+  std::vector<Candidate> candidates;  // cheapest first, those that cannot serve at the end
+  std::string origin;                 // of the decision
+};
+
+class Selection;
+
+// Not for several threads at once. The Selection that made it must outlive it.
+class Table {
+ public:
+  // `bytes` is the message size as the collective defines it.
+  const Decision& at(std::uint64_t bytes) {
+    const auto found = std::lower_bound(last_bytes_.begin(), last_bytes_.end(), bytes);
+    const auto range = static_cast<std::size_t>(found - last_bytes_.begin());
+    if (decisions_[range].algorithm == nullptr) decide(range);
+    return decisions_[range];
+  }
+  // Where the ranges end, ascending; the last one at the largest number.
+  const std::vector<std::uint64_t>& last_bytes() const { return last_bytes_; }
+  // With `strict`: what cannot be done as demanded; empty otherwise.
+  const std::string& error() const { return error_; }
+
+ private:
+  friend class Selection;
+  void decide(std::size_t range);
+
+  const Selection* selection_ = nullptr;
+  Collective collective_ = Collective::kBarrier;
+  Layout layout_;
+  bool commutative_ = true;
+  std::vector<std::uint64_t> last_bytes_;
+  std::vector<Decision> decisions_;  // without an algorithm: not yet decided
+  std::string error_;
+};
+
+class Selection {
+ public:
+  using Environment = std::vector<std::pair<std::string, std::string>>;
+
+  struct Options {
+    bool strict = false;
+    bool accept_intel = false;  // also read I_MPI_ADJUST_<COLLECTIVE>
+    std::string tuning_file;    // empty: none
+    std::string fingerprint;    // of this machine; a file for another one is not used
+    // The file's text where it has been read already; the path is for messages then.
+    std::optional<std::string> tuning_text{};
+  };
+
+  // The variables of this process that may be rules.
+  static Environment environment();
+
+  Selection() = default;
+  // Problems are added to `issues`; what has one is left out.
+  static Selection load(const Environment& environment, const Options& options,
+                        std::vector<std::string>& issues);
+
+  Decision decide(Collective collective, const Layout& layout, bool commutative,
+                  std::uint64_t bytes, Explanation* explanation = nullptr,
+                  std::string* error = nullptr) const;
+  // The decision for an algorithm, with `parameters` where they are not 0. kAuto: in two levels
+  // where that can be done.
+  Decision complete(const Algorithm& algorithm, Mode mode, const Parameters& parameters,
+                    const Layout& layout, bool commutative) const;
+  // Nanoseconds by the model; not for the host's algorithm.
+  double cost(const Decision& decision, const Layout& layout, std::uint64_t bytes) const;
+  Table compile(Collective collective, const Layout& layout, bool commutative) const;
+
+  const Machine& machine() const { return machine_; }
+  void set_machine(const Machine& machine) { machine_ = machine; }
+
+ private:
+  struct Family {
+    std::vector<Rule> environment;
+    std::vector<Rule> file;
+    // For every algorithm, and for some by themselves.
+    Parameters common;
+    std::vector<std::pair<const Algorithm*, Parameters>> special;
+    std::vector<const Algorithm*> list;  // what the model may choose; empty: everything
+  };
+
+  const Family& family(Collective collective) const {
+    return families_[static_cast<std::size_t>(collective)];
+  }
+  Decision by_model(Collective collective, const Layout& layout, bool commutative,
+                    std::uint64_t bytes, Explanation* explanation) const;
+  void read_variable(const std::string& variable, const std::string& value, std::string_view rest,
+                     std::vector<std::string>& issues);
+
+  std::array<Family, kCollectives> families_;
+  Machine machine_;
+  bool strict_ = false;
+};
+
+}  // namespace od::coll
+
+#endif  // OVERDRIVE_COLL_PLAN_SELECT_SELECTION_H_

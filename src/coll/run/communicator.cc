@@ -1,0 +1,138 @@
+// Where a communicator's ranks lie, and how its calls look to the algorithms.
+
+#include "coll/run/communicator.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "p2p/context.h"
+
+namespace od {
+
+using coll::Collective;
+
+namespace {
+
+constexpr std::uint64_t kCollectiveContext = 0x436f6c6c00000001;
+
+// Bytes of the vector, or of the block that one rank sends to or gets from one rank: seen from the
+// side that every rank has.
+std::int64_t block_bytes(const CollectiveCall& call, bool at_root) {
+  const bool by_input = (call.collective == Collective::kGather && !at_root) ||
+                        (call.collective == Collective::kScatter && at_root);
+  if (by_input) return call.send_count * call.send_type->size;
+  return call.recv_count * call.recv_type->size;
+}
+
+coll::Nodes nodes_of(const Comm& comm, const std::vector<int>& node_of_world) {
+  std::vector<int> node_of(comm.world_rank.size(), 0);
+  for (std::size_t rank = 0; rank < node_of.size() && !node_of_world.empty(); ++rank) {
+    node_of[rank] = node_of_world[static_cast<std::size_t>(comm.world_rank[rank])];
+  }
+  return coll::Nodes(node_of);
+}
+
+}  // namespace
+
+CollectiveComm::CollectiveComm(const Comm& comm, const std::vector<int>& node_of_world,
+                               std::size_t schedule_bytes)
+    : context(combine(comm.context, kCollectiveContext)),
+      nodes_(nodes_of(comm, node_of_world)),
+      layout_(nodes_.layout()),
+      schedules_(schedule_bytes) {}
+
+coll::Decision CollectiveComm::choose_any(const coll::Selection& selection, Collective collective,
+                                          bool commutative, std::uint64_t bytes,
+                                          std::uint64_t seed) {
+  std::uint64_t draw = combine(combine(context, ++draws_), seed);
+  const auto next = [&draw](std::size_t limit) {
+    draw = mix(draw);
+    return static_cast<std::size_t>(draw % limit);
+  };
+  std::vector<std::pair<const coll::Algorithm*, coll::Mode>> able;
+  for (const coll::Algorithm& each : coll::algorithms(collective)) {
+    if (coll::why_not(each, {.ranks = layout_.ranks, .commutative = commutative}) == nullptr) {
+      able.emplace_back(&each, coll::Mode::kFlat);
+    }
+    if (!each.is_host() && layout_.most_per_node > 1 &&
+        coll::why_not_hierarchical(each, layout_, commutative) == nullptr) {
+      able.emplace_back(&each, coll::Mode::kHierarchical);
+    }
+  }
+  if (able.empty() || next(8) == 0) return choose(selection, collective, commutative, bytes);
+  coll::Decision decision;
+  std::tie(decision.algorithm, decision.mode) = able[next(able.size())];
+  coll::Parameters chosen;
+  constexpr int kRadixes[] = {0, 2, 3, 4, 8};
+  constexpr std::int64_t kSegments[] = {0, -1, 1, 64, 1000, 8192, 65536};
+  constexpr int kWindows[] = {0, -1, 1, 2, 4};
+  chosen.radix = kRadixes[next(std::size(kRadixes))];
+  chosen.segment_bytes = kSegments[next(std::size(kSegments))];
+  chosen.window = kWindows[next(std::size(kWindows))];
+  // Thousands of tiny segments test nothing but patience.
+  if (chosen.segment_bytes > 0) {
+    chosen.segment_bytes = std::max(chosen.segment_bytes, static_cast<std::int64_t>(bytes / 64));
+  }
+  if (!decision.algorithm->is_host()) {
+    decision.parameters = coll::effective_parameters(*decision.algorithm, chosen);
+  }
+  if (decision.mode == coll::Mode::kHierarchical) {
+    constexpr int kLeaders[] = {0, 1, 2, 3, 8};
+    decision.parameters.leaders = kLeaders[next(std::size(kLeaders))];
+    const std::int64_t pipeline = kSegments[next(std::size(kSegments))];
+    decision.parameters.pipeline_bytes =
+        pipeline > 0 ? std::max(pipeline, static_cast<std::int64_t>(bytes / 16)) : pipeline;
+    decision.parameters = coll::with_level_defaults(decision.parameters);
+  }
+  return decision;
+}
+
+std::uint64_t message_bytes(const CollectiveCall& call, int ranks, int rank) {
+  std::int64_t bytes = 0;
+  switch (call.collective) {
+    case Collective::kBarrier:
+    case Collective::kAlltoallv:
+    case Collective::kAlltoallw:
+    case Collective::kGatherv:
+    case Collective::kScatterv:
+      return 0;
+    case Collective::kAllgatherv:
+    case Collective::kReduceScatter:
+      for (const BlockPlace& block : call.recv_blocks) bytes += block.count;
+      bytes *= call.recv_type->size;
+      break;
+    case Collective::kReduceScatterBlock:
+      bytes = call.recv_count * call.recv_type->size * ranks;
+      break;
+    default:
+      bytes = block_bytes(call, rank == call.root);
+  }
+  return static_cast<std::uint64_t>(bytes);
+}
+
+coll::Shape shape_of(const CollectiveCall& call, int ranks, int rank, bool copied_input,
+                     std::vector<std::int64_t>* counts) {
+  coll::Shape shape;
+  shape.ranks = ranks;
+  shape.rank = rank;
+  shape.root = call.root;
+  shape.commutative = call.reduction.commutative;
+  const coll::CollectiveInfo& info = coll::info(call.collective);
+  shape.in_place = call.in_place && !copied_input && (!info.rooted || rank == call.root);
+  if (call.collective == Collective::kBarrier) return shape;
+  if (info.reduces) shape.unit_bytes = std::max<std::int64_t>(1, call.recv_type->size);
+  if (info.has_counts) {
+    const std::int64_t unit = info.reduces ? 1 : call.recv_type->size;
+    counts->clear();
+    for (const BlockPlace& block : call.recv_blocks) counts->push_back(block.count * unit);
+    shape.counts = counts->data();
+    return shape;
+  }
+  if (info.counts_are_local) return shape;
+  shape.count = info.reduces ? call.recv_count : block_bytes(call, rank == call.root);
+  return shape;
+}
+
+}  // namespace od

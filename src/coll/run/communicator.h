@@ -1,0 +1,77 @@
+// What a communicator's collectives need: where its ranks lie, which algorithm serves which call,
+// and the schedules that were made.
+//
+// Made at the first collective on the communicator. Everything that decides here is the same on all
+// of its ranks: the placement (exchanged inside MPI_Init), settings, and the number of collectives
+// so far (`sequence`), which MPI makes equal everywhere.
+#ifndef OVERDRIVE_COLL_RUN_COMMUNICATOR_H_
+#define OVERDRIVE_COLL_RUN_COMMUNICATOR_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/quiet_floats.h"
+#include "coll/plan/hierarchy/nodes.h"
+#include "coll/plan/schedule_cache.h"
+#include "coll/plan/select/selection.h"
+#include "coll/run/call.h"
+#include "coll/run/team.h"
+#include "host/host_table.h"
+#include "p2p/comm.h"
+
+namespace od {
+
+class CollectiveComm {
+ public:
+  // `node_of_world` names the node of each world rank.
+  CollectiveComm(const Comm& comm, const std::vector<int>& node_of_world,
+                 std::size_t schedule_bytes);
+
+  // The algorithm of a call whose message size is `bytes`.
+  const coll::Decision& choose(const coll::Selection& selection, coll::Collective collective,
+                               bool commutative, std::uint64_t bytes) {
+    std::unique_ptr<coll::Table>& table =
+        tables_[static_cast<std::size_t>(collective)][commutative ? 1 : 0];
+    if (table == nullptr) [[unlikely]] {
+      const QuietFloats quiet;
+      table = std::make_unique<coll::Table>(selection.compile(collective, layout_, commutative));
+    }
+    return table->at(bytes);
+  }
+  // One of the algorithms that can serve, by chance that all ranks share.
+  coll::Decision choose_any(const coll::Selection& selection, coll::Collective collective,
+                            bool commutative, std::uint64_t bytes, std::uint64_t seed);
+
+  const coll::Layout& layout() const { return layout_; }
+  // Whether some of the ranks do not share memory with this one.
+  bool spans_nodes() const { return layout_.nodes > 1; }
+  const coll::Nodes& nodes() const { return nodes_; }
+  coll::ScheduleCache& schedules() { return schedules_; }
+
+  std::uint64_t context = 0;   // of messages of collectives; the call's number is added
+  std::uint64_t sequence = 0;  // blocking collectives served so far
+  std::uint64_t sequence_without_blocking = 0;  // and others
+  host::Handle hidden = 0;               // the host's communicator for messages between nodes
+  std::unique_ptr<CollectiveTeam> team;  // made when a call first asks for it
+
+ private:
+  std::uint64_t draws_ = 0;  // of choose_any()
+  coll::Nodes nodes_;
+  coll::Layout layout_;
+  std::array<std::array<std::unique_ptr<coll::Table>, 2>, coll::kCollectives> tables_;
+  coll::ScheduleCache schedules_;
+};
+
+// The size by which algorithms are chosen, as the collective defines it (docs/design).
+std::uint64_t message_bytes(const CollectiveCall& call, int ranks, int rank);
+
+// What a schedule is made from; *counts holds what Shape::counts points to.
+coll::Shape shape_of(const CollectiveCall& call, int ranks, int rank, bool copied_input,
+                     std::vector<std::int64_t>* counts);
+
+}  // namespace od
+
+#endif  // OVERDRIVE_COLL_RUN_COMMUNICATOR_H_

@@ -1,0 +1,177 @@
+// Which calls are lines (coll/shm/line.h). Whatever is not plain is left to the general way: other
+// shapes of datatypes, operations without a kernel, lengths that differ.
+
+#include "coll/run/line.h"
+
+#include "coll/shm/slot_layout.h"
+
+namespace od {
+
+using coll::Collective;
+using coll::shm::Content;
+using coll::shm::Line;
+using coll::shm::Pattern;
+using coll::shm::Team;
+using coll::shm::Use;
+
+namespace {
+
+// `count` elements as bytes of one run; null if they are not.
+std::byte* run_of(const void* address, std::int64_t count, const p2p::LayoutRef& layout) {
+  char* start;
+  if (!p2p::is_contiguous(*layout, address, count, &start)) return nullptr;
+  return reinterpret_cast<std::byte*>(start);
+}
+
+// The size of a block or vector if it can be shown at once, else 0.
+std::uint64_t fitting(std::int64_t count, std::int64_t element_bytes) {
+  constexpr auto kMost = static_cast<std::int64_t>(coll::shm::kLinesBytes);
+  if (count <= 0 || count > kMost || element_bytes <= 0 || element_bytes > kMost) return 0;
+  const std::int64_t bytes = count * element_bytes;
+  return bytes <= kMost ? static_cast<std::uint64_t>(bytes) : 0;
+}
+
+bool fill_bcast(const CollectiveCall& call, Line& line) {
+  line.pattern = Pattern::from_root;
+  line.content = Content::same;
+  line.use = Use::copy;
+  line.root = call.root;
+  line.bytes = fitting(call.recv_count, call.recv_type->size);
+  std::byte* const data = run_of(call.recv, call.recv_count, call.recv_type);
+  line.shown = line.into = data;
+  return line.bytes != 0 && data != nullptr;
+}
+
+bool fill_reduction(const Team& team, const CollectiveCall& call, Line& line) {
+  const p2p::Layout& layout = *call.recv_type;
+  const bool scatters = call.collective == Collective::kReduceScatterBlock ||
+                        call.collective == Collective::kReduceScatter;
+  if (call.reduction.kernel == nullptr || layout.shape != p2p::Shape::contiguous) return false;
+  // One of the two may be on a device.
+  if (call.send_type && call.send_type->shape != p2p::Shape::contiguous) return false;
+  line.use = Use::combine;
+  line.combiner.kernel = call.reduction.kernel;
+  line.combiner.extent_bytes = static_cast<std::uint64_t>(layout.extent);
+  line.bytes = fitting(call.recv_count, layout.extent);
+  line.into = static_cast<std::byte*>(call.recv);
+  line.own = static_cast<const std::byte*>(call.in_place ? call.recv : call.send);
+  line.shown = line.own;
+  if (line.bytes == 0) return false;
+  if (scatters) {
+    // In place the result goes where the first block lies, which the other may still want.
+    if (team.size() != 2 || call.in_place || call.send == call.recv) return false;
+    if (!equal_counts(call.recv_blocks)) return false;
+    line.content = Content::each;
+    const auto me = static_cast<std::uint64_t>(team.position());
+    line.shown = line.own + (1 - me) * line.bytes;
+    line.own += me * line.bytes;
+    return true;
+  }
+  line.content = Content::same;
+  if (call.collective == Collective::kScan || call.collective == Collective::kExscan) {
+    line.pattern = Pattern::before;
+    if (call.collective == Collective::kExscan) line.own = nullptr;
+    return true;
+  }
+  if (call.collective == Collective::kAllreduce) return team.allreduces_whole(line.bytes);
+  line.pattern = Pattern::to_root;
+  line.root = call.root;
+  return team.reduces_whole(line.bytes);
+}
+
+// Allgather and alltoall: a block of each member for all, or for each.
+bool fill_blocks(const Team& team, const CollectiveCall& call, Line& line) {
+  line.use = Use::copy;
+  line.bytes = fitting(call.recv_count, call.recv_type->size);
+  const bool gathers = call.collective == Collective::kAllgather;
+  line.content = gathers ? Content::same : Content::each;
+  if (line.bytes == 0 || (!gathers && team.size() != 2)) return false;
+  line.into = run_of(call.recv, call.recv_count * team.size(), call.recv_type);
+  if (line.into == nullptr) return false;
+  const auto me = static_cast<std::uint64_t>(team.position());
+  if (call.in_place) {
+    line.shown = line.into + (gathers ? me : 1 - me) * line.bytes;
+    return true;
+  }
+  if (fitting(call.send_count, call.send_type->size) != line.bytes) return false;
+  line.own = run_of(call.send, call.send_count * (gathers ? 1 : team.size()), call.send_type);
+  if (line.own == nullptr) return false;
+  line.shown = gathers ? line.own : line.own + (1 - me) * line.bytes;
+  if (!gathers) line.own += me * line.bytes;
+  return true;
+}
+
+// Gather and scatter of two members: one block crosses over.
+bool fill_rooted(const Team& team, const CollectiveCall& call, Line& line) {
+  if (team.size() != 2) return false;
+  const bool gathers = call.collective == Collective::kGather;
+  const bool root = team.position() == call.root;
+  line.use = Use::copy;
+  line.root = call.root;
+  line.pattern = gathers ? Pattern::to_root : Pattern::from_root;
+  line.content = gathers ? Content::same : Content::each;
+  const auto me = static_cast<std::uint64_t>(team.position());
+  // The side that has two blocks describes them by the one buffer, its own block by the other.
+  const auto run = [&](bool receives, std::int64_t blocks) {
+    const std::int64_t count = receives ? call.recv_count : call.send_count;
+    const p2p::LayoutRef& type = receives ? call.recv_type : call.send_type;
+    line.bytes = fitting(count, type->size);
+    if (line.bytes == 0) return static_cast<std::byte*>(nullptr);
+    return run_of(receives ? call.recv : call.send, blocks * count, type);
+  };
+  if (!root) {
+    line.shown = line.into = run(!gathers, 1);
+    return line.into != nullptr;
+  }
+  if (!call.in_place) {
+    line.own = run(!gathers, 1);
+    if (line.own == nullptr) return false;
+  }
+  const std::uint64_t own_bytes = line.bytes;
+  std::byte* const blocks = run(gathers, 2);
+  if (blocks == nullptr || (!call.in_place && own_bytes != line.bytes)) return false;
+  if (gathers) {
+    line.into = blocks;
+    return true;
+  }
+  // The root of a scatter gets its own block without looking at anybody.
+  line.shown = blocks + (1 - me) * line.bytes;
+  if (!call.in_place) {
+    line.into = const_cast<std::byte*>(line.own);
+    line.own = blocks + me * line.bytes;
+  }
+  return true;
+}
+
+bool fill_line(const Team& team, const CollectiveCall& call, Line& line) {
+  switch (call.collective) {
+    case Collective::kBarrier:
+      return true;
+    case Collective::kBcast:
+      return fill_bcast(call, line);
+    case Collective::kReduce:
+    case Collective::kAllreduce:
+    case Collective::kReduceScatter:
+    case Collective::kReduceScatterBlock:
+    case Collective::kScan:
+    case Collective::kExscan:
+      return fill_reduction(team, call, line);
+    case Collective::kAllgather:
+    case Collective::kAlltoall:
+      return fill_blocks(team, call, line);
+    case Collective::kGather:
+    case Collective::kScatter:
+      return fill_rooted(team, call, line);
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+bool serve_as_line(Team& team, const CollectiveCall& call, int patience) {
+  Line line;
+  return fill_line(team, call, line) && team.serve_line(line, patience);
+}
+
+}  // namespace od

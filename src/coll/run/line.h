@@ -1,0 +1,21 @@
+// Blocking collectives of a few bytes inside a node, served past everything that longer ones need.
+#ifndef OVERDRIVE_COLL_RUN_LINE_H_
+#define OVERDRIVE_COLL_RUN_LINE_H_
+
+#include "coll/run/call.h"
+#include "coll/shm/team.h"
+
+namespace od {
+
+// How often a rank with a core of its own looks for the lines of the others: some microseconds.
+// Until then nothing else makes progress.
+inline constexpr int kLineLooks = 200;
+
+// True: the call is done. False: after another look at what is missing, `patience` times, it goes
+// on as start_whole(), of which the others notice nothing. The team must be that of the whole
+// communicator.
+bool serve_as_line(coll::shm::Team& team, const CollectiveCall& call, int patience);
+
+}  // namespace od
+
+#endif  // OVERDRIVE_COLL_RUN_LINE_H_

@@ -1,0 +1,326 @@
+// Runs the schedule of one collective.
+
+#include "coll/run/operation.h"
+
+#include <utility>
+
+#include "base/clock.h"
+#include "engine/rank_state.h"
+
+namespace od {
+
+using coll::Step;
+using coll::StepKind;
+using host::kSuccess;
+
+int CollectiveOp::prepare(RankState& state, const Task& task) {
+  state_ = &state;
+  task_ = task;
+  way_ = {};
+  team_ = nullptr;
+  whole_ = false;
+  works_used_ = 0;
+  error_ = kSuccess;
+  done_ = false;
+  started_ns_ = state.collectives.timed ? node::now_ns() : 0;
+  log_ = state.collectives.step_log.get();
+  return buffers_.begin(state.host, *task.call, task.comm->size, task.comm->rank);
+}
+
+int CollectiveOp::begin(const Way& way, std::shared_ptr<const coll::Schedule> schedule,
+                        std::int64_t units_per_unit, CollectiveTeam* team) {
+  way_ = way;
+  team_ = team;
+  schedule_ = std::move(schedule);
+  const int error = buffers_.begin_scratch(schedule_->scratch_units, units_per_unit);
+  if (error != kSuccess) return error;
+  run_.begin(*schedule_);
+  if (log_ != nullptr) [[unlikely]]
+    begin_log(*log_);
+  return kSuccess;
+}
+
+void CollectiveOp::begin_log(StepLog& log) {
+  const coll::Nodes& nodes = task_.comm->collectives->nodes();
+  StepLog::Call call;
+  call.collective = task_.call->collective;
+  call.decision = task_.decision;
+  call.whole = whole_;
+  call.bytes = task_.bytes;
+  call.unit_bytes = buffers_.unit_bytes();
+  call.rank = task_.comm->rank;
+  call.size = task_.comm->size;
+  for (int rank = 0; rank < nodes.ranks(); ++rank) {
+    call.node_of_rank.push_back(nodes.node_of(rank));
+  }
+  call.begin_ns = started_ns_;
+  log_number_ = log.begin_call(std::move(call));
+  begun_ns_.assign(whole_ ? 0 : schedule_->steps.size(), 0);
+}
+
+void CollectiveOp::begin_whole(CollectiveTeam& team) {
+  team_ = &team;
+  whole_ = true;
+  TeamWork& work = *take_work();
+  start_whole(team.team(), work, *task_.call, buffers_);
+  if (started_ns_ != 0) team.team().note_arrival(work.operation, started_ns_);
+  if (log_ != nullptr) [[unlikely]]
+    begin_log(*log_);
+}
+
+TeamWork* CollectiveOp::take_work() {
+  if (works_used_ == works_.size()) works_.push_back(std::make_unique<TeamWork>());
+  return works_[works_used_++].get();
+}
+
+bool CollectiveOp::advance(bool without_host) {
+  bool moved = false;
+  if (waits_for_team()) [[unlikely]] {
+    moved = team_->join();
+    if (waits_for_team()) return moved;
+    note(state_->launch_collective(*this));
+    if (error_ != kSuccess) {
+      done_ = true;
+      return true;
+    }
+  }
+  if (team_ != nullptr) moved |= team_->team().advance();
+  if (whole_) {
+    if (works_[0]->operation.done()) {
+      if (!works_[0]->operation.lengths_agree()) note(state_->host.err_truncate);
+      finish();
+    }
+    return moved;
+  }
+  for (std::size_t i = 0; i < pending_.size();) {
+    if (!finished(pending_[i])) {
+      ++i;
+      continue;
+    }
+    complete(pending_[i].step);
+    pending_[i] = pending_.back();
+    pending_.pop_back();
+    moved = true;
+  }
+  std::uint32_t step;
+  while (run_.take(step)) {
+    moved = true;
+    start(step);
+  }
+  if (run_.done() && !(without_host && buffers_.unpacks_in_host())) finish();
+  return moved;
+}
+
+void CollectiveOp::start(std::uint32_t index) {
+  const Step& step = schedule_->steps[index];
+  if (log_ != nullptr) [[unlikely]]
+    begun_ns_[index] = node::now_ns();
+  switch (step.kind) {
+    case StepKind::kSend:
+    case StepKind::kReceive:
+      start_message(index);
+      return;
+    case StepKind::kCopy:
+      note(buffers_.copy(buffers_.address(step.target), buffers_.address(step.source),
+                         buffers_.units(step.count, step.source)));
+      break;
+    case StepKind::kReduce:
+      note(buffers_.reduce(buffers_.address(step.target), buffers_.address(step.source),
+                           buffers_.address(step.right), buffers_.units(step.count, step.source)));
+      break;
+    case StepKind::kNode: {
+      TeamWork* const work = take_work();
+      start_node_step(team_->team(), *work, step, *task_.call, buffers_);
+      pending_.push_back({nullptr, 0, work, index});
+      return;
+    }
+    case StepKind::kJoin:
+      break;
+  }
+  complete(index);
+}
+
+void CollectiveOp::start_message(std::uint32_t index) {
+  const Step& step = schedule_->steps[index];
+  const coll::Place& place = step.kind == StepKind::kSend ? step.source : step.target;
+  // Messages without content are steps as well; but of a block that turns out to be empty neither
+  // side sends or expects anything.
+  const std::int64_t units = step.count == 0 ? 0 : buffers_.units(step.count, place);
+  if (step.count == coll::kWholeBlock && units == 0) {
+    complete(index);
+    return;
+  }
+  char* const address = step.count == 0 ? nullptr : buffers_.address(place);
+  if (!task_.comm->ours(step.peer)) {
+    start_in_host(index, address, units);
+  } else if (step.kind == StepKind::kSend) {
+    send(index, address, units);
+  } else {
+    receive(index, address, units);
+  }
+}
+
+void CollectiveOp::start_in_host(std::uint32_t index, char* address, std::int64_t units) {
+  const host::HostTable& host = state_->host;
+  const Step& step = schedule_->steps[index];
+  const std::int64_t bytes = units * buffers_.unit_bytes();
+  const auto tag = (way_.first_tag + static_cast<std::int32_t>(step.ordinal)) & way_.tag_mask;
+  host::Handle started = 0;
+  note(step.kind == StepKind::kSend
+           ? host.isend(address, bytes, host.byte_type, step.peer, tag, way_.host_comm, &started)
+           : host.irecv(address, bytes, host.byte_type, step.peer, tag, way_.host_comm, &started));
+  if (started == 0) {
+    complete(index);
+  } else {
+    pending_.push_back({nullptr, started, nullptr, index});
+  }
+}
+
+void CollectiveOp::send(std::uint32_t index, char* address, std::int64_t units) {
+  RankState& s = *state_;
+  const Step& step = schedule_->steps[index];
+  const Comm& comm = *task_.comm;
+  const std::int64_t bytes = units * buffers_.unit_bytes();
+  const auto node_index =
+      static_cast<std::uint32_t>(comm.local_index[static_cast<std::size_t>(step.peer)]);
+  p2p::MessageHeader header;
+  header.context = task_.context;
+  header.tag = static_cast<std::int32_t>(step.ordinal);
+  header.source = static_cast<std::uint32_t>(comm.rank);
+  if (!s.settings.verify && bytes <= static_cast<std::int64_t>(s.settings.inline_max_bytes)) {
+    header.kind = p2p::Kind::inline_data;
+    if (s.transport->try_send_inline(node_index, header, address,
+                                     static_cast<std::uint32_t>(bytes))) {
+      complete(index);
+      return;
+    }
+  }
+  Request* const message = new_message(RequestKind::send, index, address, units);
+  if (message == nullptr) return;
+  const int error = s.transport->send(
+      node_index, header, p2p::make_payload(address, bytes, CollectiveBuffers::byte_layout()),
+      SendMode::standard, *message);
+  note(error);
+  if (message->complete || error != kSuccess) {
+    s.requests.release(*message);
+    complete(index);
+  } else {
+    pending_.push_back({message, 0, nullptr, index});
+  }
+}
+
+void CollectiveOp::receive(std::uint32_t index, char* address, std::int64_t units) {
+  Request* const message = new_message(RequestKind::recv, index, address, units);
+  if (message == nullptr) return;
+  note(state_->start_receive(*message));
+  pending_.push_back({message, 0, nullptr, index});
+  if (message->complete && finished(pending_.back())) {
+    pending_.pop_back();
+    complete(index);
+  }
+}
+
+Request* CollectiveOp::new_message(RequestKind kind, std::uint32_t index, char* address,
+                                   std::int64_t units) {
+  const Step& step = schedule_->steps[index];
+  Request* const message = state_->internal_message(
+      kind, *task_.comm, task_.context, step.peer, static_cast<int>(step.ordinal), address,
+      units * buffers_.unit_bytes(), CollectiveBuffers::byte_layout());
+  if (message == nullptr) {
+    note(state_->host.err_no_mem);
+    complete(index);
+  }
+  return message;
+}
+
+// Whether a message has arrived or left; notes what went wrong with it.
+bool CollectiveOp::finished(Pending& pending) {
+  if (pending.work != nullptr) {
+    if (!pending.work->operation.done()) return false;
+    if (!pending.work->operation.lengths_agree()) note(state_->host.err_truncate);
+    return true;
+  }
+  RankState& s = *state_;
+  const Step& step = schedule_->steps[pending.step];
+  host::Status status;
+  if (pending.request == nullptr) {
+    bool flag = false;
+    if (s.host.test(&pending.host_request, &flag, &status) == kSuccess && !flag) return false;
+  } else {
+    if (!pending.request->complete) return false;
+    status = pending.request->status;
+    s.requests.release(*pending.request);
+  }
+  note(status.error);
+  if (step.kind == StepKind::kReceive && step.count != 0 &&
+      status.bytes != buffers_.units(step.count, step.target) * buffers_.unit_bytes()) {
+    note(s.host.err_truncate);  // ranks that do not agree how long the message is
+  }
+  return true;
+}
+
+void CollectiveOp::complete(std::uint32_t index) {
+  if (log_ != nullptr) [[unlikely]] {
+    const Step& step = schedule_->steps[index];
+    const bool message = step.kind == StepKind::kSend || step.kind == StepKind::kReceive;
+    log_->step(log_number_,
+               {step, message && !task_.comm->ours(step.peer), begun_ns_[index], node::now_ns()});
+  }
+  run_.complete(index);
+}
+
+void CollectiveOp::note(int error) {
+  if (error_ == kSuccess) error_ = error;
+}
+
+std::string CollectiveOp::describe() const {
+  std::string text = coll::info(task_.call->collective).name;
+  text += " under way (call " + std::to_string(task_.context) + ")";
+  if (waits_for_team()) return text + ", waiting until all ranks of the node have joined";
+  if (!whole_) {
+    text += ", " + std::string(task_.decision.algorithm->name) + ", " +
+            std::to_string(run_.open_steps()) + " steps open";
+    for (const Pending& pending : pending_) {
+      const Step& step = schedule_->steps[pending.step];
+      if (step.kind == StepKind::kNode) continue;
+      text += step.kind == StepKind::kSend ? "; sending to rank " : "; receiving from rank ";
+      text += std::to_string(step.peer);
+    }
+  }
+  if (team_ != nullptr) text += "; " + team_->team().describe();
+  return text;
+}
+
+void CollectiveOp::finish() {
+  note(buffers_.finish());
+  if (started_ns_ != 0) [[unlikely]]
+    count();
+  if (log_ != nullptr) [[unlikely]]
+    log_->end_call(log_number_, node::now_ns());
+  done_ = true;
+}
+
+void CollectiveOp::count() {
+  using Way = CollectiveStats::Way;
+  CollectiveStats::Call call;
+  call.collective = task_.call->collective;
+  call.way = whole_ ? Way::shared : (team_ != nullptr ? Way::both_levels : Way::messages);
+  call.algorithm = task_.decision.algorithm->number;
+  call.bytes = task_.bytes;
+  call.ns = node::now_ns() - started_ns_;
+  if (whole_) {
+    call.arrivals_known = team_->team().arrivals_apart(works_[0]->operation, &call.apart_ns);
+  }
+  state_->collectives.stats.add(call);
+}
+
+void CollectiveOp::release() {
+  buffers_.release();
+  schedule_.reset();
+  // A few of the team's operations at once are common, hundreds are not.
+  if (works_.size() > 16) works_.resize(16);
+  request = nullptr;
+  kept.reset();
+}
+
+}  // namespace od

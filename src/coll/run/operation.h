@@ -1,0 +1,143 @@
+// One collective of the program under way: runs a schedule over point-to-point messages.
+//
+// Messages between ranks that share memory take our own transport, in a context of their own per
+// call, so that nothing can meet; others take the host's point-to-point on a hidden communicator.
+// There every tag is (sequence * kTagsPerCall + ordinal) within the host's range: calls that use
+// the host block and follow each other, so tags of different calls that coincide are still received
+// in the order in which they were sent, and within a call they do not coincide.
+//
+// prepare(), begin() one way or the other, then advance() until done(). Used under the rank's lock;
+// done() may be asked without.
+#ifndef OVERDRIVE_COLL_RUN_OPERATION_H_
+#define OVERDRIVE_COLL_RUN_OPERATION_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "coll/plan/schedule.h"
+#include "coll/plan/select/selection.h"
+#include "coll/run/buffers.h"
+#include "coll/run/call.h"
+#include "coll/run/step_log.h"
+#include "coll/run/team.h"
+#include "host/host_table.h"
+#include "p2p/comm.h"
+#include "p2p/request.h"
+
+namespace od {
+
+class RankState;
+
+class CollectiveOp {
+ public:
+  // Where messages between nodes go.
+  struct Way {
+    host::Handle host_comm = 0;          // of messages to ranks that are not local; 0: all are
+    std::int32_t first_tag = 0;          // of those
+    std::int32_t tag_mask = 0x7fffffff;  // tags that the host takes, as a mask
+  };
+  static constexpr std::int32_t kTagsPerCall = coll::kMostOrdinals;
+
+  // What the call is; it and the communicator outlive the operation.
+  struct Task {
+    const CollectiveCall* call = nullptr;
+    Comm* comm = nullptr;
+    coll::Decision decision;
+    std::uint64_t context = 0;
+    std::uint64_t bytes = 0;  // message size, for statistics
+  };
+  // Prepares the buffers. Returns a host error code; then nothing has started.
+  int prepare(RankState& state, const Task& task);
+  // Waits until the team knows its members, then goes on by RankState::launch_collective().
+  void wait_for(CollectiveTeam& team) { team_ = &team; }
+  // Starts with a schedule; `team` does its steps of kind kNode.
+  int begin(const Way& way, std::shared_ptr<const coll::Schedule> schedule,
+            std::int64_t units_per_unit, CollectiveTeam* team);
+  // Starts as one operation of the team.
+  void begin_whole(CollectiveTeam& team);
+  // One round; true if anything moved. Never blocks. Where the host may not be called the operation
+  // does for the other ranks what there is to do, and is not done before its result is unpacked.
+  bool advance(bool without_host = false);
+  bool done() const { return done_; }
+  int error() const { return error_; }
+  // Whether its steps call the host.
+  bool steps_need_host() const { return way_.host_comm != 0 || buffers_.computes_in_host(); }
+  // After done(): forgets everything that belongs to the call.
+  void release();
+
+  // Whether advance() would move something that stood still: another member of the team has come.
+  bool anything_ready() const {
+    return team_ != nullptr && !waits_for_team() && team_->team().anything_ready();
+  }
+
+  // As Team::awaited_member().
+  const std::atomic<std::uint32_t>* awaited_member() const {
+    return team_ != nullptr && !waits_for_team() ? team_->team().awaited_member() : nullptr;
+  }
+
+  // What it is and what it waits for, for reports.
+  std::string describe() const;
+
+  const Task& task() const { return task_; }
+  CollectiveBuffers& buffers() { return buffers_; }
+
+  // Of a call that does not block: its request, arguments, and what was chosen for it.
+  Request* request = nullptr;
+  std::unique_ptr<CollectiveCall> kept;
+  coll::Decision decision;
+  std::uint64_t last_context = 0;  // of a persistent one: that of its last start
+
+ private:
+  // A message on its way.
+  struct Pending {
+    Request* request;  // local; null: the host's, or the team's
+    host::Handle host_request;
+    TeamWork* work;
+    std::uint32_t step;
+  };
+
+  bool waits_for_team() const {
+    return team_ != nullptr && team_->phase() == CollectiveTeam::Phase::joining;
+  }
+  void start(std::uint32_t step);
+  void start_message(std::uint32_t step);
+  // Its three ways, once it is known what there is to send or receive.
+  void start_in_host(std::uint32_t step, char* address, std::int64_t units);
+  void send(std::uint32_t step, char* address, std::int64_t units);
+  void receive(std::uint32_t step, char* address, std::int64_t units);
+  // Null if there is no memory; then the step is done with that error.
+  Request* new_message(RequestKind kind, std::uint32_t step, char* address, std::int64_t units);
+  TeamWork* take_work();
+  bool finished(Pending& pending);
+  // A step is done; the schedule goes on.
+  void complete(std::uint32_t step);
+  void note(int error);
+  void finish();
+  void begin_log(StepLog& log);
+  void count();
+
+  RankState* state_ = nullptr;
+  Task task_;
+  Way way_;
+  CollectiveTeam* team_ = nullptr;
+  bool whole_ = false;  // one operation of the team, no schedule
+  std::vector<std::unique_ptr<TeamWork>> works_;
+  std::size_t works_used_ = 0;
+  CollectiveBuffers buffers_;
+  std::shared_ptr<const coll::Schedule> schedule_;
+  coll::Run run_;
+  std::vector<Pending> pending_;
+  std::uint64_t started_ns_ = 0;  // 0: not timed
+  StepLog* log_ = nullptr;        // null: steps are not recorded
+  std::uint64_t log_number_ = 0;
+  std::vector<std::uint64_t> begun_ns_;  // of each step, for the log
+  int error_ = host::kSuccess;
+  Completion done_;
+};
+
+}  // namespace od
+
+#endif  // OVERDRIVE_COLL_RUN_OPERATION_H_

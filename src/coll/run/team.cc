@@ -1,0 +1,374 @@
+// Joining a team, and the program's collectives as operations of a team.
+
+#include "coll/run/team.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "coll/plan/hierarchy/node_steps.h"
+#include "engine/rank_state.h"
+#include "observe/log.h"
+
+namespace od {
+
+using coll::Buffer;
+using coll::Collective;
+using coll::Place;
+using coll::shm::Blocks;
+using coll::shm::SlotLease;
+using host::kSuccess;
+
+CollectiveTeam::CollectiveTeam(RankState& state, Comm& comm, std::vector<int> members,
+                               std::uint64_t context)
+    : state_(state), comm_(comm), members_(std::move(members)), context_(context) {
+  joining_.resize(members_.size());
+  own_ = {state_.collectives.slots->allocate(), state_.collectives.cache};
+  const p2p::LayoutRef& bytes = CollectiveBuffers::byte_layout();
+  for (std::size_t i = 0; i < members_.size(); ++i) {
+    const int rank = members_[i];
+    if (rank == comm_.rank) {
+      joining_[i] = own_;
+      continue;
+    }
+    for (const RequestKind kind : {RequestKind::recv, RequestKind::send}) {
+      void* const buffer = kind == RequestKind::recv ? &joining_[i] : &own_;
+      Request* const message =
+          state_.internal_message(kind, comm_, context_, rank, 0, buffer, sizeof(Joining), bytes);
+      if (message == nullptr) continue;  // then this member has no slot for us
+      messages_.push_back(message);
+      const int error =
+          kind == RequestKind::recv ? state_.start_receive(*message) : state_.start_send(*message);
+      if (error != kSuccess) message->complete = true;
+    }
+  }
+}
+
+CollectiveTeam::~CollectiveTeam() {
+  // A team that is still joining has been asked for by no call that is not done.
+  for (Request* message : messages_) state_.requests.release(*message);
+  leave();
+}
+
+void CollectiveTeam::leave() {
+  if (own_.lease.slot == SlotLease::kNone) return;
+  if (team_ != nullptr) {
+    state_.collectives.slots->release(own_.lease, team_->exchanges(), team_->acknowledgements());
+    team_.reset();
+  } else {
+    state_.collectives.slots->release(own_.lease, 0, {});
+  }
+  own_.lease.slot = SlotLease::kNone;
+}
+
+bool CollectiveTeam::join() {
+  bool moved = false;
+  for (std::size_t i = 0; i < messages_.size();) {
+    if (!messages_[i]->complete) {
+      ++i;
+      continue;
+    }
+    state_.requests.release(*messages_[i]);
+    messages_[i] = messages_.back();
+    messages_.pop_back();
+    moved = true;
+  }
+  if (!messages_.empty()) return moved;
+  const bool all = std::all_of(joining_.begin(), joining_.end(), [](const Joining& member) {
+    return member.lease.slot != SlotLease::kNone;
+  });
+  if (all) {
+    make_team();
+    phase_ = Phase::ready;
+  } else {
+    ++state_.counters.teams_refused;
+    leave();
+    phase_ = Phase::impossible;
+  }
+  return true;
+}
+
+void CollectiveTeam::make_team() {
+  coll::shm::TeamSetup setup;
+  setup.layout = &state_.node->layout();
+  setup.wake_mode = state_.wake_mode;
+  setup.tuning = state_.collectives.tuning;
+  setup.in_groups = &state_.counters.reductions_in_groups;
+  setup.context = &state_;
+  setup.corrupt = [](void* context, int member) {
+    auto& state = *static_cast<RankState*>(context);
+    log(Level::kError,
+        "rank %d (of this node's ranks of a communicator) shows less in a reduction than the "
+        "others expect, or its shared memory is damaged; ending the job: do all ranks give the "
+        "same count?",
+        member);
+    state.host.abort(1);
+  };
+  for (std::size_t i = 0; i < members_.size(); ++i) {
+    const int rank = members_[i];
+    // This rank's own index is not in local_index where it has no local peer at all.
+    const int index = rank == comm_.rank ? static_cast<int>(state_.my_index)
+                                         : comm_.local_index[static_cast<std::size_t>(rank)];
+    if (rank == comm_.rank) setup.me = static_cast<int>(i);
+    const node::Member& member = state_.node->member(index);
+    if (rank != comm_.rank) neighbour_ = static_cast<std::uint32_t>(index);
+    setup.members.push_back({member.base, joining_[i].lease, member.reach, member.reach_bytes,
+                             member.reaches_us, joining_[i].cache});
+  }
+  setup.tuning.crowded = state_.node->oversubscribed();
+  setup.tuning.far = far_ = state_.transport->far(neighbour_);
+  team_ = std::make_unique<coll::shm::Team>(std::move(setup));
+  ++state_.counters.teams_made;
+  if (log_enabled(Level::kDebug)) describe_team();
+}
+
+void CollectiveTeam::describe_team() const {
+  if (state_.collectives.tuning.driver == coll::shm::Driver::generic) {
+    log(Level::kDebug, "collectives of %d ranks in shared memory: generic reductions",
+        team_->size());
+    return;
+  }
+  const coll::shm::Groups& groups = team_->groups();
+  std::string sizes;
+  for (int i = 0; i < groups.count(); ++i) {
+    sizes += (i == 0 ? "" : "+") + std::to_string(groups.members(i).size());
+  }
+  log(Level::kDebug,
+      "collectives of %d ranks in shared memory: segmented reductions, %d groups that share a "
+      "cache "
+      "(%s), %llu bytes of a segment each",
+      team_->size(), groups.count(), sizes.c_str(),
+      static_cast<unsigned long long>(team_->segment_slice_bytes()));
+}
+
+void CollectiveTeam::look_at_distance() {
+  const bool far = state_.transport->far(neighbour_);
+  if (far == far_) return;
+  far_ = far;
+  team_->set_far(far);
+}
+
+bool CollectiveTeam::serves(const CollectiveCall& call) const {
+  if (!coll::info(call.collective).reduces) return true;
+  const std::int64_t bytes = call.recv_type->size;
+  return bytes > 0 && static_cast<std::uint64_t>(bytes) <= team_->largest_element_bytes();
+}
+
+namespace {
+
+std::byte* bytes_at(const CollectiveBuffers& buffers, Buffer buffer) {
+  return reinterpret_cast<std::byte*>(buffers.address({0, 0, buffer}));
+}
+
+Blocks equal_blocks(std::byte* base, std::int64_t each, int count) {
+  Blocks blocks;
+  blocks.base = base;
+  blocks.each = static_cast<std::uint64_t>(each);
+  blocks.total = blocks.each * static_cast<std::uint64_t>(count);
+  return blocks;
+}
+
+// Blocks wherever they lie; the arrays stay in `work`.
+Blocks blocks_of(const CollectiveBuffers& buffers, Buffer buffer, int ranks,
+                 std::vector<std::int64_t>& offsets, std::vector<std::int64_t>& sizes) {
+  Blocks blocks;
+  offsets.clear();
+  sizes.clear();
+  // Empty blocks may have no address.
+  char* base = nullptr;
+  for (int i = 0; i < ranks; ++i) {
+    const Place place{0, i, buffer};
+    sizes.push_back(buffers.units(coll::kWholeBlock, place));
+    if (base == nullptr && sizes.back() != 0) base = buffers.address(place);
+    offsets.push_back(sizes.back() != 0 ? buffers.address(place) - base : 0);
+  }
+  blocks.base = reinterpret_cast<std::byte*>(base);
+  blocks.offsets = offsets.data();
+  blocks.sizes = sizes.data();
+  return blocks;
+}
+
+// Null stands for an input that lies in the output.
+std::byte* input_of(const CollectiveCall& call, const CollectiveBuffers& buffers) {
+  return call.in_place ? nullptr : bytes_at(buffers, Buffer::kInput);
+}
+
+void start_reduction(coll::shm::Team& team, TeamWork& work, const CollectiveCall& call,
+                     const CollectiveBuffers& buffers) {
+  coll::shm::Operation& op = work.operation;
+  std::byte* const input = input_of(call, buffers);
+  std::byte* const output = bytes_at(buffers, Buffer::kOutput);
+  const auto count = static_cast<std::uint64_t>(call.recv_count);
+  switch (call.collective) {
+    case Collective::kReduce:
+      team.reduce(op, call.root, input, output, count, buffers.combiner());
+      return;
+    case Collective::kAllreduce:
+      team.allreduce(op, input, output, count, buffers.combiner());
+      return;
+    case Collective::kScan:
+      team.scan(op, input, output, count, buffers.combiner());
+      return;
+    case Collective::kExscan:
+      team.exscan(op, input, output, count, buffers.combiner());
+      return;
+    default:
+      break;  // reduce_scatter and reduce_scatter_block
+  }
+  const std::int64_t extent = buffers.unit_bytes();
+  Blocks send = equal_blocks(call.in_place ? output : input, call.recv_count * extent, team.size());
+  if (!equal_counts(call.recv_blocks)) {
+    work.send_offsets.clear();
+    work.send_bytes.clear();
+    std::int64_t at = 0;
+    for (const BlockPlace& block : call.recv_blocks) {
+      work.send_offsets.push_back(at);
+      work.send_bytes.push_back(block.count * extent);
+      at += block.count * extent;
+    }
+    send.offsets = work.send_offsets.data();
+    send.sizes = work.send_bytes.data();
+  }
+  team.reduce_scatter(op, send, output, buffers.combiner());
+}
+
+}  // namespace
+
+void start_whole(coll::shm::Team& team, TeamWork& work, const CollectiveCall& call,
+                 const CollectiveBuffers& buffers) {
+  if (coll::info(call.collective).reduces) {
+    start_reduction(team, work, call, buffers);
+    return;
+  }
+  coll::shm::Operation& op = work.operation;
+  const int ranks = team.size();
+  const bool at_root = team.position() == call.root;
+  const auto bytes = [](const std::int64_t count, const p2p::LayoutRef& layout) {
+    return count * layout->size;
+  };
+  std::byte* const input = input_of(call, buffers);
+  std::byte* const output = bytes_at(buffers, Buffer::kOutput);
+  switch (call.collective) {
+    case Collective::kBarrier:
+      team.barrier(op);
+      return;
+    case Collective::kBcast:
+      team.bcast(op, call.root, output,
+                 static_cast<std::uint64_t>(bytes(call.recv_count, call.recv_type)));
+      return;
+    case Collective::kAllgather: {
+      const std::int64_t each = bytes(call.recv_count, call.recv_type);
+      team.allgather(op, input, static_cast<std::uint64_t>(each),
+                     equal_blocks(output, each, ranks));
+      return;
+    }
+    case Collective::kGather: {
+      const std::int64_t each =
+          at_root ? bytes(call.recv_count, call.recv_type) : bytes(call.send_count, call.send_type);
+      team.gather(op, call.root, input, static_cast<std::uint64_t>(each),
+                  equal_blocks(output, each, ranks));
+      return;
+    }
+    case Collective::kScatter: {
+      const std::int64_t each =
+          at_root ? bytes(call.send_count, call.send_type) : bytes(call.recv_count, call.recv_type);
+      team.scatter(op, call.root,
+                   equal_blocks(bytes_at(buffers, Buffer::kInput), each, at_root ? ranks : 0),
+                   call.in_place ? nullptr : output, static_cast<std::uint64_t>(each));
+      return;
+    }
+    case Collective::kAlltoall: {
+      const std::int64_t each = bytes(call.recv_count, call.recv_type);
+      const Blocks to = equal_blocks(output, each, ranks);
+      team.alltoall(op, call.in_place ? to : equal_blocks(input, each, ranks), to);
+      return;
+    }
+    case Collective::kAllgatherv:
+    case Collective::kGatherv: {
+      const bool has_output = call.collective == Collective::kAllgatherv || at_root;
+      Blocks recv;
+      if (has_output) {
+        recv = blocks_of(buffers, Buffer::kOutput, ranks, work.recv_offsets, work.recv_bytes);
+      }
+      const std::int64_t mine = call.in_place
+                                    ? work.recv_bytes[static_cast<std::size_t>(team.position())]
+                                    : bytes(call.send_count, call.send_type);
+      if (call.collective == Collective::kAllgatherv) {
+        team.allgather(op, input, static_cast<std::uint64_t>(mine), recv);
+      } else {
+        team.gather(op, call.root, input, static_cast<std::uint64_t>(mine), recv);
+      }
+      return;
+    }
+    case Collective::kScatterv: {
+      Blocks send;
+      if (at_root) {
+        send = blocks_of(buffers, Buffer::kInput, ranks, work.send_offsets, work.send_bytes);
+      }
+      const std::int64_t mine = call.in_place
+                                    ? work.send_bytes[static_cast<std::size_t>(team.position())]
+                                    : bytes(call.recv_count, call.recv_type);
+      team.scatter(op, call.root, send, call.in_place ? nullptr : output,
+                   static_cast<std::uint64_t>(mine));
+      return;
+    }
+    case Collective::kAlltoallv:
+    case Collective::kAlltoallw:
+      team.alltoall(op,
+                    blocks_of(buffers, Buffer::kInput, ranks, work.send_offsets, work.send_bytes),
+                    blocks_of(buffers, Buffer::kOutput, ranks, work.recv_offsets, work.recv_bytes));
+      return;
+    default:
+      return;  // reductions, see above
+  }
+}
+
+void start_node_step(coll::shm::Team& team, TeamWork& work, const coll::Step& step,
+                     const CollectiveCall& call, const CollectiveBuffers& buffers) {
+  using coll::NodeWork;
+  coll::shm::Operation& op = work.operation;
+  const int leader = coll::node_leader(step);
+  const bool leads = team.position() == leader;
+  const std::int64_t units = step.count * buffers.units_per_unit();
+  const std::int64_t bytes = units * buffers.unit_bytes();
+  const NodeWork what = coll::node_work(step);
+  const auto count = static_cast<std::uint64_t>(units);
+  // Messages without content.
+  if (step.count == 0) {
+    if (what == NodeWork::kReduce) {
+      team.signal_to(op, leader);
+    } else {
+      team.signal_from(op, leader);
+    }
+    return;
+  }
+  auto* const source = reinterpret_cast<std::byte*>(buffers.address(step.source));
+  auto* const target = reinterpret_cast<std::byte*>(buffers.address(step.target));
+  switch (what) {
+    case NodeWork::kReduce:
+      team.reduce(op, leader, source, leads ? target : nullptr, count, buffers.combiner());
+      return;
+    case NodeWork::kBcast:
+      team.bcast(op, leader, leads ? source : target, static_cast<std::uint64_t>(bytes));
+      return;
+    case NodeWork::kGather:
+      team.gather(op, leader, source, static_cast<std::uint64_t>(bytes),
+                  equal_blocks(target, bytes, leads ? team.size() : 0));
+      return;
+    case NodeWork::kScatter:
+      team.scatter(op, leader, equal_blocks(source, bytes, leads ? team.size() : 0), target,
+                   static_cast<std::uint64_t>(bytes));
+      return;
+    case NodeWork::kScan:
+      team.scan(op, source, target, count, buffers.combiner());
+      return;
+    case NodeWork::kExscan:
+      team.exscan(op, source, target, count, buffers.combiner());
+      return;
+    case NodeWork::kWhole:
+      start_whole(team, work, call, buffers);
+      return;
+  }
+}
+
+}  // namespace od

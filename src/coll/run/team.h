@@ -1,0 +1,88 @@
+// The ranks of a communicator that share memory with this one, as a team (coll/shm/team.h): how
+// they find each other's slots, and which collective of the program is which of the team's.
+//
+// At the first collective every member sends the others which slot it has taken and which cache it
+// works at; until all have told, that call waits (it would wait for these members anyway). If one
+// of them has none left, all of this node go on without: by messages.
+//
+// Only blocking calls have a team, so it serves one at a time, in the same order at all members.
+#ifndef OVERDRIVE_COLL_RUN_TEAM_H_
+#define OVERDRIVE_COLL_RUN_TEAM_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "coll/plan/schedule.h"
+#include "coll/run/buffers.h"
+#include "coll/run/call.h"
+#include "coll/shm/team.h"
+#include "p2p/comm.h"
+#include "p2p/request.h"
+#include "topology/cache_claim.h"
+
+namespace od {
+
+class RankState;
+
+class CollectiveTeam {
+ public:
+  enum class Phase : std::uint8_t { joining, ready, impossible };
+
+  // `members` are the ranks of `comm` on this node, in ascending order.
+  CollectiveTeam(RankState& state, Comm& comm, std::vector<int> members, std::uint64_t context);
+  ~CollectiveTeam();
+  CollectiveTeam(const CollectiveTeam&) = delete;
+  CollectiveTeam& operator=(const CollectiveTeam&) = delete;
+
+  Phase phase() const { return phase_; }
+  // Looks whether the other members have told; true if anything has moved.
+  bool join();
+
+  coll::shm::Team& team() { return *team_; }
+  // When ready: whether it can do this reduction, or any collective that only moves data; the same
+  // on all ranks.
+  bool serves(const CollectiveCall& call) const;
+  // Tells the team how far its members are from each other now.
+  void look_at_distance();
+
+ private:
+  // What the members tell each other.
+  struct Joining {
+    coll::shm::SlotLease lease;
+    topology::CacheClaim cache;
+  };
+
+  void leave();
+  void make_team();
+  void describe_team() const;
+
+  RankState& state_;
+  Comm& comm_;
+  std::vector<int> members_;
+  std::uint64_t context_;
+  Phase phase_ = Phase::joining;
+  Joining own_;
+  std::vector<Joining> joining_;    // by member
+  std::vector<Request*> messages_;  // under way while joining
+  std::uint32_t neighbour_ = 0;     // node index of another member
+  bool far_ = false;
+  std::unique_ptr<coll::shm::Team> team_;
+};
+
+// A part of a collective that the team does: what the team works with has to stay where it is.
+struct TeamWork {
+  coll::shm::Operation operation;
+  std::vector<std::int64_t> send_offsets, send_bytes, recv_offsets, recv_bytes;
+};
+
+// Starts the whole collective, of a communicator that lies on this node alone.
+void start_whole(coll::shm::Team& team, TeamWork& work, const CollectiveCall& call,
+                 const CollectiveBuffers& buffers);
+// Starts a step of kind kNode (coll/plan/hierarchy/node_steps.h).
+void start_node_step(coll::shm::Team& team, TeamWork& work, const coll::Step& step,
+                     const CollectiveCall& call, const CollectiveBuffers& buffers);
+
+}  // namespace od
+
+#endif  // OVERDRIVE_COLL_RUN_TEAM_H_

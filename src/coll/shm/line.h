@@ -1,0 +1,38 @@
+// A collective whose contributions fit a post or the few lines of its lane's own cell,
+// and that is waited for at once.
+//
+// On the wire it is the single exchange that the same collective is as an Operation, so members may
+// take either way. What it saves is the state of an exchange: whoever calls shows its line, looks
+// for those of the others, and computes. If they stay away, the call goes on as an Operation whose
+// post is there already.
+#ifndef OVERDRIVE_COLL_SHM_LINE_H_
+#define OVERDRIVE_COLL_SHM_LINE_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "coll/shm/combiner.h"
+#include "coll/shm/exchange.h"
+
+namespace od::coll::shm {
+
+struct Line {
+  Pattern pattern = Pattern::everyone;
+  Content content = Content::signal;  // `each` in teams of two only
+  Use use = Use::wait;
+  int root = 0;
+  // What this member shows, if it shows anything: with `each` the other's block.
+  const std::byte* shown = nullptr;
+  std::uint64_t bytes = 0;  // of every contribution
+  // Where the blocks go, the first member's first and one after the other (copy), or the result
+  // (combine). Null: this member gets nothing.
+  std::byte* into = nullptr;
+  // This member's own contribution: an operand, or copied to its place. Null: it is there already,
+  // or no operand (exscan).
+  const std::byte* own = nullptr;
+  Combiner combiner;
+};
+
+}  // namespace od::coll::shm
+
+#endif  // OVERDRIVE_COLL_SHM_LINE_H_

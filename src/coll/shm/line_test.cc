@@ -1,0 +1,273 @@
+// Lines and operations of the same collectives, mixed by chance: every member takes the way it
+// likes, with random delays, sleeping ranks and little patience.
+
+#include "coll/shm/line.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "coll/ops/kernels.h"
+#include "coll/shm/test_team.h"
+
+namespace od::coll::shm {
+namespace {
+
+using od::node::Exchange;
+using od::node::run_forked_job;
+
+enum class Kind {
+  barrier,
+  bcast,
+  reduce,
+  allreduce,
+  allgather,
+  scan,
+  exscan,
+  // Lines in teams of two only:
+  alltoall,
+  reduce_scatter,
+  gather,
+  scatter
+};
+constexpr unsigned kKinds = 11;
+constexpr unsigned kKindsOfAll = 7;
+
+// One collective of the plan, alike on all ranks; small numbers, so that sums are exact.
+struct Case {
+  Kind kind;
+  int root;
+  std::uint64_t count;
+  std::uint64_t number;
+
+  std::int32_t value(int rank, std::uint64_t i) const {
+    return static_cast<std::int32_t>(number * 131 + static_cast<std::uint64_t>(rank) * 17 + i);
+  }
+};
+
+class Member {
+ public:
+  Member(Team& team, TestNode& node) : team_(team), node_(node) {
+    combiner_.kernel = ops::find_kernel(ops::Op::sum, ops::Kind::int32);
+    combiner_.extent_bytes = sizeof(std::int32_t);
+  }
+
+  std::uint64_t lines() const { return lines_; }
+
+  // `patience` < 0: as an operation from the start.
+  void run(const Case& one, int patience) {
+    const auto ranks = static_cast<std::uint64_t>(team_.size());
+    const bool blocks =
+        one.kind == Kind::alltoall || one.kind == Kind::reduce_scatter || one.kind == Kind::scatter;
+    const int me = team_.position();
+    in_.resize(one.count * (blocks ? ranks : 1));
+    for (std::uint64_t i = 0; i < in_.size(); ++i) in_[i] = one.value(me, i);
+    out_.assign(one.count * ranks, -1);
+    if (one.kind == Kind::bcast && me == one.root) {
+      for (std::uint64_t i = 0; i < one.count; ++i) out_[i] = one.value(me, i);
+    }
+    if (patience >= 0 && team_.serve_line(line(one), patience)) {
+      ++lines_;
+    } else {
+      Operation op;
+      start(one, op);
+      node_.wait_for(team_, op);
+      REQUIRE(op.lengths_agree());
+    }
+    check(one);
+  }
+
+ private:
+  Line line(const Case& one) {
+    const auto me = static_cast<std::uint64_t>(team_.position());
+    Line line;
+    if (one.kind == Kind::barrier) return line;
+    line.bytes = one.count * sizeof(std::int32_t);
+    line.content = Content::same;
+    line.use = Use::copy;
+    line.root = one.root;
+    line.combiner = combiner_;
+    line.shown = line.own = reinterpret_cast<const std::byte*>(in_.data());
+    line.into = reinterpret_cast<std::byte*>(out_.data());
+    if (one.kind == Kind::bcast) {
+      line.pattern = Pattern::from_root;
+      line.shown = line.into;
+    }
+    if (one.kind == Kind::reduce) line.pattern = Pattern::to_root;
+    if (one.kind == Kind::reduce || one.kind == Kind::allreduce) line.use = Use::combine;
+    if (one.kind == Kind::scan || one.kind == Kind::exscan) {
+      line.use = Use::combine;
+      line.pattern = Pattern::before;
+      if (one.kind == Kind::exscan) line.own = nullptr;
+    }
+    const bool root = team_.position() == one.root;
+    if (one.kind == Kind::gather) {
+      line.pattern = Pattern::to_root;
+      if (!root) line.into = nullptr;
+    }
+    if (one.kind == Kind::scatter) {
+      line.pattern = Pattern::from_root;
+      line.content = Content::each;
+      line.shown = line.own + (1 - me) * line.bytes;
+      line.own = root ? line.own + me * line.bytes : nullptr;
+    }
+    if (one.kind == Kind::alltoall || one.kind == Kind::reduce_scatter) {
+      line.content = Content::each;
+      line.shown = line.own + (1 - me) * line.bytes;
+      line.own += me * line.bytes;
+      if (one.kind == Kind::reduce_scatter) line.use = Use::combine;
+    }
+    return line;
+  }
+
+  void start(const Case& one, Operation& op) {
+    const std::uint64_t bytes = one.count * sizeof(std::int32_t);
+    const auto all = [&](std::vector<std::int32_t>& vector) {
+      Blocks blocks;
+      blocks.base = reinterpret_cast<std::byte*>(vector.data());
+      blocks.each = bytes;
+      blocks.total = bytes * static_cast<std::uint64_t>(team_.size());
+      return blocks;
+    };
+    switch (one.kind) {
+      case Kind::barrier:
+        return team_.barrier(op);
+      case Kind::bcast:
+        return team_.bcast(op, one.root, out_.data(), bytes);
+      case Kind::reduce:
+        return team_.reduce(op, one.root, in_.data(), out_.data(), one.count, combiner_);
+      case Kind::allreduce:
+        return team_.allreduce(op, in_.data(), out_.data(), one.count, combiner_);
+      case Kind::allgather:
+        return team_.allgather(op, in_.data(), bytes, all(out_));
+      case Kind::alltoall:
+        return team_.alltoall(op, all(in_), all(out_));
+      case Kind::reduce_scatter:
+        return team_.reduce_scatter(op, all(in_), out_.data(), combiner_);
+      case Kind::scan:
+        return team_.scan(op, in_.data(), out_.data(), one.count, combiner_);
+      case Kind::exscan:
+        return team_.exscan(op, in_.data(), out_.data(), one.count, combiner_);
+      case Kind::gather:
+        return team_.gather(op, one.root, in_.data(), bytes, all(out_));
+      case Kind::scatter:
+        return team_.scatter(op, one.root, all(in_), out_.data(), bytes);
+    }
+  }
+
+  void check(const Case& one) const {
+    const auto me = static_cast<std::uint64_t>(team_.position());
+    const bool root = team_.position() == one.root;
+    for (std::uint64_t i = 0; i < one.count; ++i) {
+      std::int32_t sum = 0;
+      const std::uint64_t at = one.kind == Kind::reduce_scatter ? me * one.count + i : i;
+      for (int rank = 0; rank < team_.size(); ++rank) sum += one.value(rank, at);
+      for (int rank = 0; rank < team_.size(); ++rank) {
+        const std::int32_t block = out_[static_cast<std::uint64_t>(rank) * one.count + i];
+        if (one.kind == Kind::allgather || (one.kind == Kind::gather && root)) {
+          REQUIRE(block == one.value(rank, i));
+        }
+        if (one.kind == Kind::alltoall) REQUIRE(block == one.value(rank, me * one.count + i));
+      }
+      if (one.kind == Kind::bcast) REQUIRE(out_[i] == one.value(one.root, i));
+      if (one.kind == Kind::scan || one.kind == Kind::exscan) {
+        const int last = team_.position() + (one.kind == Kind::scan ? 1 : 0);
+        std::int32_t before = last == 0 ? -1 : 0;  // an exscan leaves the first one's as it was
+        for (int rank = 0; rank < last; ++rank) before += one.value(rank, i);
+        REQUIRE(out_[i] == before);
+      }
+      if (one.kind == Kind::scatter) REQUIRE(out_[i] == one.value(one.root, me * one.count + i));
+      if (one.kind == Kind::reduce && root) REQUIRE(out_[i] == sum);
+      if (one.kind == Kind::allreduce || one.kind == Kind::reduce_scatter) REQUIRE(out_[i] == sum);
+    }
+  }
+
+  Team& team_;
+  TestNode& node_;
+  Combiner combiner_;
+  std::vector<std::int32_t> in_, out_;
+  std::uint64_t lines_ = 0;
+};
+
+// Many collectives; `delays`: members are late by chance and give up at once or soon.
+void mixed(int ranks, unsigned seed, bool delays, bool fences) {
+  const std::vector<int> codes = run_forked_job(
+      ranks,
+      [&](int me, const Exchange& exchange) {
+        TestTeamOptions options;
+        options.force_fences = fences;
+        TestNode node(exchange, options);
+        auto team = node.make_team();
+        REQUIRE(team);
+        node.sleep_until_woken(
+            od::node::plan_waiting(od::node::WaitPolicy::automatic, fences || ranks > 2, 0));
+        Member member(*team, node);
+        std::mt19937 plan(seed);  // alike on all ranks
+        std::mt19937 own(seed * 31 + static_cast<unsigned>(me));
+        const int rounds = delays ? 3000 : 6000;
+        for (int number = 0; number < rounds; ++number) {
+          Case one{};
+          one.kind = static_cast<Kind>(plan() % (ranks == 2 ? kKinds : kKindsOfAll));
+          one.root = static_cast<int>(plan() % static_cast<unsigned>(ranks));
+          constexpr auto kMost = static_cast<unsigned>(kLinesBytes / sizeof(std::int32_t));
+          one.count = 1 + plan() % (plan() % 2 == 0 ? 12 : kMost);
+          one.number = static_cast<std::uint64_t>(number);
+          int patience = 1'000'000;
+          if (delays) {
+            if (own() % 32 == 0) usleep(static_cast<unsigned>(own() % 200));
+            patience = static_cast<int>(own() % 4 == 0 ? own() % 1000 : own() % 3) - 1;
+          }
+          member.run(one, patience);
+        }
+        node.wait(*team, [&] { return team->idle(); });
+        REQUIRE(node.lost_wakes() == 0);
+        REQUIRE(team->counters().lines == member.lines());
+        REQUIRE(member.lines() > 0);
+        exchange.barrier();
+        return 0;
+      },
+      100);
+  for (std::size_t rank = 0; rank < codes.size(); ++rank) EXPECT_EQ(codes[rank], 0) << rank;
+}
+
+TEST(Line, OfTwo) { mixed(2, 1, false, false); }
+TEST(Line, OfTwoThatGiveUp) { mixed(2, 2, true, false); }
+TEST(Line, OfThreeThatGiveUp) { mixed(3, 3, true, false); }
+TEST(Line, OfFiveWithMoreRanksThanCores) { mixed(5, 4, true, true); }
+
+// A contribution of another length than expected: what an operation reports.
+TEST(Line, LengthsThatDisagree) {
+  const std::vector<int> codes = run_forked_job(2, [](int me, const Exchange& exchange) {
+    TestNode node(exchange, {});
+    auto team = node.make_team();
+    REQUIRE(team);
+    std::int64_t data[4] = {1, 2, 3, 4};
+    Line line;
+    line.pattern = Pattern::from_root;
+    line.content = Content::same;
+    line.use = Use::copy;
+    line.into = reinterpret_cast<std::byte*>(data);
+    line.shown = line.into;
+    line.bytes = me == 0 ? 8 : 16;
+    const bool served = team->serve_line(line, 1 << 30);
+    REQUIRE(served == (me == 0));
+    if (!served) {
+      Operation op;
+      team->bcast(op, 0, data, 16);
+      node.wait_for(*team, op);
+      REQUIRE(!op.lengths_agree());
+    }
+    exchange.barrier();
+    return 0;
+  });
+  EXPECT_EQ(codes, std::vector<int>({0, 0}));
+}
+
+}  // namespace
+}  // namespace od::coll::shm

@@ -1,0 +1,93 @@
+// Sizes that decide how exchanges inside a node are made. They affect speed only, but those marked
+// "alike" have to be equal on all members of a team.
+#ifndef OVERDRIVE_COLL_SHM_TUNING_H_
+#define OVERDRIVE_COLL_SHM_TUNING_H_
+
+#include <cstdint>
+
+namespace od::coll::shm {
+
+// How reductions of long vectors are cut (alike).
+enum class Driver : std::uint8_t {
+  generic,  // each member combines one slice of the whole vector
+  // The same segment by segment, so that slices are collected while caches still hold them, and
+  // first within groups that share a cache, then across groups.
+  segmented,
+};
+
+// Which way blocks are shown; for measurements and tests.
+enum class WayChoice : std::uint8_t { automatic, cells, direct };
+
+struct Tuning {
+  // From how many bytes of a member's contribution on others read it in its own buffer: of one that
+  // has not changed since the last time, and of any other. Measured in the application's shape.
+  struct Row {
+    std::uint64_t direct_everyone;  // each member reads what all others show
+    std::uint64_t direct_rooted;    // one shows, or one reads
+    std::uint64_t rewritten_everyone;
+    // One way, so that whoever shows can run ahead of the readers: the root is that of the last
+    // rooted exchange, or the exchange is a scan's.
+    std::uint64_t rewritten_rooted;
+    std::uint64_t rewritten_turning;  // another root than last time
+    // Reductions that everyone makes: each member reads all of it and leaves all of its lines
+    // shared; slices, each of which one member reads; and results of slices, which everyone reads.
+    std::uint64_t rewritten_whole;
+    std::uint64_t rewritten_slices;
+    std::uint64_t results;
+  };
+  Row near_row{
+      .direct_everyone = 4 << 10,
+      .direct_rooted = 16 << 10,
+      .rewritten_everyone = 4 << 10,
+      .rewritten_rooted = 256 << 10,
+      .rewritten_turning = 256 << 10,
+      .rewritten_whole = 512 << 10,
+      .rewritten_slices = 8 << 10,
+      .results = 8 << 10,
+  };
+  Row far_row{
+      .direct_everyone = 2 << 10,
+      .direct_rooted = 16 << 10,
+      .rewritten_everyone = 64 << 10,
+      .rewritten_rooted = 4 << 20,
+      .rewritten_turning = 4 << 20,
+      .rewritten_whole = 1 << 20,
+      .rewritten_slices = 32 << 10,
+      .results = 256 << 10,
+  };
+  // More ranks than cores: reading a buffer directly costs the owner one more wait.
+  Row crowded_row{
+      .direct_everyone = 64 << 10,
+      .direct_rooted = 128 << 10,
+      .rewritten_everyone = 64 << 10,
+      .rewritten_rooted = 256 << 10,
+      .rewritten_turning = 256 << 10,
+      .rewritten_whole = 512 << 10,
+      .rewritten_slices = 64 << 10,
+      .results = 64 << 10,
+  };
+  WayChoice way = WayChoice::automatic;
+  std::uint64_t piece_bytes = 16 << 10;  // alike: what is copied or combined at a time
+  // Alike: up to this size a reduction is made by every member that wants the result, from all
+  // contributions; longer ones in slices. Of two members; of more: all contributions together, for
+  // an allreduce and for a reduce, with a core for each rank and without.
+  std::uint64_t whole_max_pair_bytes = 32 << 10;
+  std::uint64_t allreduce_whole_max_bytes = 64 << 10;
+  std::uint64_t reduce_whole_max_bytes = 64 << 10;
+  std::uint64_t crowded_allreduce_whole_max_bytes = 256 << 10;
+  std::uint64_t crowded_reduce_whole_max_bytes = 512 << 10;
+  Driver driver = Driver::segmented;
+  std::uint64_t segment_slice_bytes = 1 << 20;  // alike: of each member at most (groups.h)
+  // Alike: shorter slices are not worth an exchange within groups before the one across.
+  std::uint64_t groups_min_slice_bytes = 4 << 10;
+  bool crowded = false;         // more ranks than cores
+  bool crowded_groups = false;  // alike: groups combine first nevertheless
+  bool far = false;             // a cache line takes long between these cores
+
+  // With rows for the kind of processor on which this runs.
+  static Tuning built_in();
+};
+
+}  // namespace od::coll::shm
+
+#endif  // OVERDRIVE_COLL_SHM_TUNING_H_
