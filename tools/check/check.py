@@ -32,6 +32,9 @@ LOGS_ALL = ROOT / "build" / "check-all"
 LOG_TAIL_LINES = 60
 """How much of a failing part's log is shown; the whole log stays in build/check."""
 
+FAILURES_NAMED = 40
+"""How many failing tests the end of the output names."""
+
 LOWEST_PRIORITY = 19
 
 
@@ -85,12 +88,10 @@ def run_part(
         if alone and beside is not None:
             beside.lane.suspend()
         try:
-            part_of_it = lane.run(steps, log, part.limit_seconds)
+            result.add(lane.run(steps, log, part.limit_seconds))
         finally:
             if alone and beside is not None:
                 beside.lane.resume()
-        result.count.add(part_of_it.count)
-        result.problem = result.problem or part_of_it.problem
     result.seconds = time.monotonic() - begin
     return result
 
@@ -148,6 +149,7 @@ class Kept:
 def run_parts(chosen: list[Part], logs: Path, kept: Kept | None) -> int:
     """Run parts one after the other and print the sum; return the exit code."""
     rows = []
+    failures: list[str] = []
     total = Count()
     begin = time.monotonic()
     lane = Lane()
@@ -172,6 +174,8 @@ def run_parts(chosen: list[Part], logs: Path, kept: Kept | None) -> int:
                 print(f"-- {part.name} FAILED: {result.problem}; the end of {where}:")
                 lines = log.read_text(errors="replace").splitlines()
                 print("\n".join(lines[-LOG_TAIL_LINES:]))
+                found = [f"{part.name}: {line}" for line in result.failures]
+                failures += found or [f"{part.name}: {result.problem}"]
             print(f"   {result.count}, {result.seconds:.0f} s", flush=True)
     finally:
         lane.end()
@@ -182,6 +186,11 @@ def run_parts(chosen: list[Part], logs: Path, kept: Kept | None) -> int:
     for name, count_text, seconds_text, problem in rows:
         print(f"  {name:18} {count_text:42} {seconds_text:>7}  {problem}")
     print(f"  in all {time.monotonic() - begin:.0f} s")
+    # Last, because whoever reads a long log begins at its end.
+    for line in failures[:FAILURES_NAMED]:
+        print(f"FAILED {line}")
+    if len(failures) > FAILURES_NAMED:
+        print(f"FAILED and {len(failures) - FAILURES_NAMED} more: see the logs")
     print(total)
     return 1 if total.failed or total.passed == 0 else 0
 

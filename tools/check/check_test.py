@@ -10,7 +10,8 @@ import pytest
 from parts import Part
 from steps import Count, Result, Step
 
-JUNIT = """<testsuite><testcase name="a"/><testcase name="b"><failure/></testcase>
+JUNIT = """<testsuite><testcase name="a"/><testcase name="b" classname="k"><failure message="bad
+more"/></testcase>
 <testcase name="c"><skipped/></testcase><testcase name="d"><error/></testcase></testsuite>"""
 
 
@@ -40,6 +41,21 @@ def test_numbers_come_from_junit(logs: Path) -> None:
     result = run(logs, 10, step)
     assert result.count == Count(1, 2, 1)
     assert result.problem == "2 tests failed"
+    assert result.failures == ["k::b: bad more", "d"]
+
+
+def test_the_end_names_what_failed_also_before_the_tests_that_run_alone(
+    logs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    junit = logs / "result.xml"
+    first = shell(f"cat > {junit} <<'END'\n{JUNIT}\nEND\nexit 1", junit=junit, counts=True)
+    later = shell("seq 100; echo 1 passed, 0 failed, 0 skipped", counts=True, alone=True)
+    other = Part("other", 10, lambda folder: [shell("exit 3")])
+    assert check.run_parts([Part("tests", 10, lambda folder: [first, later]), other], logs, None)
+    last = capsys.readouterr().out.splitlines()[-4:]
+    assert last[:2] == ["FAILED tests: k::b: bad more", "FAILED tests: d"]
+    assert last[2].startswith("FAILED other: ") and last[2].endswith("code 3")
+    assert last[3] == "2 passed, 3 failed, 1 skipped"
 
 
 def test_a_failing_command_without_numbers_is_one_failure(logs: Path) -> None:

@@ -14,6 +14,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 SUMMARY = re.compile(r"(\d+) passed, (\d+) failed, (\d+) skipped")
+FAILURE_LETTERS = 160
+"""How much of a failing test's message is repeated at the end."""
 
 
 @dataclass
@@ -53,6 +55,14 @@ class Result:
     count: Count = field(default_factory=Count)
     problem: str = ""
     seconds: float = 0.0
+    failures: list[str] = field(default_factory=list)
+    """A line for each test that failed, as far as the steps name their tests."""
+
+    def add(self, other: Result) -> None:
+        """Add what later steps of the same part came to; the first problem is the part's."""
+        self.count.add(other.count)
+        self.problem = self.problem or other.problem
+        self.failures += other.failures
 
 
 def read_junit(path: Path) -> Count | None:
@@ -68,6 +78,21 @@ def read_junit(path: Path) -> Count | None:
         else:
             count.passed += 1
     return count
+
+
+def read_failures(path: Path) -> list[str]:
+    """Return a line for each test that a JUnit file says failed: its name, and what was wrong."""
+    lines = []
+    for case in ElementTree.parse(path).getroot().iter("testcase"):
+        fault = case.find("failure")
+        if fault is None:
+            fault = case.find("error")
+        if fault is None:
+            continue
+        name = "::".join(word for word in (case.get("classname"), case.get("name")) if word)
+        message = (fault.get("message") or "").strip().splitlines()
+        lines.append(f"{name}: {message[0][:FAILURE_LETTERS]}" if message else name)
+    return lines
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
@@ -181,6 +206,8 @@ class Lane:
             left = max(1.0, limit_seconds - (time.monotonic() - begin))
             code, output = self.run_step(step, log, left)
             result.problem = judge(step, code, output, limit_seconds, result.count)
+            if result.problem and step.junit is not None and step.junit.exists():
+                result.failures += read_failures(step.junit)
             if result.problem:
                 break
         result.seconds = time.monotonic() - begin
