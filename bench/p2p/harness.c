@@ -17,6 +17,7 @@ const char kCommonOptions[] =
     "  --sizes LIST     bytes; suffixes K and M\n"
     "  --reps N         rounds (0: only those checks that come before), or\n"
     "  --seconds S      as many rounds as fit\n"
+    "  --whole-round 1  with --seconds: the first round takes as long as it needs\n"
     "  --sample-ms MS   how long a sample lasts\n"
     "  --turns FILE,JOB,JOBS   take turns with other jobs over a file of their own\n"
     "  --share FOLDER   where the ranks of this job share a page\n"
@@ -79,6 +80,8 @@ int ParseOptions(int argc, char** argv, Bench* bench) {
       bench->repetitions = atoi(value);
     } else if (strcmp(argv[i], "--seconds") == 0) {
       bench->seconds = atof(value);
+    } else if (strcmp(argv[i], "--whole-round") == 0) {
+      bench->whole_round = atoi(value);
     } else if (strcmp(argv[i], "--turns") == 0) {
       if (!ParseTurns(value, bench)) return 0;
     } else if (strcmp(argv[i], "--share") == 0) {
@@ -309,11 +312,11 @@ int StartBench(int argc, char** argv, const char* usage, Bench* bench) {
 }
 
 static double until_ns;
-static int steps, is_over;
+static int steps, is_over, in_first_round;
 
 // Whether to take another step, a round or a point: all ranks of all jobs need the same answer.
 static int GoOn(const Bench* bench) {
-  if (steps++ == 0) return 1;
+  if (steps++ == 0 || (bench->whole_round && in_first_round)) return 1;
   double mine = bench->rank == 0 ? od_turns_go_on(steps, until_ns) : 0;
   return od_probe_share(mine) != 0;
 }
@@ -337,6 +340,7 @@ void RunRounds(Bench* bench, void (*run)(const Bench* bench)) {
     if (bench->pointwise && bench->seconds > 0 && steps == before) break;
     before = steps;
     bench->calibrating = round < 0;
+    in_first_round = round <= 0;
     RunRound(bench, run);
   }
   od_probe_sync();

@@ -27,6 +27,8 @@ typedef struct {
   // each point when they first come to it, before its first sample, and ask IsTimeLeft before every
   // point. So a run that is too short for a round still has samples of some points.
   int pointwise;
+  // With `seconds`: every point is measured once, however long that takes.
+  int whole_round;
   uint64_t order;  // of the points of od_coll
   double seconds, sample_ms;
   const char *tests, *shapes, *modes, *kinds;  // comma-separated lists

@@ -91,7 +91,7 @@ def parser() -> Parser:
         "--seconds",
         type=number(0.1, MOST_SECONDS, whole=False),
         default=20,
-        help="how long to measure (20)",
+        help="how long to measure (20); each point once in any case",
     )
     made.add_argument(
         "--sample-ms",
@@ -308,6 +308,8 @@ class Bench:
             *("--tests", ",".join(self.options.collectives), "--sizes", self.options.sizes),
             *("--shapes", self.options.shapes, "--kinds", "all,min,avg,max"),
             *("--sample-ms", f"{self.options.sample_ms or usual_ms:g}"),
+            # A point that is missing from the table would say nothing about why.
+            *("--whole-round", "1"),
         ]
 
     def spans_nodes(self) -> bool:

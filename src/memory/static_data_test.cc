@@ -101,17 +101,20 @@ TEST(StaticData, KeepsItsContentsAndIsTheFile) {
 }
 
 TEST(StaticData, WhatWasNotTouchedTakesNoMemory) {
-  EXPECT_EQ(in_child([] {
-              const ReachService* service = started_service();
-              OD_REQUIRE(service != nullptr);
-              begin_reach(service, true, true, "");
-              const ReachOwn own = reach_own();
-              const auto offset = static_cast<off_t>(reach_offset(untouched, sizeof untouched));
-              const off_t data = lseek(own.fd, offset + 4096, SEEK_DATA);
-              OD_REQUIRE(data < 0 || data >= offset + (16 << 20));
-              return 0;
-            }),
-            0);
+  EXPECT_EQ(
+      in_child([] {
+        const ReachService* service = started_service();
+        OD_REQUIRE(service != nullptr);
+        begin_reach(service, true, true, "");
+        const ReachOwn own = reach_own();
+        const auto offset = static_cast<off_t>(reach_offset(untouched, sizeof untouched));
+        const off_t data = lseek(own.fd, offset + 4096, SEEK_DATA);
+        OD_REQUIRE(data < 0 || data >= offset + (16 << 20) ||
+                   // Where every program gets huge pages unasked, static data get theirs ahead.
+                   service->huge_plan(sizeof untouched) > 0);
+        return 0;
+      }),
+      0);
 }
 
 TEST(StaticData, IsLeftAloneWhileThereAreThreads) {
