@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-namespace od::node {
+namespace od {
 
 inline std::uint64_t now_ns() {
   timespec now;
@@ -17,6 +17,6 @@ inline std::uint64_t now_ns() {
          static_cast<std::uint64_t>(now.tv_nsec);
 }
 
-}  // namespace od::node
+}  // namespace od
 
 #endif  // OVERDRIVE_BASE_CLOCK_H_

@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <utility>
 
-namespace od::config {
+namespace od {
 namespace {
 
 // Length of the UTF-8 sequence that starts the text, or 0 if it is not well formed.
@@ -126,4 +126,4 @@ std::string JsonWriter::take() {
   return std::move(text_);
 }
 
-}  // namespace od::config
+}  // namespace od

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace od::config {
+namespace od {
 
 // Text in quotes with everything escaped that JSON wants escaped. Bytes that are not UTF-8 become
 // U+FFFD, so that a path in another encoding never breaks the document.
@@ -48,6 +48,6 @@ class JsonWriter {
   bool after_key_ = false;
 };
 
-}  // namespace od::config
+}  // namespace od
 
 #endif  // OVERDRIVE_BASE_JSON_TEXT_H_

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace od::config {
+namespace od {
 namespace {
 
 TEST(JsonQuote, EscapesWhatJsonWants) {
@@ -39,4 +39,4 @@ TEST(JsonWriter, BuildsNestedDocuments) {
 }
 
 }  // namespace
-}  // namespace od::config
+}  // namespace od

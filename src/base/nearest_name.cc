@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <limits>
 
-namespace od::config {
+namespace od {
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   const std::size_t width = b.size() + 1;
@@ -41,4 +41,4 @@ std::string nearest_name(std::string_view name, const std::vector<std::string>& 
   return best_distance <= tolerated ? best : std::string{};
 }
 
-}  // namespace od::config
+}  // namespace od

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace od::config {
+namespace od {
 
 // Number of insertions, deletions, replacements and swaps of neighbours that turn a into b.
 std::size_t edit_distance(std::string_view a, std::string_view b);
@@ -15,6 +15,6 @@ std::size_t edit_distance(std::string_view a, std::string_view b);
 // The candidate closest to `name`, or an empty string if none is close enough to be meant.
 std::string nearest_name(std::string_view name, const std::vector<std::string>& candidates);
 
-}  // namespace od::config
+}  // namespace od
 
 #endif  // OVERDRIVE_BASE_NEAREST_NAME_H_

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace od::config {
+namespace od {
 namespace {
 
 TEST(EditDistance, CountsEdits) {
@@ -27,4 +27,4 @@ TEST(NearestName, SuggestsOnlyWhatIsClose) {
 }
 
 }  // namespace
-}  // namespace od::config
+}  // namespace od

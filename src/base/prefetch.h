@@ -2,7 +2,7 @@
 #ifndef OVERDRIVE_BASE_PREFETCH_H_
 #define OVERDRIVE_BASE_PREFETCH_H_
 
-namespace od::node {
+namespace od {
 
 // Takes the line from other cores' caches. GCC's builtin means this instruction only where the
 // target has been told to have it, and reads the line otherwise; every 64-bit x86 takes it, old
@@ -15,6 +15,6 @@ inline void prefetch_for_writing(const void* address) {
 #endif
 }
 
-}  // namespace od::node
+}  // namespace od
 
 #endif  // OVERDRIVE_BASE_PREFETCH_H_

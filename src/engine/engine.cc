@@ -13,8 +13,9 @@
 namespace od {
 
 using host::kSuccess;
+using p2p::header_for;
 using p2p::MessageHeader;
-using p2p::Payload;
+using p2p::prepare;
 using p2p::Unexpected;
 
 void YieldingLock::yield() { sched_yield(); }
@@ -27,31 +28,6 @@ const host::HostTable& Rank::host() const { return state_->host; }
 const config::Settings& Rank::settings() const { return state_->settings; }
 
 namespace {
-
-MessageHeader header_for(const Comm& comm, int tag) {
-  MessageHeader header;
-  header.context = comm.context;
-  header.tag = tag;
-  header.source = static_cast<std::uint32_t>(comm.rank);
-  return header;
-}
-
-// Part of each of its callers: the arguments would take as long as what it does.
-[[gnu::always_inline]] inline void prepare(Request& request, RequestKind kind, const void* buf,
-                                           std::int64_t count, const p2p::LayoutRef& layout,
-                                           int peer, int tag, Comm& comm) {
-  request.kind = kind;
-  request.complete = false;
-  request.address = const_cast<void*>(buf);
-  request.count = count;
-  request.layout = layout;
-  request.comm = &comm;
-  request.context = comm.context;
-  request.peer = peer;
-  request.tag = tag;
-  request.bytes = count * layout->size;
-  request.active = true;
-}
 
 // A persistent request that has not been started.
 int make_persistent(RankState& s, RequestKind kind, const void* buf, std::int64_t count,
@@ -88,33 +64,7 @@ int make_persistent(RankState& s, RequestKind kind, const void* buf, std::int64_
 
 }  // namespace
 
-Request* RankState::internal_message(RequestKind kind, Comm& comm, std::uint64_t context, int peer,
-                                     int tag, void* address, std::int64_t count,
-                                     const p2p::LayoutRef& layout) {
-  Request* const request = requests.allocate();
-  if (request == nullptr) return nullptr;
-  prepare(*request, kind, address, count, layout, peer, tag, comm);
-  request->context = context;
-  request->blocking = true;  // nobody can cancel it
-  request->status = host::Status{};
-  return request;
-}
-
 // --- sending -------------------------------------------------------------------------------------
-
-int RankState::start_send(Request& request) {
-  Comm& comm = *request.comm;
-  const Payload payload = p2p::make_payload(request.address, request.count, request.layout);
-  const auto index =
-      static_cast<std::uint32_t>(comm.local_index[static_cast<std::size_t>(request.peer)]);
-  request.status = host::Status{};
-  MessageHeader header = header_for(comm, request.tag);
-  header.context = request.context;
-  if (index == my_index) {
-    return transport->send_to_self(header, payload, request.mode == SendMode::synchronous, request);
-  }
-  return transport->send(index, header, payload, request.mode, request);
-}
 
 int Rank::send(const void* buf, std::int64_t count, const p2p::LayoutRef& layout, int dest, int tag,
                Comm& comm, SendMode mode) {
@@ -263,7 +213,7 @@ int Rank::start(Request& request) {
     case RequestKind::recv:
       return s.start_receive(request);
     case RequestKind::collective:
-      return s.restart_collective(request);
+      return s.collectives.restart(request);
     default:
       request.status = host::Status{};
       request.status.source = request.peer;
@@ -276,7 +226,7 @@ int Rank::start(Request& request) {
 
 bool RankState::progress() {
   bool moved = transport->progress();
-  if (!collectives.active.empty()) moved |= advance_collectives(false);
+  if (!collectives.active.empty()) moved |= collectives.advance(false);
   if (!orphans.empty()) [[unlikely]]
     release_finished_orphans();
   if (host_traffic_pending()) [[unlikely]] {

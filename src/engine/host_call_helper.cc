@@ -107,7 +107,7 @@ bool HostCallHelper::tick() {
   state_.transport->set_host_away(true);
   state_.transport->progress();
   if (!state_.lent_receives.empty()) state_.take_held_aside();
-  if (!state_.collectives.active.empty()) state_.advance_collectives(true);
+  if (!state_.collectives.active.empty()) state_.collectives.advance(true);
   state_.transport->set_host_away(false);
   return true;
 }

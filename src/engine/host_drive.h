@@ -66,12 +66,12 @@ class HostDrive {
    public:
     explicit Asking(HostDrive& drive)
         : drive_(drive), timed_(drive.asks_++ % drive.reading_interval_ == 0) {
-      if (timed_) started_ns_ = node::now_ns();
+      if (timed_) started_ns_ = now_ns();
     }
     ~Asking() {
       drive_.rounds_ = 0;
       if (!timed_) return;
-      drive_.asked_ns_ = node::now_ns();
+      drive_.asked_ns_ = now_ns();
       const std::uint64_t took_ns = std::min(drive_.asked_ns_ - started_ns_, kLongestNs);
       drive_.ask_ns_ = drive_.ask_ns_ == 0 ? took_ns : (7 * drive_.ask_ns_ + took_ns) / 8;
     }
@@ -86,7 +86,7 @@ class HostDrive {
 
   bool passed(std::uint64_t share) {
     reading_interval_ = 1;
-    return node::now_ns() - asked_ns_ >= share * ask_ns_;
+    return now_ns() - asked_ns_ >= share * ask_ns_;
   }
 
   std::uint32_t forced_rounds_;
@@ -126,7 +126,7 @@ class HostNotes {
     if (windows_.load(std::memory_order_relaxed) > 0) return HostDrive::Need::every_round;
     if (!any()) [[likely]]
       return HostDrive::Need::quiet;
-    const std::uint64_t now = node::now_ns();
+    const std::uint64_t now = now_ns();
     const bool operation = look_at(of(Kind::operation), now, kOperationNs);
     const bool message = look_at(of(Kind::message), now, kMessageNs);
     if (operation) return HostDrive::Need::every_round;

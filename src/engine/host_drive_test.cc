@@ -44,8 +44,8 @@ TEST(HostDrive, ForcedInterval) {
 TEST(HostDrive, CostsAreMeasured) {
   HostDrive drive;
   const auto slow_answer = [] {
-    const std::uint64_t start = node::now_ns();
-    while (node::now_ns() - start < 10'000) {
+    const std::uint64_t start = now_ns();
+    while (now_ns() - start < 10'000) {
     }
   };
   EXPECT_TRUE(drive.due(Need::shared));  // not known yet

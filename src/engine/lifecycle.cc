@@ -141,7 +141,7 @@ std::unique_ptr<Rank> Rank::create(const host::HostTable& host, const config::Se
   auto state = std::make_unique<RankState>(host, settings, threads_multiple,
                                            terms != nullptr ? *terms : own_terms(settings));
   RankState& s = *state;
-  const std::uint64_t start_ns = node::now_ns();
+  const std::uint64_t start_ns = now_ns();
 
   node::Exchange exchange;
   exchange.rank = host.world_rank;
@@ -202,7 +202,7 @@ std::unique_ptr<Rank> Rank::create(const host::HostTable& host, const config::Se
   // Relaxed: informative; joining has synchronised.
   s.header->phase.store(static_cast<std::uint32_t>(node::RankPhase::running),
                         std::memory_order_relaxed);
-  s.started_ns = node::now_ns();
+  s.started_ns = now_ns();
   s.counters.join_ns = s.started_ns - start_ns;
   s.counters.local_ranks_peak = static_cast<std::uint64_t>(s.node->size());
   s.counters.region_bytes_peak = s.node->layout().buffers_offset;
@@ -279,7 +279,7 @@ void report_statistics(RankState& s) {
   char name[256] = "";
   gethostname(name, sizeof(name) - 1);
   facts.host_name = name;
-  facts.elapsed_ns = node::now_ns() - s.started_ns;
+  facts.elapsed_ns = now_ns() - s.started_ns;
   switch (observe::stats_output(s.settings.stats)) {
     case StatsOutput::kNone:
       return;

@@ -15,17 +15,12 @@
 #include <vector>
 
 #include "coll/run/collectives.h"
-#include "config/settings.h"
 #include "engine/host_call_helper.h"
 #include "engine/host_drive.h"
 #include "engine/job_terms.h"
 #include "host/host_table.h"
-#include "node/node.h"
 #include "node/wait.h"
-#include "observe/counters.h"
-#include "p2p/comm.h"
 #include "p2p/matching.h"
-#include "p2p/request_slab.h"
 #include "p2p/transport.h"
 
 namespace od {
@@ -41,7 +36,7 @@ class YieldingLock {
           yield();
           spins = 0;
         } else {
-          node::pause_processor();
+          pause_processor();
         }
       }
     }
@@ -53,12 +48,11 @@ class YieldingLock {
   std::atomic<bool> busy_{false};
 };
 
-class RankState {
+class RankState : public p2p::Endpoint {
  public:
   RankState(const host::HostTable& host_in, const config::Settings& settings_in, bool threads_in,
             JobTerms terms_in)
-      : host(host_in),
-        settings(settings_in),
+      : p2p::Endpoint(host_in, settings_in),
         terms(std::move(terms_in)),
         threads(threads_in),
         locking(threads_in),
@@ -70,8 +64,6 @@ class RankState {
     world.reset();
   }
 
-  host::HostTable host;
-  config::Settings settings;
   JobTerms terms;
   const bool threads;
   // Whether calls take the lock: always with threads, else while the helper may be at work. Written
@@ -80,46 +72,19 @@ class RankState {
   YieldingLock lock;
   HostCallHelper helper{*this};
 
-  std::unique_ptr<node::Node> node;
   node::WaitPlan wait_plan;
-  // Equal on all ranks of the node. With more ranks than cores ranks sleep all the time, and the
-  // system call that spares publishers their fence would cost more than the fences.
-  node::WakeMode wake_mode;
-  bool tight_looks = false;  // one thread, and a core of its own
-  observe::Counters counters;
-  std::uint64_t started_ns = 0;  // when MPI_Init joined the node
-  RequestSlab requests;
-  p2p::Matching matching;
-  std::unique_ptr<p2p::Transport> transport;
+  bool tight_looks = false;              // one thread, and a core of its own
+  std::uint64_t started_ns = 0;          // when MPI_Init joined the node
   node::RegionHeader* header = nullptr;  // own region
-  std::uint32_t my_index = 0;
-  bool sharing = false;  // the node has another member that we reach
+  bool sharing = false;                  // the node has another member that we reach
 
   std::unique_ptr<Comm> world;
   std::unique_ptr<Comm> self;
   std::unordered_map<const Comm*, std::unique_ptr<Comm>> comms;  // all others
 
-  Collectives collectives;
+  Collectives collectives{*this};
   void prepare_collectives();
-  // What the communicator's collectives need; made at the first of them.
-  CollectiveComm& collective_comm(Comm& comm);
-  // How a call runs, alike on all ranks; false: the host serves it.
-  bool decide_collective(const CollectiveCall& call, Comm& comm, coll::Decision* decision);
-  // Starts it; `call` outlives it. Whoever asked advances it until it is done.
-  int start_collective(CollectiveOp& op, const CollectiveCall& call, Comm& comm,
-                       const coll::Decision& decision, std::uint64_t context);
-  // The second half, when the ranks of the node are ready.
-  int launch_collective(CollectiveOp& op);
-  bool serve_at_once(const CollectiveCall& call, const Comm& comm, const coll::Decision& decision);
-  std::uint64_t next_context(Comm& comm);
-  std::uint64_t next_context_without_blocking(Comm& comm);
   void let_host_follow();
-  void make_team(Comm& comm);
-  void keep_going(CollectiveOp& op);
-  int restart_collective(Request& request);  // of a persistent one
-  void complete_collective(CollectiveOp& op);
-  // Moves what is under way; without_host leaves out what may call the host.
-  bool advance_collectives(bool without_host);
 
   // Receives in progress through the host (Imrecv), polled until done. The host receives bytes, so
   // that the program may free its datatype meanwhile; what is not one run of bytes is staged.
@@ -204,11 +169,6 @@ class RankState {
                            const char* staging);
 
   // Points-to-point internals shared by the files of the engine.
-  // A message of the engine's own; null if there are too many. start_send() or start_receive()
-  // starts it.
-  Request* internal_message(RequestKind kind, Comm& comm, std::uint64_t context, int peer, int tag,
-                            void* address, std::int64_t count, const p2p::LayoutRef& layout);
-  int start_send(Request& request);
   int start_receive(Request& request);
   // A message that a probe or matched probe may show, pinned so that it cannot be cancelled.
   p2p::Unexpected* probe(int source, int tag, Comm& comm);

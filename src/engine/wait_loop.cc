@@ -119,7 +119,7 @@ void Rank::WaitLoop::step() {
       (rounds_ == 0 || !s.notes.any())) [[likely]] {
     for (int i = 0; i < kTightLooks && !s.transport->arrived(); ++i) {
       if (!s.collectives.active.empty() && s.collectives.anything_ready()) break;
-      node::pause_processor();
+      pause_processor();
     }
   }
   bool host_pending;
@@ -139,7 +139,7 @@ void Rank::WaitLoop::step() {
     }
     unfinished_sends = s.transport->has_unfinished_sends();
     if (++rounds_ % kRoundsPerLook == 0 && unfinished_sends) {
-      s.transport->relieve_stalled(node::now_ns());
+      s.transport->relieve_stalled(now_ns());
     }
     if (s.warm_left() && rounds_ % kRoundsPerWarming == 0) [[unlikely]]
       s.warm_some();
@@ -185,7 +185,7 @@ void Rank::window_freed() { state_->notes.window_freed(); }
 
 void Rank::WaitLoop::occasionally() {
   RankState& s = *rank_.state_;
-  const std::uint64_t now = node::now_ns();
+  const std::uint64_t now = now_ns();
   if (started_ns_ == 0) {
     started_ns_ = last_check_ns_ = last_host_poll_ns_ = now;
   }

@@ -33,10 +33,10 @@ class CallTimer {
   [[gnu::always_inline]] CallTimer(std::uint32_t function, const void* return_address)
       : function_(function), address_(place_of_call(return_address, __builtin_frame_address(0))) {
     timed_frame = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
-    start_ns_ = node::now_ns();
+    start_ns_ = now_ns();
   }
   ~CallTimer() {
-    const std::uint64_t ns = node::now_ns() - start_ns_;
+    const std::uint64_t ns = now_ns() - start_ns_;
     timed_frame = 0;
     if (observe::CallTable* table = observe::own_call_table()) table->add(function_, address_, ns);
   }

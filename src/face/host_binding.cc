@@ -384,7 +384,7 @@ bool world_meets(std::uint64_t limit_ns) {
   if (!OD_HOST_HAS(Ibarrier)) return OD_HOST(Barrier)(abi::comm_world()) == MPI_SUCCESS;
   MPI_Request request = abi::request_null();
   if (OD_HOST(Ibarrier)(abi::comm_world(), &request) != MPI_SUCCESS) return false;
-  std::uint64_t last_ns = node::now_ns();
+  std::uint64_t last_ns = now_ns();
   for (std::uint64_t waited_ns = 0; waited_ns < limit_ns;) {
     int done = 0;
     if (OD_HOST(Test)(&request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) return false;
@@ -394,7 +394,7 @@ bool world_meets(std::uint64_t limit_ns) {
     } else {
       sched_yield();
     }
-    const std::uint64_t now = node::now_ns();
+    const std::uint64_t now = now_ns();
     waited_ns += std::min(now - last_ns, kLongestStepNs);
     last_ns = now;
   }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/line_sizes.h"
 #include "measure/pair.h"
 
 #if defined(__x86_64__)
@@ -19,8 +20,6 @@
 
 namespace od::measure {
 namespace {
-
-constexpr std::size_t kLineBytes = 64;
 
 // Lines that point to each other in one random circle.
 class WorkingSet {
@@ -34,11 +33,11 @@ class WorkingSet {
     }
   }
   double round_ns() {
-    const std::uint64_t start = node::now_ns();
+    const std::uint64_t start = now_ns();
     std::uint32_t at = 0;
     for (std::size_t i = 0; i < lines_.size(); ++i) at = lines_[at].next;
     last_ = at;  // so that the loop is not left out
-    return static_cast<double>(node::now_ns() - start);
+    return static_cast<double>(now_ns() - start);
   }
   void flush() {
 #if defined(__x86_64__)
@@ -68,7 +67,7 @@ void run_cache(Pair& pair, const Options& options) {
   }
   std::vector<WorkingSet> sets;
   for (const std::uint64_t bytes : options.working_sets_bytes) sets.emplace_back(bytes);
-  const std::uint64_t start_ns = node::now_ns();
+  const std::uint64_t start_ns = now_ns();
   const auto limit_ns = static_cast<std::uint64_t>(options.seconds * 1e9);
   std::uint64_t seed = 0;
   // Rows: the paths, then "none" and "flushed" over the first path.
@@ -76,7 +75,7 @@ void run_cache(Pair& pair, const Options& options) {
   for (std::uint64_t round = 0;; ++round) {
     for (std::size_t set = 0; set < sets.size(); ++set) {
       for (std::size_t size = 0; size < buffers.size(); ++size) {
-        if (pair.share(pair.stopped() || node::now_ns() - start_ns >= limit_ns ? 1 : 0) != 0) {
+        if (pair.share(pair.stopped() || now_ns() - start_ns >= limit_ns ? 1 : 0) != 0) {
           return output.flush();
         }
         for (std::size_t row = 0; row < paths + 2; ++row) {

@@ -97,7 +97,7 @@ void Pair::barrier() {
   // Release and acquire: what one has written before the barrier, the other sees after it.
   page_.arrived.fetch_add(1, std::memory_order_acq_rel);
   for (std::uint64_t spins = 1; page_.arrived.load(std::memory_order_acquire) < goal; ++spins) {
-    node::pause_processor();
+    pause_processor();
     if (spins % 20000 == 0) sched_yield();
   }
 }
@@ -123,7 +123,7 @@ double Pair::probe_line_ns() {
   std::array<double, kProbeBatches> batches{};
   barrier();
   for (double& batch : batches) {
-    const std::uint64_t start = node::now_ns();
+    const std::uint64_t start = now_ns();
     for (std::uint64_t i = 0; i < kProbeRoundTrips; ++i) {
       ++ball_;
       // Acquire and release only for the order of the two words; no pause: the line is measured,
@@ -138,7 +138,7 @@ double Pair::probe_line_ns() {
         page_.pong.store(ball_, std::memory_order_release);
       }
     }
-    batch = static_cast<double>(node::now_ns() - start) / (2.0 * kProbeRoundTrips);
+    batch = static_cast<double>(now_ns() - start) / (2.0 * kProbeRoundTrips);
   }
   std::sort(batches.begin(), batches.end());
   // In whole nanoseconds; equal in both.

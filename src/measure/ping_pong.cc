@@ -60,7 +60,7 @@ class PingPong {
   }
   // Nanoseconds for `rounds` round trips.
   double run(std::uint64_t rounds) {
-    const std::uint64_t start = node::now_ns();
+    const std::uint64_t start = now_ns();
     for (std::uint64_t i = 0; i < rounds; ++i) {
       if (pair_.me() == 0) {
         send();
@@ -71,7 +71,7 @@ class PingPong {
       }
       ++turn_;
     }
-    return static_cast<double>(node::now_ns() - start);
+    return static_cast<double>(now_ns() - start);
   }
 
  private:
@@ -107,10 +107,10 @@ void run_ping_pong(Pair& pair, const Options& options) {
   for (const std::uint64_t bytes : options.sizes_bytes) {
     buffers.push_back(make_buffers(pair, bytes, rotating));
   }
-  const std::uint64_t start_ns = node::now_ns();
+  const std::uint64_t start_ns = now_ns();
   const auto limit_ns = static_cast<std::uint64_t>(options.seconds * 1e9);
   const auto over = [&] {
-    return pair.share(pair.stopped() || node::now_ns() - start_ns >= limit_ns ? 1 : 0) != 0;
+    return pair.share(pair.stopped() || now_ns() - start_ns >= limit_ns ? 1 : 0) != 0;
   };
   // How long a round trip of each point took last time; by size, shape and path.
   const std::size_t shapes = options.shapes.size();

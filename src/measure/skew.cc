@@ -13,8 +13,8 @@ namespace {
 constexpr std::uint64_t kHeadStartNs = 20'000;
 
 std::uint64_t spin_until(std::uint64_t ns) {
-  std::uint64_t now = node::now_ns();
-  while (now < ns) now = node::now_ns();
+  std::uint64_t now = now_ns();
+  while (now < ns) now = now_ns();
   return now;
 }
 
@@ -27,13 +27,13 @@ void run_skew(Pair& pair, const Options& options) {
     buffers.push_back(pair.allocate(bytes));
     write_all(buffers.back(), 1);
   }
-  const std::uint64_t start_ns = node::now_ns();
+  const std::uint64_t start_ns = now_ns();
   const auto limit_ns = static_cast<std::uint64_t>(options.seconds * 1e9);
   std::uint64_t seed = 0;
   for (std::uint64_t round = 0;; ++round) {
     for (std::size_t size = 0; size < options.sizes_bytes.size(); ++size) {
       for (const std::int64_t delay_ns : options.delays_ns) {
-        if (pair.share(pair.stopped() || node::now_ns() - start_ns >= limit_ns ? 1 : 0) != 0) {
+        if (pair.share(pair.stopped() || now_ns() - start_ns >= limit_ns ? 1 : 0) != 0) {
           return output.flush();
         }
         for (std::size_t turn = 0; turn < options.paths.size(); ++turn) {
@@ -41,7 +41,7 @@ void run_skew(Pair& pair, const Options& options) {
           const double before_ns = pair.probe_line_ns();
           Rank& rank = pair.rank(path);
           if (pair.sender()) write_all(buffers[size], ++seed);
-          const std::uint64_t zero = pair.share(node::now_ns() + kHeadStartNs);
+          const std::uint64_t zero = pair.share(now_ns() + kHeadStartNs);
           const std::uint64_t own_delay =
               static_cast<std::uint64_t>(pair.sender() ? std::max<std::int64_t>(0, -delay_ns)
                                                        : std::max<std::int64_t>(0, delay_ns));
@@ -51,7 +51,7 @@ void run_skew(Pair& pair, const Options& options) {
           } else {
             pair.receive(rank, buffers[size]);
           }
-          const std::uint64_t ended = node::now_ns();
+          const std::uint64_t ended = now_ns();
           const std::uint64_t receiver_began = pair.share_from_1(began);
           const std::uint64_t receiver_ended = pair.share_from_1(ended);
           const double after_ns = pair.probe_line_ns();

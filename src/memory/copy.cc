@@ -8,6 +8,8 @@
 #include <immintrin.h>
 #endif
 
+#include "base/line_sizes.h"
+
 namespace od::memory {
 
 void copy_ordinary(void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); }
@@ -18,7 +20,6 @@ namespace {
 
 // Below this a partial line at either end eats the advantage.
 constexpr std::size_t kNontemporalMinBytes = 128;
-constexpr std::size_t kLineBytes = 64;
 
 // Precondition: `to` is line-aligned and `bytes` a multiple of a line.
 void stream_lines_sse2(char* to, const char* from, std::size_t bytes) {

@@ -13,7 +13,7 @@
 #include <cstdint>
 #include <cstring>
 
-namespace od::p2p {
+namespace od::memory {
 
 class SendHistory {
  public:
@@ -86,6 +86,6 @@ class SendHistory {
   std::array<Set, std::size_t{1} << kSetBits> sets_{};
 };
 
-}  // namespace od::p2p
+}  // namespace od::memory
 
 #endif  // OVERDRIVE_MEMORY_SEND_HISTORY_H_

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-namespace od::p2p {
+namespace od::memory {
 namespace {
 
 TEST(SendHistory, AnUnknownBufferCountsAsRewritten) {
@@ -68,4 +68,4 @@ TEST(SendHistory, AnotherLengthIsAnotherMessage) {
 }
 
 }  // namespace
-}  // namespace od::p2p
+}  // namespace od::memory

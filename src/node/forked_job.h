@@ -113,7 +113,7 @@ class ForkedJob {
   std::size_t bytes_;
 };
 
-inline double forked_job_seconds() { return 1e-9 * static_cast<double>(node::now_ns()); }
+inline double forked_job_seconds() { return 1e-9 * static_cast<double>(now_ns()); }
 
 // `function(rank, exchange)` runs in one forked process per rank and returns that rank's exit code.
 // The limit is for jobs that hang: no job may come near it on a busy machine.

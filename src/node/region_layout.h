@@ -3,8 +3,7 @@
 // One region per rank, created by that rank (the *owner*), mapped read-write by every local peer.
 //   RegionHeader   one page and a bit: identity, wait word, inbox, doorbells
 //   fast boxes     one ring per local peer, in the receiver's region: peer i writes box i, the
-//   owner
-//                  reads it (p2p/fast_box.h)
+//                  owner reads it (p2p/fast_box.h)
 //   releases       one byte per cell allocation: written by whoever has read the cell, with a value
 //                  that alternates from use to use (p2p/cell_pool.h)
 //   envelopes      message descriptors of the owner's sends that do not fit a box (p2p/envelope.h)
@@ -23,11 +22,10 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "base/line_sizes.h"
+
 namespace od::node {
 
-// Two lines: adjacent-line prefetchers make 64-byte neighbours ping-pong together.
-inline constexpr std::size_t kFalseSharingBytes = 128;
-inline constexpr std::size_t kLineBytes = 64;
 inline constexpr std::size_t kPageBytes = 4096;
 // What precedes the long payload of an exchange frame: its head line and short payload.
 inline constexpr std::size_t kFrameHeadBytes = kPageBytes;

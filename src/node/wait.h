@@ -21,6 +21,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "base/pause.h"
 #include "node/region_layout.h"
 
 #if defined(__SANITIZE_THREAD__) && defined(__GNUC__) && !defined(__clang__)
@@ -57,17 +58,6 @@ inline void wake_if_armed(std::atomic<std::uint32_t>& armed, WakeMode mode) {
   if (armed.load(std::memory_order_relaxed) != 0) [[unlikely]] {
     wake_slow(armed);
   }
-}
-
-// One hint to the processor that this is a wait loop.
-inline void pause_processor() {
-#if defined(__x86_64__) || defined(__i386__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("isb" ::: "memory");  // `yield` is a no-op on most cores
-#else
-  std::atomic_signal_fence(std::memory_order_seq_cst);
-#endif
 }
 
 inline constexpr std::uint64_t kForeverNs = std::numeric_limits<std::uint64_t>::max();

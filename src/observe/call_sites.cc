@@ -277,7 +277,7 @@ std::string call_table(std::span<const RankTime> ranks, std::span<const CallSite
 }
 
 std::string call_json(std::span<const CallSite> sites) {
-  config::JsonWriter json;
+  JsonWriter json;
   json.open_array();
   for (const CallSite& site : sites) {
     json.open_object();

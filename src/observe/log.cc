@@ -18,7 +18,7 @@ namespace {
 
 constinit std::atomic<int> log_rank{-1};
 
-constexpr std::size_t kLineBytes = 1024;
+constexpr std::size_t kLogLineBytes = 1024;
 
 const char* level_word(Level level) {
   switch (level) {
@@ -51,7 +51,7 @@ void log_setup(int rank, int verbosity) {
 void log(Level level, const char* format, ...) {
   if (!log_enabled(level)) return;
   const int saved_errno = errno;
-  char line[kLineBytes];
+  char line[kLogLineBytes];
   const int rank = log_rank.load(std::memory_order_relaxed);
   int length = rank >= 0
                    ? std::snprintf(line, sizeof line, "overdrive[%d]: %s", rank, level_word(level))
@@ -63,7 +63,7 @@ void log(Level level, const char* format, ...) {
   va_end(arguments);
   // vsnprintf tells what it would have written; one byte is left for the line break.
   std::size_t end =
-      std::min(prefix + static_cast<std::size_t>(std::max(length, 0)), kLineBytes - 1);
+      std::min(prefix + static_cast<std::size_t>(std::max(length, 0)), kLogLineBytes - 1);
   while (end > prefix && line[end - 1] == '\n') --end;
   std::replace(line + prefix, line + end, '\n', ' ');
   line[end++] = '\n';

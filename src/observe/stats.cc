@@ -92,7 +92,7 @@ std::string stats_table(std::span<const Counters> ranks, const JobFacts& facts) 
 }
 
 std::string stats_json(const Counters& counters, const JobFacts& facts) {
-  config::JsonWriter json;
+  JsonWriter json;
   json.open_object();
   json.member("overdrive", facts.version);
   json.member("rank", facts.rank);

@@ -34,15 +34,15 @@ bool await(const std::atomic<std::uint32_t>& word, std::uint32_t value,
 
 std::uint64_t time_line(const void* address) {
   // A reading of the clock costs as much as a near line: it is measured and left out.
-  const std::uint64_t before = node::now_ns();
-  const std::uint64_t start = node::now_ns();
+  const std::uint64_t before = now_ns();
+  const std::uint64_t start = now_ns();
   // Relaxed: only the time matters; the contents have been published long since.
   auto* const byte = const_cast<std::uint8_t*>(static_cast<const std::uint8_t*>(address));
   (void)std::atomic_ref<std::uint8_t>(*byte).load(std::memory_order_relaxed);
 #if defined(__x86_64__)
   __builtin_ia32_lfence();  // the load has to be over before the clock is read
 #endif
-  const std::uint64_t end = node::now_ns();
+  const std::uint64_t end = now_ns();
   const std::uint64_t clock_ns = start - before;
   const std::uint64_t taken = end - start;
   return taken > clock_ns ? taken - clock_ns : 0;

@@ -76,7 +76,7 @@ static_assert(sizeof(BoxLine) == 64 && offsetof(BoxLine, head.payload) == 24);
 static_assert(offsetof(BoxLine, more) == 8);
 
 struct BoxHeader {
-  alignas(node::kFalseSharingBytes) std::atomic<std::uint64_t> consumed;  // lines, all laps
+  alignas(kFalseSharingBytes) std::atomic<std::uint64_t> consumed;  // lines, all laps
   std::atomic<std::uint64_t> listed_taken;  // messages taken off the inbox list
 };
 static_assert(sizeof(BoxHeader) == 128);
@@ -215,7 +215,7 @@ class BoxProducer {
     if (produced_ + kFetchAhead - consumed_seen_ >= line_count_) return;
     std::uint32_t index = next_ + kFetchAhead;
     if (index >= line_count_) index -= line_count_;
-    node::prefetch_for_writing(lines_ + index);
+    prefetch_for_writing(lines_ + index);
   }
   void advance() {
     ++produced_;

@@ -372,7 +372,7 @@ class Transport {
   std::uint64_t direct_checksum_ = 0;  // of what read_direct() has read, when verification is on
   int direct_delivered_ = 0;           // what deliver_bytes() said to it
   CopyPlan plan_;
-  SendHistory history_;
+  memory::SendHistory history_;
   memory::SpaceWindows windows_;  // by node index
   // Where the message lies that has just been taken to be read directly.
   const std::byte* direct_source_ = nullptr;

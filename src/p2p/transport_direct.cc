@@ -102,7 +102,7 @@ bool Transport::advance_offer(OutgoingStream& stream) {
   switch (state_of(*stream.envelope)) {
     case EnvelopeState::direct:
       if (stream.offered_ns != 0) {
-        link.distance.sample_answer(node::now_ns() - stream.offered_ns, settings_.far_threshold_ns);
+        link.distance.sample_answer(now_ns() - stream.offered_ns, settings_.far_threshold_ns);
         stream.offered_ns = 0;
       }
       return stream.route == Route::cooperative && help_receiver(stream);

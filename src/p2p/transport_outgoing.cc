@@ -113,7 +113,7 @@ int Transport::send_stream(std::uint32_t peer, MessageHeader header, const Paylo
     list_envelope(peer, *envelope, header, payload.bytes);
   }
   if (stream->offered) {
-    stream->offered_ns = node::now_ns();
+    stream->offered_ns = now_ns();
     outgoing_.push_back(std::move(stream));
     return host::kSuccess;
   }

@@ -66,12 +66,12 @@ bool Transport::usable_box(std::uint32_t peer, std::uint32_t bytes) {
   // takes all at once, and copies what it has not asked for yet. Once something is listed, all goes
   // there until the list has been taken, so a receiver that is away is waited for once.
   const std::uint64_t patience = node_.oversubscribed() ? kSharedBoxPatienceNs : kBoxPatienceNs;
-  const std::uint64_t start = node::now_ns();
+  const std::uint64_t start = now_ns();
   do {
     // The receiver may be sending to us just as much, and wait for room in its turn.
-    if (!take_from(peer, kTakeWhileWaiting)) node::pause_processor();
+    if (!take_from(peer, kTakeWhileWaiting)) pause_processor();
     if (link.box.has_room(bytes)) return true;
-  } while (node::now_ns() - start < patience);
+  } while (now_ns() - start < patience);
   ++counters_.box_full;
   return false;
 }
@@ -90,12 +90,12 @@ bool Transport::list_drains(std::uint32_t peer) {
   const auto work_seen = [&] { return link.box.listed_taken() + link.listed_given_back; };
   std::uint64_t seen = work_seen();
   if (seen == link.stuck_at) return false;
-  const std::uint64_t start = node::now_ns();
+  const std::uint64_t start = now_ns();
   std::uint64_t last = start;
   while (!link.direct()) {
-    if (!take_from(peer, kTakeWhileWaiting)) node::pause_processor();
+    if (!take_from(peer, kTakeWhileWaiting)) pause_processor();
     collect_lingering(false);
-    const std::uint64_t now = node::now_ns();
+    const std::uint64_t now = now_ns();
     const std::uint64_t work = work_seen();
     if (work != seen) {
       seen = work;
@@ -152,7 +152,7 @@ bool Transport::copy_in(Link& link, void* to, const void* from, std::uint64_t by
   const bool sample = settings_.copy == CopyMode::kAuto && bytes >= kTimedCopyBytes && seen &&
                       stores.wants_sample();
   if (sample) nontemporal = false;
-  const std::uint64_t start = sample ? node::now_ns() : 0;
+  const std::uint64_t start = sample ? now_ns() : 0;
   if (nontemporal) {
     memory::copy_nontemporal(to, from, bytes);
     counters_.nontemporal_bytes += bytes;
@@ -160,7 +160,7 @@ bool Transport::copy_in(Link& link, void* to, const void* from, std::uint64_t by
     std::memcpy(to, from, bytes);
     counters_.ordinary_bytes += bytes;
   }
-  if (sample) stores.sample(bytes, node::now_ns() - start);
+  if (sample) stores.sample(bytes, now_ns() - start);
   return nontemporal;
 }
 
@@ -183,9 +183,9 @@ void Transport::copy_into_frame(Link& link, void* to, const void* from, std::uin
                                 bool seen) {
   StoreSpeed& stores = link.frame_stores;
   const bool sample = seen && bytes >= kTimedCopyBytes && (stores.slow() || stores.wants_sample());
-  const std::uint64_t start = sample ? node::now_ns() : 0;
+  const std::uint64_t start = sample ? now_ns() : 0;
   std::memcpy(to, from, bytes);
-  if (sample) stores.sample(bytes, node::now_ns() - start);
+  if (sample) stores.sample(bytes, now_ns() - start);
   counters_.ordinary_bytes += bytes;
 }
 

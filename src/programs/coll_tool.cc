@@ -25,8 +25,6 @@
 namespace od::coll {
 namespace {
 
-using config::JsonWriter;
-
 constexpr const char* kUsage =
     "usage: overdrive-collectives list\n"
     "       overdrive-collectives explain COLLECTIVE BYTES [--ranks N] [--nodes N] [--no-commute]\n"

@@ -132,22 +132,22 @@ class Bench {
     exchange_.barrier();
     std::uint64_t own = 0;
     call(team, what, bytes, b);
-    const std::uint64_t start = od::node::now_ns();
+    const std::uint64_t start = now_ns();
     for (int i = 0; i < rounds; ++i) {
       next_root(i);
       if (app) write();
       call(team, what, bytes, b);
       if (app) read();
     }
-    own = od::node::now_ns() - start;
+    own = now_ns() - start;
     if (app) {
-      const std::uint64_t again = od::node::now_ns();
+      const std::uint64_t again = now_ns();
       for (int i = 0; i < rounds; ++i) {
         next_root(i);
         write();
         read();
       }
-      const std::uint64_t work = od::node::now_ns() - again;
+      const std::uint64_t work = now_ns() - again;
       own = own > work ? own - work : 0;
     }
     std::vector<std::uint64_t> all(static_cast<std::size_t>(exchange_.size));
@@ -233,7 +233,7 @@ int run_rank(const od::node::Exchange& exchange, double seconds,
     teams.push_back(node.make_team());
   }
   Results results;
-  const std::uint64_t end = od::node::now_ns() + static_cast<std::uint64_t>(seconds * 1e9);
+  const std::uint64_t end = now_ns() + static_cast<std::uint64_t>(seconds * 1e9);
   std::uint64_t line = line_ns(node, exchange);
   for (std::uint64_t stop = 0; stop == 0;) {
     for (const std::string& what : collectives) {
@@ -253,7 +253,7 @@ int run_rank(const od::node::Exchange& exchange, double seconds,
         }
       }
     }
-    stop = od::node::now_ns() > end ? 1 : 0;
+    stop = now_ns() > end ? 1 : 0;
     std::vector<std::uint64_t> all(static_cast<std::size_t>(exchange.size));
     exchange.allgather(&stop, all.data(), sizeof stop);
     stop = all[0];

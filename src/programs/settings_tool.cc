@@ -27,8 +27,6 @@
 namespace od {
 namespace {
 
-using config::JsonWriter;
-
 const char* kind_name(config::Issue::Kind kind) {
   switch (kind) {
     case config::Issue::Kind::kBadValue:

@@ -108,7 +108,7 @@ std::string CollectiveStats::table(std::span<const Row> rows, int ranks) {
 }
 
 std::string CollectiveStats::json(std::span<const Row> rows) {
-  config::JsonWriter json;
+  JsonWriter json;
   json.open_array();
   for (const Row& row : rows) {
     json.open_object();

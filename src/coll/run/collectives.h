@@ -16,12 +16,18 @@
 #include "coll/run/step_log.h"
 #include "coll/shm/slots.h"
 #include "coll/shm/tuning.h"
+#include "p2p/endpoint.h"
 #include "topology/cache_claim.h"
 
 namespace od {
 
-struct Collectives {
-  bool enabled = false;  // the same on all ranks of the job
+// Used under the rank's lock, like the endpoint.
+class Collectives {
+ public:
+  explicit Collectives(p2p::Endpoint& endpoint_in) : endpoint(endpoint_in) {}
+
+  p2p::Endpoint& endpoint;  // which outlives it
+  bool enabled = false;     // the same on all ranks of the job
   coll::Selection selection;
   // Node of each rank of MPI_COMM_WORLD, by its lowest world rank; empty: all are on one node.
   std::vector<int> node_of_world;
@@ -44,6 +50,30 @@ struct Collectives {
                        [](const CollectiveOp* op) { return op->anything_ready(); });
   }
 
+  // What the communicator's collectives need; made at the first of them.
+  CollectiveComm& comm_state(Comm& comm);
+  // How a call runs, alike on all ranks; false: the host serves it.
+  bool decide(const CollectiveCall& call, Comm& comm, coll::Decision* decision);
+  // The context of the messages of the next call on a communicator. Blocking calls and others have
+  // their own, as they do not match each other: hosts accept that ranks call them in different
+  // orders, and there are programs that do.
+  static std::uint64_t next_context(Comm& comm);
+  static std::uint64_t next_context_without_blocking(Comm& comm);
+  // Whether the call was so short that it is done, after another look `patience` times. Not where
+  // calls are timed: statistics want to know when all ranks were called.
+  bool serve_at_once(const CollectiveCall& call, const Comm& comm, const coll::Decision& decision,
+                     int patience);
+  // Starts a call; `call` outlives it. Whoever asked advances it until it is done.
+  int start(CollectiveOp& op, const CollectiveCall& call, Comm& comm,
+            const coll::Decision& decision, std::uint64_t context);
+  // The second half, when the ranks of the node are ready.
+  int launch(CollectiveOp& op);
+  int restart(Request& request);  // of a persistent one
+  // Of a call that does not block: it is complete, or advance() completes it.
+  void keep_going(CollectiveOp& op);
+  // Moves what is under way; without_host leaves out what may call the host.
+  bool advance(bool without_host);
+
   // An operation, owned by whoever asked until it is given back.
   CollectiveOp* take() {
     if (idle.empty()) return new CollectiveOp;
@@ -58,6 +88,10 @@ struct Collectives {
     std::unique_ptr<CollectiveOp> owned(op);
     if (idle.size() < kKeep) idle.push_back(std::move(owned));
   }
+
+ private:
+  void make_team(Comm& comm);
+  void complete(CollectiveOp& op);
 };
 
 }  // namespace od

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "engine/rank_state.h"
+#include "coll/run/collectives.h"
 
 namespace od {
 
@@ -13,8 +13,8 @@ using coll::Step;
 using coll::StepKind;
 using host::kSuccess;
 
-int CollectiveOp::prepare(RankState& state, const Task& task) {
-  state_ = &state;
+int CollectiveOp::prepare(Collectives& owner, const Task& task) {
+  owner_ = &owner;
   task_ = task;
   way_ = {};
   team_ = nullptr;
@@ -22,9 +22,9 @@ int CollectiveOp::prepare(RankState& state, const Task& task) {
   works_used_ = 0;
   error_ = kSuccess;
   done_ = false;
-  started_ns_ = state.collectives.timed ? node::now_ns() : 0;
-  log_ = state.collectives.step_log.get();
-  return buffers_.begin(state.host, *task.call, task.comm->size, task.comm->rank);
+  started_ns_ = owner.timed ? now_ns() : 0;
+  log_ = owner.step_log.get();
+  return buffers_.begin(owner.endpoint.host, *task.call, task.comm->size, task.comm->rank);
 }
 
 int CollectiveOp::begin(const Way& way, std::shared_ptr<const coll::Schedule> schedule,
@@ -78,7 +78,7 @@ bool CollectiveOp::advance(bool without_host) {
   if (waits_for_team()) [[unlikely]] {
     moved = team_->join();
     if (waits_for_team()) return moved;
-    note(state_->launch_collective(*this));
+    note(owner_->launch(*this));
     if (error_ != kSuccess) {
       done_ = true;
       return true;
@@ -87,7 +87,7 @@ bool CollectiveOp::advance(bool without_host) {
   if (team_ != nullptr) moved |= team_->team().advance();
   if (whole_) {
     if (works_[0]->operation.done()) {
-      if (!works_[0]->operation.lengths_agree()) note(state_->host.err_truncate);
+      if (!works_[0]->operation.lengths_agree()) note(owner_->endpoint.host.err_truncate);
       finish();
     }
     return moved;
@@ -114,7 +114,7 @@ bool CollectiveOp::advance(bool without_host) {
 void CollectiveOp::start(std::uint32_t index) {
   const Step& step = schedule_->steps[index];
   if (log_ != nullptr) [[unlikely]]
-    begun_ns_[index] = node::now_ns();
+    begun_ns_[index] = now_ns();
   switch (step.kind) {
     case StepKind::kSend:
     case StepKind::kReceive:
@@ -161,7 +161,7 @@ void CollectiveOp::start_message(std::uint32_t index) {
 }
 
 void CollectiveOp::start_in_host(std::uint32_t index, char* address, std::int64_t units) {
-  const host::HostTable& host = state_->host;
+  const host::HostTable& host = owner_->endpoint.host;
   const Step& step = schedule_->steps[index];
   const std::int64_t bytes = units * buffers_.unit_bytes();
   const auto tag = (way_.first_tag + static_cast<std::int32_t>(step.ordinal)) & way_.tag_mask;
@@ -177,7 +177,7 @@ void CollectiveOp::start_in_host(std::uint32_t index, char* address, std::int64_
 }
 
 void CollectiveOp::send(std::uint32_t index, char* address, std::int64_t units) {
-  RankState& s = *state_;
+  p2p::Endpoint& s = owner_->endpoint;
   const Step& step = schedule_->steps[index];
   const Comm& comm = *task_.comm;
   const std::int64_t bytes = units * buffers_.unit_bytes();
@@ -212,7 +212,7 @@ void CollectiveOp::send(std::uint32_t index, char* address, std::int64_t units) 
 void CollectiveOp::receive(std::uint32_t index, char* address, std::int64_t units) {
   Request* const message = new_message(RequestKind::recv, index, address, units);
   if (message == nullptr) return;
-  note(state_->start_receive(*message));
+  owner_->endpoint.start_local_receive(*message);
   pending_.push_back({message, 0, nullptr, index});
   if (message->complete && finished(pending_.back())) {
     pending_.pop_back();
@@ -223,11 +223,11 @@ void CollectiveOp::receive(std::uint32_t index, char* address, std::int64_t unit
 Request* CollectiveOp::new_message(RequestKind kind, std::uint32_t index, char* address,
                                    std::int64_t units) {
   const Step& step = schedule_->steps[index];
-  Request* const message = state_->internal_message(
+  Request* const message = owner_->endpoint.internal_message(
       kind, *task_.comm, task_.context, step.peer, static_cast<int>(step.ordinal), address,
       units * buffers_.unit_bytes(), CollectiveBuffers::byte_layout());
   if (message == nullptr) {
-    note(state_->host.err_no_mem);
+    note(owner_->endpoint.host.err_no_mem);
     complete(index);
   }
   return message;
@@ -237,10 +237,10 @@ Request* CollectiveOp::new_message(RequestKind kind, std::uint32_t index, char* 
 bool CollectiveOp::finished(Pending& pending) {
   if (pending.work != nullptr) {
     if (!pending.work->operation.done()) return false;
-    if (!pending.work->operation.lengths_agree()) note(state_->host.err_truncate);
+    if (!pending.work->operation.lengths_agree()) note(owner_->endpoint.host.err_truncate);
     return true;
   }
-  RankState& s = *state_;
+  p2p::Endpoint& s = owner_->endpoint;
   const Step& step = schedule_->steps[pending.step];
   host::Status status;
   if (pending.request == nullptr) {
@@ -264,7 +264,7 @@ void CollectiveOp::complete(std::uint32_t index) {
     const Step& step = schedule_->steps[index];
     const bool message = step.kind == StepKind::kSend || step.kind == StepKind::kReceive;
     log_->step(log_number_,
-               {step, message && !task_.comm->ours(step.peer), begun_ns_[index], node::now_ns()});
+               {step, message && !task_.comm->ours(step.peer), begun_ns_[index], now_ns()});
   }
   run_.complete(index);
 }
@@ -296,7 +296,7 @@ void CollectiveOp::finish() {
   if (started_ns_ != 0) [[unlikely]]
     count();
   if (log_ != nullptr) [[unlikely]]
-    log_->end_call(log_number_, node::now_ns());
+    log_->end_call(log_number_, now_ns());
   done_ = true;
 }
 
@@ -307,11 +307,11 @@ void CollectiveOp::count() {
   call.way = whole_ ? Way::shared : (team_ != nullptr ? Way::both_levels : Way::messages);
   call.algorithm = task_.decision.algorithm->number;
   call.bytes = task_.bytes;
-  call.ns = node::now_ns() - started_ns_;
+  call.ns = now_ns() - started_ns_;
   if (whole_) {
     call.arrivals_known = team_->team().arrivals_apart(works_[0]->operation, &call.apart_ns);
   }
-  state_->collectives.stats.add(call);
+  owner_->stats.add(call);
 }
 
 void CollectiveOp::release() {

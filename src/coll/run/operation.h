@@ -29,7 +29,7 @@
 
 namespace od {
 
-class RankState;
+class Collectives;
 
 class CollectiveOp {
  public:
@@ -50,8 +50,8 @@ class CollectiveOp {
     std::uint64_t bytes = 0;  // message size, for statistics
   };
   // Prepares the buffers. Returns a host error code; then nothing has started.
-  int prepare(RankState& state, const Task& task);
-  // Waits until the team knows its members, then goes on by RankState::launch_collective().
+  int prepare(Collectives& owner, const Task& task);
+  // Waits until the team knows its members, then goes on by Collectives::launch().
   void wait_for(CollectiveTeam& team) { team_ = &team; }
   // Starts with a schedule; `team` does its steps of kind kNode.
   int begin(const Way& way, std::shared_ptr<const coll::Schedule> schedule,
@@ -119,7 +119,7 @@ class CollectiveOp {
   void begin_log(StepLog& log);
   void count();
 
-  RankState* state_ = nullptr;
+  Collectives* owner_ = nullptr;
   Task task_;
   Way way_;
   CollectiveTeam* team_ = nullptr;

@@ -46,8 +46,7 @@ void StepLog::end_call(std::uint64_t number, std::uint64_t end_ns) {
 
 namespace {
 
-void write_step(config::JsonWriter& json, const StepLog::Call& call,
-                const StepLog::Call::Timed& timed) {
+void write_step(JsonWriter& json, const StepLog::Call& call, const StepLog::Call::Timed& timed) {
   const coll::Step& step = timed.step;
   json.open_object();
   json.member("rank", call.rank);
@@ -77,7 +76,7 @@ std::string clock_name() {
 }  // namespace
 
 std::string StepLog::json(int world_rank, int world_size) const {
-  config::JsonWriter json;
+  JsonWriter json;
   json.open_object();
   json.member("rank", world_rank);
   json.member("size", world_size);

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "coll/plan/hierarchy/node_steps.h"
-#include "engine/rank_state.h"
+#include "coll/run/collectives.h"
 #include "observe/log.h"
 
 namespace od {
@@ -19,11 +19,15 @@ using coll::shm::Blocks;
 using coll::shm::SlotLease;
 using host::kSuccess;
 
-CollectiveTeam::CollectiveTeam(RankState& state, Comm& comm, std::vector<int> members,
+CollectiveTeam::CollectiveTeam(Collectives& owner, Comm& comm, std::vector<int> members,
                                std::uint64_t context)
-    : state_(state), comm_(comm), members_(std::move(members)), context_(context) {
+    : owner_(owner),
+      endpoint_(owner.endpoint),
+      comm_(comm),
+      members_(std::move(members)),
+      context_(context) {
   joining_.resize(members_.size());
-  own_ = {state_.collectives.slots->allocate(), state_.collectives.cache};
+  own_ = {owner_.slots->allocate(), owner_.cache};
   const p2p::LayoutRef& bytes = CollectiveBuffers::byte_layout();
   for (std::size_t i = 0; i < members_.size(); ++i) {
     const int rank = members_[i];
@@ -33,30 +37,32 @@ CollectiveTeam::CollectiveTeam(RankState& state, Comm& comm, std::vector<int> me
     }
     for (const RequestKind kind : {RequestKind::recv, RequestKind::send}) {
       void* const buffer = kind == RequestKind::recv ? &joining_[i] : &own_;
-      Request* const message =
-          state_.internal_message(kind, comm_, context_, rank, 0, buffer, sizeof(Joining), bytes);
+      Request* const message = endpoint_.internal_message(kind, comm_, context_, rank, 0, buffer,
+                                                          sizeof(Joining), bytes);
       if (message == nullptr) continue;  // then this member has no slot for us
       messages_.push_back(message);
-      const int error =
-          kind == RequestKind::recv ? state_.start_receive(*message) : state_.start_send(*message);
-      if (error != kSuccess) message->complete = true;
+      if (kind == RequestKind::recv) {
+        endpoint_.start_local_receive(*message);
+      } else if (endpoint_.start_send(*message) != kSuccess) {
+        message->complete = true;
+      }
     }
   }
 }
 
 CollectiveTeam::~CollectiveTeam() {
   // A team that is still joining has been asked for by no call that is not done.
-  for (Request* message : messages_) state_.requests.release(*message);
+  for (Request* message : messages_) endpoint_.requests.release(*message);
   leave();
 }
 
 void CollectiveTeam::leave() {
   if (own_.lease.slot == SlotLease::kNone) return;
   if (team_ != nullptr) {
-    state_.collectives.slots->release(own_.lease, team_->exchanges(), team_->acknowledgements());
+    owner_.slots->release(own_.lease, team_->exchanges(), team_->acknowledgements());
     team_.reset();
   } else {
-    state_.collectives.slots->release(own_.lease, 0, {});
+    owner_.slots->release(own_.lease, 0, {});
   }
   own_.lease.slot = SlotLease::kNone;
 }
@@ -68,7 +74,7 @@ bool CollectiveTeam::join() {
       ++i;
       continue;
     }
-    state_.requests.release(*messages_[i]);
+    endpoint_.requests.release(*messages_[i]);
     messages_[i] = messages_.back();
     messages_.pop_back();
     moved = true;
@@ -81,7 +87,7 @@ bool CollectiveTeam::join() {
     make_team();
     phase_ = Phase::ready;
   } else {
-    ++state_.counters.teams_refused;
+    ++endpoint_.counters.teams_refused;
     leave();
     phase_ = Phase::impossible;
   }
@@ -90,40 +96,40 @@ bool CollectiveTeam::join() {
 
 void CollectiveTeam::make_team() {
   coll::shm::TeamSetup setup;
-  setup.layout = &state_.node->layout();
-  setup.wake_mode = state_.wake_mode;
-  setup.tuning = state_.collectives.tuning;
-  setup.in_groups = &state_.counters.reductions_in_groups;
-  setup.context = &state_;
+  setup.layout = &endpoint_.node->layout();
+  setup.wake_mode = endpoint_.wake_mode;
+  setup.tuning = owner_.tuning;
+  setup.in_groups = &endpoint_.counters.reductions_in_groups;
+  setup.context = &endpoint_;
   setup.corrupt = [](void* context, int member) {
-    auto& state = *static_cast<RankState*>(context);
+    auto& endpoint = *static_cast<p2p::Endpoint*>(context);
     log(Level::kError,
         "rank %d (of this node's ranks of a communicator) shows less in a reduction than the "
         "others expect, or its shared memory is damaged; ending the job: do all ranks give the "
         "same count?",
         member);
-    state.host.abort(1);
+    endpoint.host.abort(1);
   };
   for (std::size_t i = 0; i < members_.size(); ++i) {
     const int rank = members_[i];
     // This rank's own index is not in local_index where it has no local peer at all.
-    const int index = rank == comm_.rank ? static_cast<int>(state_.my_index)
+    const int index = rank == comm_.rank ? static_cast<int>(endpoint_.my_index)
                                          : comm_.local_index[static_cast<std::size_t>(rank)];
     if (rank == comm_.rank) setup.me = static_cast<int>(i);
-    const node::Member& member = state_.node->member(index);
+    const node::Member& member = endpoint_.node->member(index);
     if (rank != comm_.rank) neighbour_ = static_cast<std::uint32_t>(index);
     setup.members.push_back({member.base, joining_[i].lease, member.reach, member.reach_bytes,
                              member.reaches_us, joining_[i].cache});
   }
-  setup.tuning.crowded = state_.node->oversubscribed();
-  setup.tuning.far = far_ = state_.transport->far(neighbour_);
+  setup.tuning.crowded = endpoint_.node->oversubscribed();
+  setup.tuning.far = far_ = endpoint_.transport->far(neighbour_);
   team_ = std::make_unique<coll::shm::Team>(std::move(setup));
-  ++state_.counters.teams_made;
+  ++endpoint_.counters.teams_made;
   if (log_enabled(Level::kDebug)) describe_team();
 }
 
 void CollectiveTeam::describe_team() const {
-  if (state_.collectives.tuning.driver == coll::shm::Driver::generic) {
+  if (owner_.tuning.driver == coll::shm::Driver::generic) {
     log(Level::kDebug, "collectives of %d ranks in shared memory: generic reductions",
         team_->size());
     return;
@@ -142,7 +148,7 @@ void CollectiveTeam::describe_team() const {
 }
 
 void CollectiveTeam::look_at_distance() {
-  const bool far = state_.transport->far(neighbour_);
+  const bool far = endpoint_.transport->far(neighbour_);
   if (far == far_) return;
   far_ = far;
   team_->set_far(far);

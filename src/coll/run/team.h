@@ -17,20 +17,19 @@
 #include "coll/run/buffers.h"
 #include "coll/run/call.h"
 #include "coll/shm/team.h"
-#include "p2p/comm.h"
-#include "p2p/request.h"
+#include "p2p/endpoint.h"
 #include "topology/cache_claim.h"
 
 namespace od {
 
-class RankState;
+class Collectives;
 
 class CollectiveTeam {
  public:
   enum class Phase : std::uint8_t { joining, ready, impossible };
 
   // `members` are the ranks of `comm` on this node, in ascending order.
-  CollectiveTeam(RankState& state, Comm& comm, std::vector<int> members, std::uint64_t context);
+  CollectiveTeam(Collectives& owner, Comm& comm, std::vector<int> members, std::uint64_t context);
   ~CollectiveTeam();
   CollectiveTeam(const CollectiveTeam&) = delete;
   CollectiveTeam& operator=(const CollectiveTeam&) = delete;
@@ -57,7 +56,8 @@ class CollectiveTeam {
   void make_team();
   void describe_team() const;
 
-  RankState& state_;
+  Collectives& owner_;
+  p2p::Endpoint& endpoint_;
   Comm& comm_;
   std::vector<int> members_;
   std::uint64_t context_;

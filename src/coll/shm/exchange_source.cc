@@ -135,8 +135,7 @@ bool Team::prepare_source(Exchange& x) {
 }
 
 std::uint64_t Team::table_bytes() const {
-  return round_up(static_cast<std::uint64_t>(size_) * sizeof(TableEntry),
-                  od::node::kFalseSharingBytes);
+  return round_up(static_cast<std::uint64_t>(size_) * sizeof(TableEntry), kFalseSharingBytes);
 }
 
 void Team::plan_cells(Exchange& x) {
@@ -158,7 +157,7 @@ void Team::plan_cells(Exchange& x) {
     if (x.size > 2 || own_cell) parts = static_cast<std::uint64_t>(x.size);
   }
   x.rounds_out = pieces(longest, x.piece_bytes);
-  const std::uint64_t part = round_up(std::min(longest, x.piece_bytes), od::node::kLineBytes);
+  const std::uint64_t part = round_up(std::min(longest, x.piece_bytes), kLineBytes);
   x.block_bytes = parts == 1 ? 0 : part;
   x.cell_bytes = part * parts;
   // Half of the ring: while the readers are behind with one exchange the next one finds room.

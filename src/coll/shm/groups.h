@@ -23,9 +23,9 @@ using topology::CacheClaim;
 inline std::uint64_t slice_of(std::uint64_t bytes, std::uint64_t extent, std::uint64_t members) {
   const std::uint64_t elements = bytes / extent;
   std::uint64_t slice = (elements + members - 1) / members;
-  constexpr std::uint64_t kLine = od::node::kFalseSharingBytes;
-  if (kLine % extent == 0) {
-    slice = (slice + kLine / extent - 1) / (kLine / extent) * (kLine / extent);
+  if (kFalseSharingBytes % extent == 0) {
+    slice = (slice + kFalseSharingBytes / extent - 1) / (kFalseSharingBytes / extent) *
+            (kFalseSharingBytes / extent);
   }
   return slice * extent;
 }

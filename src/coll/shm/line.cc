@@ -85,15 +85,15 @@ void Team::tell_of_line(const Line& line, Span readers) {
 void Team::take_next_lines(std::uint64_t bytes) {
   const std::uint64_t next = next_number_ + 1;
   Post& post = lane(me_, next).post;
-  od::node::prefetch_for_writing(&post);
+  prefetch_for_writing(&post);
   if (bytes <= kFirstLineBytes) return;
   if (bytes <= kInlineBytes) {
-    od::node::prefetch_for_writing(post.payload + kFirstLineBytes);
+    prefetch_for_writing(post.payload + kFirstLineBytes);
     return;
   }
   const std::byte* const lines = peer(me_).slot + lines_offset(next);
-  for (std::uint64_t at = 0; at < bytes; at += od::node::kLineBytes) {
-    od::node::prefetch_for_writing(lines + at);
+  for (std::uint64_t at = 0; at < bytes; at += kLineBytes) {
+    prefetch_for_writing(lines + at);
   }
 }
 
@@ -106,7 +106,7 @@ bool Team::lines_here(const Line& line, Span sources, int patience) {
     // Pairs with the release in show_line() and post().
     while (post.ticket.load(std::memory_order_acquire) != expected) {
       if (--patience < 0) return false;
-      od::node::pause_processor();
+      pause_processor();
     }
     if (!as_expected(line, post)) return false;
     note_completed(peer(i), post.completed);

@@ -110,7 +110,7 @@ void Team::start_slices(Operation& op, Operation::Plan plan, const void* send, v
   const std::uint64_t in_groups = slice_in_groups(op.combiner_, bytes, slice);
   if (in_groups != 0) slice = in_groups;
   // slice_of() may round up to whole lines.
-  slice = slice / od::node::kFalseSharingBytes * od::node::kFalseSharingBytes;
+  slice = slice / kFalseSharingBytes * kFalseSharingBytes;
   slice = std::max<std::uint64_t>(1, slice / extent) * extent;
   op.segment_bytes_ = slice > bytes / members ? bytes : slice * members;
   op.pipeline_.segments =
@@ -145,14 +145,13 @@ bool Team::prepare(Operation& op, std::uint32_t index, Exchange& x) {
     }
   }
   if (x.use == Use::combine && x.combiner->function != nullptr) {
-    constexpr std::uint64_t kLine = od::node::kLineBytes;
     const std::uint64_t scratch =
         std::max(x.piece_bytes, piece_bytes(Content::same, size_, x.combiner->extent_bytes)) +
-        kLine;
+        kLineBytes;
     if (scratch_.size() < scratch) {
       scratch_.resize(scratch);
       const auto start = reinterpret_cast<std::uintptr_t>(scratch_.data());
-      aligned_scratch_ = scratch_.data() + (kLine - start % kLine) % kLine;
+      aligned_scratch_ = scratch_.data() + (kLineBytes - start % kLineBytes) % kLineBytes;
     }
   }
   return true;

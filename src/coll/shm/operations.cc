@@ -11,7 +11,7 @@ std::uint64_t Team::piece_bytes(Content content, int members, std::uint64_t unit
   std::uint64_t piece = tuning_.piece_bytes;
   if (content == Content::each) {
     const std::uint64_t cell = ring_.bytes() / (4 * static_cast<std::uint64_t>(members));
-    piece = std::min(piece, cell / od::node::kLineBytes * od::node::kLineBytes);
+    piece = std::min(piece, cell / kLineBytes * kLineBytes);
   }
   return std::max(unit_bytes, piece / unit_bytes * unit_bytes);
 }

@@ -67,8 +67,8 @@ struct Post {
     std::byte payload[kInlineBytes];
   };
 };
-static_assert(sizeof(Post) == od::node::kFalseSharingBytes);
-static_assert(offsetof(Post, payload) + kFirstLineBytes == od::node::kLineBytes);
+static_assert(sizeof(Post) == kFalseSharingBytes);
+static_assert(offsetof(Post, payload) + kFirstLineBytes == kLineBytes);
 static_assert(offsetof(Post, payload) == 16);  // reductions want aligned elements
 
 struct TableEntry {
@@ -84,11 +84,11 @@ constexpr std::uint64_t step_word(std::uint64_t ticket, std::uint64_t steps) {
 }
 
 struct Lane {
-  alignas(od::node::kFalseSharingBytes) Post post;
+  alignas(kFalseSharingBytes) Post post;
   // Step word: pieces that are in the cells.
-  alignas(od::node::kFalseSharingBytes) std::atomic<std::uint64_t> made;
+  alignas(kFalseSharingBytes) std::atomic<std::uint64_t> made;
   // Step word: pieces of its sources that the owner has read; kAllSteps: it reads no more.
-  alignas(od::node::kFalseSharingBytes) std::atomic<std::uint64_t> read;
+  alignas(kFalseSharingBytes) std::atomic<std::uint64_t> read;
 };
 
 // When the owner was called for the operation whose first exchange has this ticket; for statistics.
@@ -101,11 +101,11 @@ inline constexpr std::uint32_t kArrivals = 8;
 struct SlotControl {
   // All exchanges of the owner with a ticket up to this one are over: it reads nothing of them any
   // more. Later exchanges of the others may overwrite what these showed.
-  alignas(od::node::kFalseSharingBytes) std::atomic<std::uint64_t> completed;
+  alignas(kFalseSharingBytes) std::atomic<std::uint64_t> completed;
   // Not 0 while the owner may sleep until somebody's `completed` grows.
-  alignas(od::node::kFalseSharingBytes) std::atomic<std::uint32_t> wants_acks;
+  alignas(kFalseSharingBytes) std::atomic<std::uint32_t> wants_acks;
   Lane lanes[kLanes];
-  alignas(od::node::kFalseSharingBytes) Arrival arrivals[kArrivals];
+  alignas(kFalseSharingBytes) Arrival arrivals[kArrivals];
 };
 static_assert(std::is_standard_layout_v<SlotControl>);
 static_assert(sizeof(Lane) == 384);

@@ -33,8 +33,7 @@ Team::Team(TeamSetup setup)
       corrupt_(setup.corrupt),
       context_(setup.context),
       peers_(setup.members.size()),
-      result_bytes_(layout_.slot_bytes / kResultShare / od::node::kFalseSharingBytes *
-                    od::node::kFalseSharingBytes),
+      result_bytes_(layout_.slot_bytes / kResultShare / kFalseSharingBytes * kFalseSharingBytes),
       ring_(layout_.slot_bytes - kControlBytes - kResults * result_bytes_),
       shown_(kLanes * setup.members.size()),
       operands_(setup.members.size()),

@@ -300,7 +300,7 @@ class Team {
   Groups groups_;
   std::uint64_t segment_slice_bytes_ = 0;
   std::uint64_t* in_groups_;
-  p2p::SendHistory history_;
+  memory::SendHistory history_;
 
   Operation* first_open_ = nullptr;  // with exchanges that have not begun
   Operation* last_open_ = nullptr;

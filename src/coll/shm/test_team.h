@@ -102,20 +102,20 @@ class TestNode {
   void wait(Team& team, Done&& done) {
     od::node::Idler idler(plan_);
     std::atomic<std::uint32_t>& armed = node_->member(exchange_.rank).header->armed;
-    const std::uint64_t started = od::node::now_ns();
+    const std::uint64_t started = now_ns();
     while (!done()) {
       if (team.advance()) {
         idler.reset();
         continue;
       }
-      const std::uint64_t before = od::node::now_ns();
+      const std::uint64_t before = now_ns();
       if (idler.step(armed, wake_mode_, false, [&] { return team.anything_ready(); })) {
         ++sleeps_;
-        if (od::node::now_ns() - started > kStuckNs) {
+        if (now_ns() - started > kStuckNs) {
           std::fprintf(stderr, "rank %d is stuck: %s\n", exchange_.rank, team.describe().c_str());
           std::_Exit(96);
         }
-        if (od::node::now_ns() - before > kLostNs && team.anything_ready()) {
+        if (now_ns() - before > kLostNs && team.anything_ready()) {
           std::fprintf(stderr, "rank %d slept too long: %s\n", exchange_.rank,
                        team.describe().c_str());
           ++lost_wakes_;

@@ -10,6 +10,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/pause.h"
+
 #if defined(__SANITIZE_THREAD__)
 #define OD_SINGLE_THREADED false
 #elif defined(__GLIBC__) && __GLIBC_PREREQ(2, 32)
@@ -58,9 +60,7 @@ class Mutex {
                                       __ATOMIC_RELAXED)) {
         return;
       }
-#if defined(__x86_64__)
-      __builtin_ia32_pause();
-#endif
+      pause_processor();
     }
     while (__atomic_exchange_n(&word_, 2, __ATOMIC_ACQUIRE) != 0) {
       syscall(SYS_futex, &word_, FUTEX_WAIT_PRIVATE, 2, nullptr, nullptr, 0);

@@ -198,7 +198,7 @@ bool parse_algorithm(Collective collective, std::string_view text, Named& named,
   if (named.algorithm != nullptr) return true;
   std::vector<std::string> known;
   for (const Algorithm& algorithm : algorithms(collective)) known.emplace_back(algorithm.name);
-  const std::string nearest = config::nearest_name(name, known);
+  const std::string nearest = nearest_name(name, known);
   reason = "names '" + std::string(name) + "', which is no algorithm of " + info(collective).name +
            "; " +
            (nearest.empty() ? "`overdrive info --algorithms` lists them"

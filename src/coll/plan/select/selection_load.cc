@@ -58,7 +58,7 @@ std::string nearest_variable(std::string_view name) {
       known.push_back(upper(info(static_cast<Collective>(i)).name) + std::string(part.ending));
     }
   }
-  const std::string nearest = config::nearest_name(name, known);
+  const std::string nearest = nearest_name(name, known);
   return nearest.empty() ? "`overdrive info --algorithms` lists the collectives"
                          : "did you mean " + std::string(kPrefix) + nearest + "?";
 }

@@ -99,7 +99,7 @@ Interval<T> interval_of(const JsonValue& value, const char* name, Read read) {
 void check_names(const JsonValue& object, const std::vector<std::string>& known) {
   for (const auto& [name, value] : object.members) {
     if (std::find(known.begin(), known.end(), name) != known.end()) continue;
-    const std::string nearest = config::nearest_name(name, known);
+    const std::string nearest = nearest_name(name, known);
     fail(value, "\"" + name + "\" is not known here" +
                     (nearest.empty() ? std::string() : "; did you mean \"" + nearest + "\"?"));
   }
