@@ -1,6 +1,7 @@
 # What `make install` puts where:
 #
 #   bin/overdrive                     the command        lib/liboverdrive.so     what is preloaded
+#   bin/overdrive-switch              the switch         lib/systemd/system/     its service
 #   lib/overdrive/liboverdrive-*.so   the faces          share/overdrive/cli/    the command's package
 #   include/overdrive/                headers            lib/pkgconfig, lib/cmake/Overdrive
 #   share/man, share/modulefiles/overdrive/VERSION, share/doc/overdrive
@@ -60,6 +61,12 @@ if(EXISTS "${CMAKE_SOURCE_DIR}/bench/coll")
 endif()
 install(TARGETS overdrive-settings overdrive-measure overdrive-collectives RUNTIME
         DESTINATION "${CMAKE_INSTALL_LIBDIR}/overdrive")
+if(TARGET overdrive-switch)
+  install(TARGETS overdrive-switch RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+  configure_file("${CMAKE_SOURCE_DIR}/packaging/overdrive-switch.service.in"
+    "${packaging}/overdrive-switch.service" @ONLY)
+  install(FILES "${packaging}/overdrive-switch.service" DESTINATION lib/systemd/system)
+endif()
 install(FILES "${CMAKE_BINARY_DIR}/lib/overdrive/skipped-faces.txt"
         DESTINATION "${CMAKE_INSTALL_LIBDIR}/overdrive")
 

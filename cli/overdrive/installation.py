@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 LIBRARY = "liboverdrive.so"
 TOOL = "overdrive-settings"
 MEASURE = "overdrive-measure"
+SWITCH = "overdrive-switch"
 PRESETS = ("release", "bench", "dev")
 """Builds of a checkout that are used without being named, best first."""
 
@@ -121,6 +122,18 @@ class Installation:
                 f"or install Overdrive completely"
             )
         return path
+
+    def need_switch(self) -> Path:
+        """Return the path of the software switch, or raise an error that says how to get it."""
+        folders = [self.tool.parent] if self.tool is not None else []
+        folders += [self.home / "bin", *(self.home / "build" / name / "bin" for name in PRESETS)]
+        for folder in folders:
+            if (folder / SWITCH).exists():
+                return folder / SWITCH
+        raise CommandError(
+            f"{SWITCH} was not found near {self.home}: install libcli11-dev and run `make` in the "
+            f"checkout, or install Overdrive completely"
+        )
 
 
 def home_directory() -> str:

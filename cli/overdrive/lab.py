@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 
 from overdrive import (
     lab_enter,
+    lab_fabric,
     lab_jobs,
     lab_network,
     lab_nodes,
@@ -35,7 +36,11 @@ numbers and shared memory, joined by a switch.
 
 Commands:
   up [--nodes N] [--rate RATE] [--sockets S [--cores C]] [--mtu BYTES]
-                            make a cluster (2 nodes); RATE such as 1gbit limits every link
+     [--fabric bridge|switch|tor-spine [--latency TIME] [--tors T]]
+                            make a cluster (2 nodes); RATE such as 1gbit limits every link.
+                            The usual fabric is the kernel's bridge. With `switch` it is the
+                            program overdrive-switch, which adds a latency, such as 20us; with
+                            `tor-spine` nodes share T switches, joined by one above them
   mpirun [-n RANKS] [--ppn RANKS | --layout 3+1+2] [--order block|round-robin]
          [--without-overdrive] [-x NAME[=VALUE]]... [--options TEXT] PROGRAM [ARGUMENT...]
                             start an MPI job over its nodes; instead of mpirun any launcher of
@@ -120,9 +125,12 @@ def _read(
     return given
 
 
-def _up(arguments: list[str]) -> int:
+def _up(arguments: list[str], installation: Installation) -> int:
     given = _read(
-        "up", arguments, ("--nodes", "--rate", "--sockets", "--cores", "--mtu"), flags=("--quiet",)
+        "up",
+        arguments,
+        ("--nodes", "--rate", "--sockets", "--cores", "--mtu", "--fabric", "--latency", "--tors"),
+        flags=("--quiet",),
     )
     sockets = given.number("--sockets", 1, 64) or 0
     cores = given.number("--cores", 1, 1024)
@@ -130,13 +138,28 @@ def _up(arguments: list[str]) -> int:
         raise CommandError("--cores says how many cores a socket has: give --sockets as well")
     if cores is None:
         cores = max(1, len(os.sched_getaffinity(0)) // max(1, sockets))
+    fabric = given.text("--fabric") or lab_fabric.BRIDGE
+    if fabric not in lab_fabric.FABRICS:
+        known = ", ".join(lab_fabric.FABRICS)
+        raise CommandError(f"--fabric is one of {known}, and not '{fabric}'")
+    if fabric == lab_fabric.BRIDGE and given.flag("--latency"):
+        raise CommandError("the kernel's bridge adds no latency: give --fabric switch as well")
+    if fabric != lab_fabric.TOR_SPINE and given.flag("--tors"):
+        raise CommandError("--tors is for --fabric tor-spine")
+    nodes = given.number("--nodes", 1, lab_network.MOST_NODES) or 2
     plan = lab_nodes.Plan(
         name=lab_state.check_name(given.text("--name") or lab_state.DEFAULT_NAME),
-        nodes=given.number("--nodes", 1, lab_network.MOST_NODES) or 2,
+        nodes=nodes,
         rate=lab_network.parse_rate(given.text("--rate") or "off"),
         sockets=sockets,
         cores=cores,
         mtu=given.number("--mtu", _SMALLEST_MTU, _LARGEST_MTU) or 1500,
+        fabric=fabric,
+        tors=(given.number("--tors", 1, nodes) or min(2, nodes))
+        if fabric == lab_fabric.TOR_SPINE
+        else 0,
+        latency_ns=lab_fabric.parse_latency(given.text("--latency") or "0"),
+        program="" if fabric == lab_fabric.BRIDGE else str(installation.need_switch()),
     )
     lab = lab_nodes.up(plan)
     if not given.flag("--quiet"):
@@ -151,7 +174,8 @@ def _show(lab: Lab) -> None:
     sockets = f", {lab.sockets} sockets of {lab.cores} cores" if lab.sockets else ""
     nodes = "1 node" if len(lab.nodes) == 1 else f"{len(lab.nodes)} nodes"
     rights = ", in a user namespace" if lab.privilege == lab_privilege.USER_NAMESPACE else ""
-    print(f"lab '{lab.name}': {nodes}{sockets}, MTU {lab.mtu}{rights}")
+    fabric = lab_fabric.describe(lab.fabric, lab.tors, lab.latency_ns)
+    print(f"lab '{lab.name}': {nodes}{sockets}, MTU {lab.mtu}{fabric}{rights}")
     width = max(len(machine.name) for machine in lab.everyone())
     for machine in [*lab.nodes, *([lab.head] if lab.head else [])]:
         state = "" if machine.alive() else ", DEAD"
@@ -161,6 +185,10 @@ def _show(lab: Lab) -> None:
             loss = "" if machine.loss == "off" else f", loses {machine.loss}"
             state = f", {lab_network.rate_text(machine.rate)}{loss}{state}"
         print(f"  {machine.name:{width}}  {machine.address}{state}")
+    if lab.fabric != lab_fabric.BRIDGE:
+        alive = lab_fabric.ask(lab, "status json") is not None
+        path = lab_fabric.socket_path(lab.folder)
+        print(f"  switch: {f'overdrive-switch --status --control {path}' if alive else 'DEAD'}")
 
 
 def _status(arguments: list[str]) -> int:
@@ -222,15 +250,20 @@ def _change(command: str, arguments: list[str]) -> int:
         lab = lab_state.reread(name)
         pairs = _chosen(lab, given.rest[1:])
         assert lab.switch is not None
+        bridge = lab.fabric == lab_fabric.BRIDGE
         if command == "shape":
-            lab_network.shape(lab.switch.pid, pairs, value, lab.mtu)
-        else:
+            lab_network.shape(lab.switch.pid, pairs, value, lab.mtu, bridge)
+        elif bridge:
             lab_network.lose(lab.switch.pid, pairs, value)
+        else:
+            lab_network.cut_streams(pairs, value != "off")
         for _, node in pairs:
             if command == "shape":
                 node.rate = value
             else:
                 node.loss = value
+        if not bridge:
+            lab_fabric.change(lab)
         lab.write()
     return 0
 
@@ -299,6 +332,11 @@ def _start(
     return lab_enter.run(lab, lab.head, command, job, job=True)
 
 
+def _asks_for_help(arguments: list[str]) -> bool:
+    """Tell whether the first word after a command asks how to use it."""
+    return arguments[:1] in (["--help"], ["-h"])
+
+
 def run(
     installation: Installation,
     options: Options,
@@ -309,11 +347,11 @@ def run(
     if not arguments:
         raise CommandError("`overdrive lab` needs a command; `overdrive lab --help` names them")
     command, rest = arguments[0], arguments[1:]
-    if command in ("--help", "-h", "help"):
+    if command in ("--help", "-h", "help") or (command in COMMANDS and _asks_for_help(rest)):
         print(USAGE, end="")
         return 0
     if command == "up":
-        return _up(rest)
+        return _up(rest, installation)
     if command == "down":
         return _down(rest)
     if command == "status":

@@ -5,7 +5,8 @@
 
 A rate is a token bucket (tbf) at both ends of a node's link, so it holds in each direction. Loss is
 a filter at the switch's end that drops frames which come from the node, at random; it needs no
-other queueing discipline, so it can be combined with a rate.
+other queueing discipline, so it can be combined with a rate. Where a program is the switch
+(lab_fabric.py) there is no bridge, and the program does at its end what is done to frames there.
 """
 
 from __future__ import annotations
@@ -142,10 +143,14 @@ def without_ipv6() -> None:
             return  # there is none, or it may not be changed
 
 
-def build(pids: Sequence[int], addresses: Sequence[str], mtu: int) -> None:
-    """Make the bridge in this process's network and connect the networks of the processes."""
-    lines = ["link set lo up", f"link add br0 mtu {mtu} type bridge mcast_snooping 0"]
-    lines += ["link set br0 up"]
+def build(pids: Sequence[int], addresses: Sequence[str], mtu: int, bridge: bool = True) -> None:
+    """Connect the networks of the processes to this process's, by a bridge or without.
+
+    Without a bridge nothing passes between the links until a program forwards it.
+    """
+    lines = ["link set lo up"]
+    if bridge:
+        lines += [f"link add br0 mtu {mtu} type bridge mcast_snooping 0", "link set br0 up"]
     for index, pid in enumerate(pids):
         hardware = f"02:00:0a:4d:{index // 250:02x}:{index % 250 + 1:02x}"
         lines.append(
@@ -164,7 +169,8 @@ def build(pids: Sequence[int], addresses: Sequence[str], mtu: int) -> None:
             ],
         )
     # The switch's ends last: a link whose both ends are up carries frames at once.
-    run_in(0, "ip", [f"link set p{index} master br0 up" for index in range(len(pids))])
+    master = "master br0 " if bridge else ""
+    run_in(0, "ip", [f"link set p{index} {master}up" for index in range(len(pids))])
 
 
 def _shaping(device: str, rate: str, mtu: int, present: bool) -> list[str]:
@@ -176,17 +182,29 @@ def _shaping(device: str, rate: str, mtu: int, present: bool) -> list[str]:
     return [f"qdisc replace dev {device} root tbf rate {rate} burst {burst}b limit {_QUEUE_BYTES}b"]
 
 
-def shape(switch: int, nodes: Sequence[tuple[int, Node]], rate: str, mtu: int) -> None:
-    """Limit the links of nodes, given with their numbers, in both directions."""
+def shape(
+    switch: int, nodes: Sequence[tuple[int, Node]], rate: str, mtu: int, bridge: bool = True
+) -> None:
+    """Limit the links of nodes, given with their numbers, in both directions.
+
+    Without a bridge only from the nodes: the other direction is the switch program's.
+    """
     lines: list[str] = []
     for index, node in nodes:
         present = node.rate != "off"
-        lines += _shaping(f"p{index}", rate, mtu, present)
+        if bridge:
+            lines += _shaping(f"p{index}", rate, mtu, present)
         inside = _shaping(INTERFACE, rate, mtu, present)
         if inside:
             run_in(node.pid, "tc", inside)
     if lines:
         run_in(switch, "tc", lines)
+
+
+def cut_streams(nodes: Sequence[tuple[int, Node]], cut: bool) -> None:
+    """Let nodes send streams in frames as a wire has them, or up to 64 KiB as one frame."""
+    for _, node in nodes:
+        run_in(node.pid, "ip", [f"link set {INTERFACE} gso_max_segs {1 if cut else 65535}"])
 
 
 def lose(switch: int, nodes: Sequence[tuple[int, Node]], loss: str) -> None:

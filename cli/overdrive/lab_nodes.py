@@ -33,7 +33,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from overdrive import lab_network, lab_privilege, lab_state, lab_system
+from overdrive import lab_fabric, lab_network, lab_privilege, lab_state, lab_system
 from overdrive.errors import CommandError
 from overdrive.lab_state import Lab, Node
 
@@ -67,6 +67,10 @@ class Plan:
     sockets: int
     cores: int
     mtu: int
+    fabric: str = lab_fabric.BRIDGE
+    tors: int = 0
+    latency_ns: int = 0
+    program: str = ""  # the switch, if it is one
 
     def names(self) -> list[str]:
         """Return the host names of nodes and head."""
@@ -254,7 +258,10 @@ def _init(plan: Plan, folder: Path, life: socket.socket, to_keeper: socket.socke
         sender.close()
         pids = _collect(receiver, count)
         _run_inside(pids[-1], lambda: _write_table(plan, folder, pids))
-        lab_network.build(pids, plan.addresses(), plan.mtu)
+        bridge = plan.fabric == lab_fabric.BRIDGE
+        lab_network.build(pids, plan.addresses(), plan.mtu, bridge)
+        if not bridge:
+            lab_fabric.start(plan.program, folder, lab_fabric.layout_of(plan))
         answer = {"pids": pids}
     except Exception as reason:
         answer = {"error": _text(reason)}
@@ -336,7 +343,8 @@ class _Keeper:
         pids, inner = self._wait_for_nodes(receiver)
         lab = self._lab(folder, privilege, pids, inner)
         pairs = list(enumerate(lab.nodes))
-        lab_network.shape(self.init, pairs, self.plan.rate, self.plan.mtu)
+        bridge = self.plan.fabric == lab_fabric.BRIDGE
+        lab_network.shape(self.init, pairs, self.plan.rate, self.plan.mtu, bridge)
         for node in lab.nodes:
             node.rate = self.plan.rate
         lab.write()
@@ -380,6 +388,9 @@ class _Keeper:
             sockets=plan.sockets,
             cores=plan.cores,
             mtu=plan.mtu,
+            fabric=plan.fabric,
+            tors=plan.tors,
+            latency_ns=plan.latency_ns,
             nodes=machines[:-1],
             head=machines[-1],
             switch=switch,

@@ -2,6 +2,8 @@
 
     $XDG_RUNTIME_DIR/overdrive-lab/NAME/    or /tmp/overdrive-lab-UID/NAME/
         state.json    what there is; written when everything stands, replaced as a whole
+        switch.toml   where the switch is a program: what it is to do
+        switch.sock   and where it is asked; switch.log: what went wrong in it
         node/         empty; inside every node something of its own is mounted here
 
 Both folders belong to the user and nobody else can look inside. The lab's keeper holds a lock
@@ -34,6 +36,7 @@ _NAME = re.compile(r"[a-z][a-z0-9-]{0,23}")
 """Host names are made of it, and it is part of paths of sockets, which are short."""
 
 STATE, NODE = "state.json", "node"
+SWITCH_FILE, SWITCH_SOCKET = "switch.toml", "switch.sock"
 
 
 @dataclass
@@ -64,6 +67,9 @@ class Lab:
     sockets: int
     cores: int
     mtu: int
+    fabric: str = "bridge"  # or what lab_fabric names
+    tors: int = 0
+    latency_ns: int = 0
     nodes: list[Node] = field(default_factory=list)
     head: Node | None = None
     switch: Node | None = None
@@ -176,7 +182,7 @@ def remove(folder: Path) -> None:
     """Remove a lab's folder, of which nothing but known entries is touched."""
     with contextlib.suppress(OSError):
         for entry in list(folder.iterdir()):
-            if entry.name.startswith(STATE):
+            if entry.name.startswith((STATE, "switch.")):
                 entry.unlink(missing_ok=True)
             elif entry.name == NODE:
                 entry.rmdir()

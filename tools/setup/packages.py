@@ -25,6 +25,7 @@ GROUPS: dict[str, list[str]] = {
         "libtomlplusplus-dev",
         "libhwy-dev",
         "nlohmann-json3-dev",
+        "libcli11-dev",
     ],
     "test": ["libgtest-dev", "python3-venv"],
     "lint": ["clang-format"],

@@ -1,0 +1,27 @@
+# overdrive-switch, the software switch: its own program, without an MPI and without the engine.
+#
+# Skipped with a message where CLI11 or the headers of toml++ and JSON are missing.
+
+find_path(OVERDRIVE_CLI11_INCLUDE CLI/CLI.hpp DOC "Folder of CLI/CLI.hpp; without it there is no switch")
+if(NOT OVERDRIVE_CLI11_INCLUDE)
+  message(STATUS "overdrive-switch: skipped, CLI11 is missing (install libcli11-dev)")
+  return()
+endif()
+
+file(GLOB OVERDRIVE_SWITCH_SOURCES CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/switch/*.cc")
+set(OVERDRIVE_SWITCH_TESTS ${OVERDRIVE_SWITCH_SOURCES})
+list(FILTER OVERDRIVE_SWITCH_TESTS INCLUDE REGEX "_test\\.cc$")
+list(FILTER OVERDRIVE_SWITCH_SOURCES EXCLUDE REGEX "(_test|_fuzz|/main)\\.cc$")
+
+add_library(overdrive_switch_core STATIC ${OVERDRIVE_SWITCH_SOURCES})
+target_include_directories(overdrive_switch_core PUBLIC "${CMAKE_SOURCE_DIR}")
+target_include_directories(overdrive_switch_core SYSTEM PRIVATE
+  "${OVERDRIVE_CLI11_INCLUDE}" "${OVERDRIVE_JSON_INCLUDE}")
+target_link_libraries(overdrive_switch_core PUBLIC overdrive_options)
+
+add_executable(overdrive-switch "${CMAKE_SOURCE_DIR}/switch/main.cc")
+target_include_directories(overdrive-switch SYSTEM PRIVATE "${OVERDRIVE_CLI11_INCLUDE}")
+target_link_libraries(overdrive-switch PRIVATE overdrive_switch_core overdrive_options)
+if(NOT OVERDRIVE_SANITIZER)
+  target_link_options(overdrive-switch PRIVATE -static-libstdc++ -static-libgcc)
+endif()

@@ -1,0 +1,84 @@
+// What the switch is to be: from a TOML file, or from the command line.
+//
+// A file in full (every setting is optional, except what names switches and ports):
+//
+//     control = "/run/overdrive-switch.sock"   # where --status and --reload find the switch
+//     memory = "256MiB"                        # most that frames may take
+//     spin = "0"                               # how long it polls for more before it sleeps
+//     priority = "realtime"                    # before all ordinary processes; else "normal"
+//     seed = 1                                 # of all faults
+//     [[switch]]
+//     name = "tor0"
+//     latency = "20us"
+//       [[switch.port]]
+//       interface = "eth1"
+//       rate = "1gbit"
+//       latency = "1us"                        # of this link, on the way out
+//       loss = "1%"                            # and receive-loss, duplication, reordering,
+//                                                # reorder-delay, corruption
+//       queue = "1MiB"
+//     [[link]]
+//     between = ["tor0", "spine0"]             # and the settings of a port, in both directions
+//
+// A reload may change everything but names, ports, links, the control socket and the seed.
+#ifndef OVERDRIVE_SWITCH_CONFIG_H_
+#define OVERDRIVE_SWITCH_CONFIG_H_
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "switch/link.h"
+
+namespace od::fabric {
+
+class ConfigError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+struct PortConfig {
+  std::string interface;
+  LinkSettings link;
+};
+
+struct SwitchConfig {
+  std::string name;
+  std::uint64_t latency_ns = 0;
+  std::vector<PortConfig> ports;
+};
+
+struct LinkConfig {
+  std::string one;
+  std::string other;
+  LinkSettings link;
+};
+
+struct Config {
+  std::string control;
+  std::uint64_t memory_bytes = 256 << 20;
+  std::uint64_t spin_ns = 0;
+  bool realtime = false;
+  std::uint64_t seed = 1;
+  std::vector<SwitchConfig> switches;
+  std::vector<LinkConfig> links;
+};
+
+// Throws ConfigError with the file, the line and what is wrong.
+Config read_config_file(const std::string& path);
+Config read_config_text(std::string_view text, const std::string& name);
+// Throws ConfigError if the parts do not fit together: names, interfaces, loops.
+void check_config(const Config& config);
+// What differs between two configurations that no reload can change; empty if nothing does.
+std::string fixed_difference(const Config& running, const Config& wanted);
+
+// Reads one of the values that ports and links have, as in the file: "loss", "1%". Throws
+// ConfigError; false if there is no such setting.
+bool set_link_value(LinkSettings& link, std::string_view key, std::string_view value);
+
+}  // namespace od::fabric
+
+#endif  // OVERDRIVE_SWITCH_CONFIG_H_
