@@ -24,6 +24,7 @@ GROUP_TITLES = {
     "p2p": "Messages",
     "reach": "Reachable memory",
     "copy": "Copying",
+    "smpi": "Address passing (SMPI)",
     "coll": "Collectives",
     "test": "For tests",
 }
@@ -34,6 +35,7 @@ COUNTER_TITLES = {
     "matching": "Matching",
     "buffering": "Buffering",
     "copying": "Copying",
+    "smpi": "Address passing (SMPI)",
     "waiting": "Waiting",
     "host": "The installed MPI library",
     "setup": "Setup and checks",

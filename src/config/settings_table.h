@@ -8,7 +8,7 @@
 //   name     what users write: `name = value` in a file, OVERDRIVE_NAME (upper case) in the
 //            environment, `--set name=value` on the command line
 //   default, min, max   built-in value and the accepted range (lengths for strings and lists)
-//   group    section of the manual; one of job, report, wait, p2p, copy, reach, coll, test
+//   group    section of the manual; one of job, report, wait, p2p, copy, reach, smpi, coll, test
 //   doc      Markdown, whole sentences; first sentence says what it is
 // Add a row and the structure, the parser, `overdrive info` and the manual all know it
 // (afterwards run `overdrive manual --write docs/manual/settings.md`).
@@ -195,6 +195,14 @@
   X(far_kernel_min_bytes, SizeType, "far_kernel_min", kTiB, 0, kTiB, copy,                         \
     "Smallest message that is read through the operating system when the sender's buffer is "      \
     "not shared, between cores that do not share a cache.")                                        \
+  A(smpi_debug, BoolType, "smpi_debug", false, false, true, smpi,                                  \
+    "Debug mode of the SMPI interface: each view of a message is a read-only mapping of its own "  \
+    "that goes when it is released. Writing through a view, using or releasing it after its "      \
+    "release, writing to a block while it is lent, and views that are left at `MPI_Finalize` are " \
+    "reported with rank, size and the place in the program. Slow.")                                \
+  X(smpi_limit_bytes, SizeType, "smpi_limit", 0, 0, kTiB, smpi,                                    \
+    "Most memory of one rank in blocks of the SMPI interface; beyond it `SMPI_Alloc` fails with "  \
+    "`MPI_ERR_NO_MEM`. 0: as much as there is reachable memory.")                                  \
   A(collectives, BoolType, "collectives", true, false, true, coll,                                 \
     "Serves collective operations; off leaves all of them to the installed MPI library. The same " \
     "on all ranks.")                                                                               \

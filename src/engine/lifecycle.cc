@@ -186,6 +186,16 @@ std::unique_ptr<Rank> Rank::create(const host::HostTable& host, const config::Se
   s.tight_looks = !threads_multiple && !s.node->oversubscribed();
   s.transport = std::make_unique<p2p::Transport>(*s.node, s.wake_mode, s.settings, s.host,
                                                  s.matching, s.counters);
+  s.smpi = std::make_unique<smpi::Service>(
+      *s.node,
+      smpi::Options{.debug = settings.smpi_debug,
+                    .limit_bytes = settings.smpi_limit_bytes,
+                    .reach_min_bytes = settings.reach_min_bytes,
+                    .arena = reach.start,
+                    .arena_bytes = reach.bytes,
+                    .reach_offset = memory::reach_offset,
+                    .abort = host.abort},
+      s.counters);
   s.world = s.describe_comm(host.comm_world);
   s.self = s.describe_comm(host.comm_self);
   if (s.world == nullptr || s.self == nullptr) return nullptr;
@@ -339,6 +349,7 @@ void Rank::finalize() {
   WaitLoop loop(*this, "MPI_Finalize", false);
   while (s.transport->has_unfinished_payload()) loop.step();
   leave_spaces(s);
+  s.smpi->finish();
   s.header->phase.store(static_cast<std::uint32_t>(node::RankPhase::left),
                         std::memory_order_relaxed);
   report_statistics(s);

@@ -9,6 +9,7 @@
 #include <cstdio>
 
 #include "base/quiet_floats.h"
+#include "engine/rank_state.h"
 #include "face/call_timer.h"
 #include "face/state.h"
 #include "observe/stats.h"
@@ -66,7 +67,11 @@ constexpr idx::Index kNeeded[] = {
 };
 
 // A child must not touch memory that it shares with its parent's neighbours.
-void in_forked_child() { state.rank.store(nullptr, std::memory_order_relaxed); }
+void in_forked_child() {
+  state.rank.store(nullptr, std::memory_order_relaxed);
+  if (state.owned_rank != nullptr) state.owned_rank->state().smpi->forget();
+  __atomic_store_n(state.loader->smpi_engine, nullptr, __ATOMIC_RELAXED);
+}
 
 }  // namespace
 }  // namespace od::face

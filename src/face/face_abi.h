@@ -25,7 +25,7 @@ extern "C" {
 #endif
 
 // Raised whenever the meaning or the layout of anything below changes.
-#define OD_FACE_ABI_VERSION 4u
+#define OD_FACE_ABI_VERSION 5u
 
 // The binary interface of the host MPI library.
 enum od_abi {
@@ -75,6 +75,10 @@ struct od_loader_info {
   // Names a function to be called before each dlopen of the process, on the thread that calls it;
   // null: none. Calls before the library is loaded, because dlopen itself is continued by a jump.
   void (*set_dlopen_listener)(void (*listener)(void));
+
+  // What the loader's overdrive_smpi_engine returns (include/overdrive/smpi_engine.h); null, as
+  // long as the face sets nothing.
+  const void** smpi_engine;
 };
 
 // Result of od_face_bind: 0 = bound, anything else = refused (the loader then uses the host alone).

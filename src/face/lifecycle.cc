@@ -277,6 +277,9 @@ void begin() {
   state.owned_rank = Rank::create(state.host, settings, provided >= MPI_THREAD_MULTIPLE, &terms);
   state.star.reset();
   Rank* rank = state.owned_rank.get();
+  if (rank != nullptr) {
+    __atomic_store_n(state.loader->smpi_engine, rank->state().smpi->engine(), __ATOMIC_RELAXED);
+  }
   if (rank == nullptr || !rank->active()) return;
   for (Comm* comm : {rank->world(), rank->self()}) {
     if (comm != nullptr) register_comm(comm->handle, comm);

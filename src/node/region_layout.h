@@ -33,7 +33,7 @@ inline constexpr std::size_t kFrameHeadBytes = kPageBytes;
 inline constexpr std::uint32_t kMaxLocalRanks = 1024;
 
 inline constexpr std::uint64_t kRegionMagic = 0x6f76657264726976;  // "overdriv"
-inline constexpr std::uint32_t kRegionVersion = 7;
+inline constexpr std::uint32_t kRegionVersion = 8;
 
 // Where the parts of one region are; equal on all ranks of a job by construction, verified on join.
 struct RegionLayout {
@@ -98,6 +98,10 @@ struct RegionHeader {
   alignas(kFalseSharingBytes) std::atomic<std::uint64_t> reached_by[kMaxLocalRanks / 64];
   // Likewise when it has opened the owner's address space.
   alignas(kFalseSharingBytes) std::atomic<std::uint64_t> opened_by[kMaxLocalRanks / 64];
+
+  // Message blocks of the owner's arena that other ranks were the last to use (smpi/block.h): the
+  // offset of the newest, 0: none. Peers push with compare-exchange, the owner detaches the list.
+  alignas(kFalseSharingBytes) std::atomic<std::uint64_t> returned_blocks;
 };
 
 static_assert(std::is_standard_layout_v<RegionHeader>);

@@ -3,7 +3,8 @@
 // A row is X(field, kind, group, doc):
 //   field  member of od::observe::Counters; carries its unit if it is not a number of events
 //   kind   kSum: totals of ranks are added; kPeak: the largest value counts
-//   group  heading in the table; one of messages, bytes, matching, buffering, copying, waiting,
+//   group  heading in the table; one of messages, bytes, matching, buffering, copying, smpi,
+//   waiting,
 //          host, setup
 //   doc    one line for the table and the manual
 // Counters belong to one rank and are written by its own threads only, under whatever protects the
@@ -87,6 +88,15 @@
   X(nontemporal_bytes, kSum, copying, "bytes copied with non-temporal stores")                     \
   X(layouts_direct, kSum, copying, "messages with a derived datatype copied without packing")      \
   X(layouts_host_packed, kSum, copying, "messages packed or unpacked by the installed MPI library")\
+  X(smpi_blocks, kSum, smpi, "blocks of message memory allocated")                                 \
+  X(smpi_peak_bytes, kPeak, smpi, "most memory in such blocks at once")                            \
+  X(smpi_returned, kSum, smpi, "blocks that came back from the rank that let go last")             \
+  X(smpi_lent, kSum, smpi, "views lent by address")                                                \
+  X(smpi_passed, kSum, smpi, "blocks passed on to another owner by address")                       \
+  X(smpi_views, kSum, smpi, "messages received by address")                                        \
+  X(smpi_copied, kSum, smpi, "messages whose data was copied, to ranks out of reach")              \
+  X(smpi_copied_bytes, kSum, smpi, "bytes of these")                                               \
+  X(smpi_leaked, kSum, smpi, "views that were left at MPI_Finalize (debug mode)")                  \
   X(yields, kSum, waiting, "times a waiting rank gave its core away")                              \
   X(yields_peer_away, kSum, waiting, "of these, because the rank it waited for had no core")       \
   X(idle_rounds, kSum, waiting, "looks of waiting or polling ranks that found nothing new")          \

@@ -14,7 +14,8 @@ TESTS = ROOT / "tests"
 SUPPORT = TESTS / "support"
 BUILD = Path(os.environ.get("OVERDRIVE_TESTS_BUILD", ROOT / "build" / "tests"))
 
-FLAGS = ["-O2", "-g", "-Wall", "-Wextra", "-I", str(SUPPORT)]
+INCLUDE = ROOT / "include"
+FLAGS = ["-O2", "-g", "-Wall", "-Wextra", "-I", str(SUPPORT), "-I", str(INCLUDE)]
 
 
 class CannotBuild(Exception):
@@ -35,7 +36,9 @@ def _compiler(host: Host, source: Path) -> list[str]:
 
 def _inputs(source: Path) -> list[Path]:
     """Return everything a program is made of."""
-    return [source, *SUPPORT.glob("*.h"), *source.parent.glob("*.h"), *source.parent.glob("*.inc")]
+    folders = (SUPPORT, source.parent, INCLUDE / "overdrive")
+    headers = [path for folder in folders for path in folder.glob("*.h*")]
+    return [source, *headers, *source.parent.glob("*.inc")]
 
 
 def _run_compiler(command: list[str], env: dict[str, str]) -> None:

@@ -53,6 +53,9 @@ void TellDlopenListener();
 // The od::memory::ReachService of this process, for the face.
 const void* HeapService();
 
+// What programs get that use the SMPI interface; a face sets it.
+const void** SmpiEngine();
+
 // What a face needs for the board of the host's PMIx.
 od_pmix* Pmix();
 

@@ -177,6 +177,7 @@ void Resolve(unsigned index) {
   g_info.reach = HeapService();
   g_info.pmix = Pmix();
   g_info.set_dlopen_listener = &SetDlopenListener;
+  g_info.smpi_engine = SmpiEngine();
   if (!Disabled()) BindFace(host, g_filled);
 
   for (unsigned i = 0; i < OD_ENTRY_COUNT; ++i) {

@@ -1,0 +1,314 @@
+/* Inside smpi.h: sending, receiving, probing, views. */
+#ifndef OVERDRIVE_SMPI_MESSAGES_H_
+#define OVERDRIVE_SMPI_MESSAGES_H_
+
+#include "overdrive/smpi_comm.h"
+
+/* A message that a probe has fetched. */
+struct smpi_stash_ {
+  struct smpi_head_ head; /* of a near message */
+  void* block;            /* with a far one */
+  struct smpi_stash_* next;
+};
+
+/* Up to this size the data of a far message is copied behind its head. */
+#define SMPI_COPY_BYTES_ 4096u
+/* Longer messages are counted in units of a MiB. */
+#define SMPI_INT_BYTES_ ((uint64_t)INT_MAX)
+
+SMPI_API_ int smpi_bytes_(MPI_Count count, MPI_Datatype datatype, uint64_t* bytes) {
+  int size = 1, code;
+  MPI_Aint lb = 0, extent = 1;
+  if (count < 0) return MPI_ERR_COUNT;
+  if (datatype == MPI_DATATYPE_NULL) return MPI_ERR_TYPE;
+  if (datatype != MPI_BYTE) {
+    code = MPI_Type_size(datatype, &size);
+    if (code == MPI_SUCCESS) code = MPI_Type_get_extent(datatype, &lb, &extent);
+    if (code != MPI_SUCCESS) return code;
+    if (size < 0 || lb != 0 || extent != size) return MPI_ERR_TYPE;
+  }
+  *bytes = (uint64_t)count * (uint64_t)size;
+  return MPI_SUCCESS;
+}
+
+/* The datatype of a head and of data that may lie elsewhere, both by address. */
+SMPI_API_ int smpi_span_(const void* head, const void* data, uint64_t bytes, MPI_Datatype* type) {
+  MPI_Datatype mebi = MPI_DATATYPE_NULL, types[3];
+  MPI_Aint places[3];
+  int lengths[3], code;
+  lengths[0] = (int)sizeof(struct smpi_head_);
+  lengths[1] = (int)(bytes >> 20);
+  lengths[2] = (int)(bytes & 0xfffff);
+  MPI_Get_address(head, &places[0]);
+  MPI_Get_address(data, &places[1]);
+  places[2] = places[1] + (MPI_Aint)(bytes - (bytes & 0xfffff));
+  code = MPI_Type_contiguous(1 << 20, MPI_BYTE, &mebi);
+  if (code != MPI_SUCCESS) return code;
+  types[0] = types[2] = MPI_BYTE;
+  types[1] = mebi;
+  code = MPI_Type_create_struct(3, lengths, places, types, type);
+  if (code == MPI_SUCCESS) code = MPI_Type_commit(type);
+  MPI_Type_free(&mebi);
+  return code;
+}
+
+/* A request that is complete. */
+SMPI_API_ int smpi_done_(struct smpi_comm_* c, MPI_Request* request) {
+  return MPI_Isend(0, 0, MPI_BYTE, MPI_PROC_NULL, 0, c->hidden, request);
+}
+
+SMPI_API_ void smpi_head_(struct smpi_head_* head, const struct smpi_comm_* c, int tag,
+                          uint64_t bytes, uint32_t passed) {
+  memset(head, 0, sizeof *head);
+  head->kind = SMPI_DATA_;
+  head->source = c->rank;
+  head->tag = tag;
+  head->passed = passed;
+  head->bytes = bytes;
+}
+
+SMPI_API_ void smpi_descriptor_(struct smpi_head_* head, const struct smpi_comm_* c, int tag,
+                                const struct overdrive_smpi_place* place) {
+  head->kind = SMPI_DESCRIPTOR_;
+  head->source = c->rank;
+  head->tag = tag;
+  head->passed = place->passed;
+  head->bytes = place->bytes;
+  head->block = place->block;
+  head->offset = place->offset;
+  head->home = place->home;
+}
+
+SMPI_API_ void smpi_place_(const struct smpi_head_* head, struct overdrive_smpi_place* place) {
+  place->block = head->block;
+  place->offset = head->offset;
+  place->bytes = head->bytes;
+  place->home = head->home;
+  place->passed = head->passed;
+}
+
+/* Tells a near rank where the data is. */
+SMPI_API_ int smpi_tell_(struct smpi_comm_* c, const struct overdrive_smpi_place* place, int dest,
+                         int tag, int may_block) {
+  struct smpi_pending_* one;
+  int code, complete = 0;
+  if (may_block && !smpi_process_state_.local && !(dest == c->rank && !c->is_inter)) {
+    /* Overdrive's short messages need no receiver. */
+    struct smpi_head_ head;
+    smpi_descriptor_(&head, c, tag, place);
+    return MPI_Send(&head, SMPI_DESCRIPTOR_BYTES_, MPI_BYTE, dest, tag, c->hidden);
+  }
+  one = smpi_pending_new_();
+  if (one == 0) return MPI_ERR_NO_MEM;
+  smpi_descriptor_(&one->head, c, tag, place);
+  one->block = 0;
+  one->near = 1;
+  code =
+      MPI_Isend(&one->head, SMPI_DESCRIPTOR_BYTES_, MPI_BYTE, dest, tag, c->hidden, &one->request);
+  if (code != MPI_SUCCESS) {
+    free(one);
+    return code;
+  }
+  MPI_Test(&one->request, &complete, MPI_STATUS_IGNORE);
+  if (!complete) {
+    smpi_pending_add_(one);
+    return MPI_SUCCESS;
+  }
+  smpi_lock_();
+  one->next = smpi_process_state_.spare;
+  smpi_process_state_.spare = one;
+  smpi_unlock_();
+  return MPI_SUCCESS;
+}
+
+/* Lends [buf, buf + bytes), or a copy of it where that is not in a block. */
+SMPI_API_ int smpi_lend_(const void* buf, uint64_t bytes, uint32_t views,
+                         struct overdrive_smpi_place* place) {
+  const struct overdrive_smpi_engine* engine = smpi_process_state_.engine;
+  void* copy;
+  if (engine->lend(engine->self, buf, bytes, views, place) == OVERDRIVE_SMPI_OK) return MPI_SUCCESS;
+  copy = engine->alloc(engine->self, bytes, "a copy of memory that is not in a block");
+  if (copy == 0) return MPI_ERR_NO_MEM;
+  if (bytes > 0) memcpy(copy, buf, (size_t)bytes);
+  engine->lend(engine->self, copy, bytes, views, place);
+  engine->free(engine->self, copy, 0);
+  return MPI_SUCCESS;
+}
+
+/* Whether the message may leave with its head in front of the block; *fresh: nobody else uses it.
+ */
+SMPI_API_ int smpi_in_place_(const void* buf, uint64_t bytes, const struct smpi_head_* head,
+                             int* fresh) {
+  const struct overdrive_smpi_engine* engine = smpi_process_state_.engine;
+  struct smpi_head_* front;
+  uint64_t capacity;
+  int fits;
+  if (bytes + sizeof *head > SMPI_INT_BYTES_ ||
+      engine->capacity(engine->self, buf, &capacity) != OVERDRIVE_SMPI_OK) {
+    return 0;
+  }
+  front = (struct smpi_head_*)((char*)buf - OVERDRIVE_SMPI_HEAD_BYTES);
+  smpi_lock_();
+  *fresh = front->kind == SMPI_NOTHING_;
+  if (*fresh) *front = *head;
+  fits = memcmp(front, head, sizeof *head) == 0;
+  smpi_unlock_();
+  return fits;
+}
+
+SMPI_API_ int smpi_send_far_(struct smpi_comm_* c, const void* buf, uint64_t bytes, uint32_t passed,
+                             int dest, int tag) {
+  const struct overdrive_smpi_engine* engine = smpi_process_state_.engine;
+  char small[sizeof(struct smpi_head_) + SMPI_COPY_BYTES_];
+  struct smpi_head_ head;
+  MPI_Datatype type = MPI_DATATYPE_NULL;
+  int code, fresh = 0;
+  engine->note_copy(engine->self, bytes);
+  smpi_head_(&head, c, tag, bytes, passed);
+  if (bytes <= SMPI_COPY_BYTES_) {
+    memcpy(small, &head, sizeof head);
+    if (bytes > 0) memcpy(small + sizeof head, buf, (size_t)bytes);
+    return MPI_Send(small, (int)(sizeof head + bytes), MPI_BYTE, dest, tag, c->hidden);
+  }
+  if (smpi_in_place_(buf, bytes, &head, &fresh)) {
+    char* front = (char*)buf - OVERDRIVE_SMPI_HEAD_BYTES;
+    code = MPI_Send(front, (int)(sizeof head + bytes), MPI_BYTE, dest, tag, c->hidden);
+    if (fresh) ((struct smpi_head_*)front)->kind = SMPI_NOTHING_;
+    return code;
+  }
+  code = smpi_span_(&head, buf, bytes, &type);
+  if (code == MPI_SUCCESS) code = MPI_Send(MPI_BOTTOM, 1, type, dest, tag, c->hidden);
+  if (type != MPI_DATATYPE_NULL) MPI_Type_free(&type);
+  return code;
+}
+
+/* Sends the head and the data of a block that nobody else uses, and frees the block afterwards. */
+SMPI_API_ int smpi_isend_block_(struct smpi_comm_* c, void* block, const struct smpi_head_* head,
+                                int dest, int tag) {
+  struct smpi_pending_* one = smpi_pending_new_();
+  MPI_Datatype type = MPI_DATATYPE_NULL;
+  int code;
+  if (one == 0) return MPI_ERR_NO_MEM;
+  one->head = *head;
+  one->block = block;
+  one->near = 0;
+  code = smpi_span_(&one->head, block, head->bytes, &type);
+  if (code == MPI_SUCCESS) {
+    code = MPI_Isend(MPI_BOTTOM, 1, type, dest, tag, c->hidden, &one->request);
+  }
+  if (type != MPI_DATATYPE_NULL) MPI_Type_free(&type);
+  if (code == MPI_SUCCESS) {
+    smpi_pending_add_(one);
+  } else {
+    free(one);
+  }
+  return code;
+}
+
+SMPI_API_ int smpi_isend_far_(struct smpi_comm_* c, const void* buf, uint64_t bytes, int dest,
+                              int tag, MPI_Request* request) {
+  const struct overdrive_smpi_engine* engine = smpi_process_state_.engine;
+  struct smpi_head_ head;
+  void* copy;
+  int code, fresh;
+  engine->note_copy(engine->self, bytes);
+  smpi_head_(&head, c, tag, bytes, 0);
+  if (smpi_in_place_(buf, bytes, &head, &fresh)) {
+    return MPI_Isend((char*)buf - OVERDRIVE_SMPI_HEAD_BYTES, (int)(sizeof head + bytes), MPI_BYTE,
+                     dest, tag, c->hidden, request);
+  }
+  copy = engine->alloc(engine->self, bytes, "a copy of a message under way");
+  if (copy == 0) return MPI_ERR_NO_MEM;
+  if (bytes > 0) memcpy(copy, buf, (size_t)bytes);
+  code = smpi_isend_block_(c, copy, &head, dest, tag);
+  if (code != MPI_SUCCESS) {
+    engine->free(engine->self, copy, 0);
+    return code;
+  }
+  return smpi_done_(c, request);
+}
+
+SMPI_API_ int smpi_check_send_(const struct smpi_comm_* c, const void* buf, MPI_Count count,
+                               MPI_Datatype datatype, int dest, int tag, uint64_t* bytes) {
+  const int code = smpi_bytes_(count, datatype, bytes);
+  if (code != MPI_SUCCESS) return code;
+  if (dest != MPI_PROC_NULL && (dest < 0 || dest >= c->size)) return MPI_ERR_RANK;
+  if (tag < 0 || tag > c->tag_ub) return MPI_ERR_TAG;
+  return buf == 0 && *bytes > 0 ? MPI_ERR_BUFFER : MPI_SUCCESS;
+}
+
+/* All four ways of sending: request null: blocking. */
+SMPI_API_ int smpi_start_(const void* buf, MPI_Count count, MPI_Datatype datatype, int dest,
+                          int tag, MPI_Comm comm, int pass, MPI_Request* request) {
+  struct smpi_comm_* c = smpi_find_(comm);
+  const struct overdrive_smpi_engine* engine = smpi_process_state_.engine;
+  struct overdrive_smpi_place place;
+  struct smpi_head_ head;
+  uint64_t bytes = 0, capacity = 0;
+  void* block = (void*)(uintptr_t)buf;
+  int code;
+  if (c == 0) return smpi_raise_(comm == MPI_COMM_NULL ? MPI_COMM_WORLD : comm, MPI_ERR_COMM);
+  smpi_progress_(0);
+  code = smpi_check_send_(c, buf, count, datatype, dest, tag, &bytes);
+  if (code != MPI_SUCCESS) return smpi_raise_(comm, code);
+  if (pass && (buf == 0 || engine->capacity(engine->self, buf, &capacity) != OVERDRIVE_SMPI_OK ||
+               bytes > capacity)) {
+    return smpi_raise_(comm, MPI_ERR_BUFFER);
+  }
+  if (dest == MPI_PROC_NULL) {
+    if (pass) engine->free(engine->self, block, 0);
+    return request != 0 ? smpi_done_(c, request) : MPI_SUCCESS;
+  }
+  if (c->near[dest]) {
+    if (!pass) {
+      code = smpi_lend_(buf, bytes, 1, &place);
+    } else if (engine->pass(engine->self, block, bytes, &place) != OVERDRIVE_SMPI_OK) {
+      code = MPI_ERR_BUFFER;
+    }
+    if (code != MPI_SUCCESS) return smpi_raise_(comm, code);
+    code = smpi_tell_(c, &place, dest, tag, request == 0);
+    if (code != MPI_SUCCESS) {
+      engine->take_back(engine->self, &place, 1);
+    } else if (request != 0) {
+      code = smpi_done_(c, request);
+    }
+    return smpi_raise_(comm, code);
+  }
+  if (!pass) {
+    code = request == 0 ? smpi_send_far_(c, buf, bytes, 0, dest, tag)
+                        : smpi_isend_far_(c, buf, bytes, dest, tag, request);
+    return smpi_raise_(comm, code);
+  }
+  if (request == 0) {
+    code = smpi_send_far_(c, buf, bytes, 1, dest, tag);
+    if (code == MPI_SUCCESS) engine->free(engine->self, block, 0);
+    return smpi_raise_(comm, code);
+  }
+  engine->note_copy(engine->self, bytes);
+  smpi_head_(&head, c, tag, bytes, 1);
+  code = smpi_isend_block_(c, block, &head, dest, tag);
+  if (code == MPI_SUCCESS) code = smpi_done_(c, request);
+  return smpi_raise_(comm, code);
+}
+
+SMPI_API_ int SMPI_Send(const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag,
+                        MPI_Comm comm) {
+  return smpi_start_(buf, count, datatype, dest, tag, comm, 0, 0);
+}
+
+SMPI_API_ int SMPI_Isend(const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag,
+                         MPI_Comm comm, MPI_Request* request) {
+  return smpi_start_(buf, count, datatype, dest, tag, comm, 0, request);
+}
+
+SMPI_API_ int SMPI_Pass(void* base, MPI_Count count, MPI_Datatype datatype, int dest, int tag,
+                        MPI_Comm comm) {
+  return smpi_start_(base, count, datatype, dest, tag, comm, 1, 0);
+}
+
+SMPI_API_ int SMPI_Ipass(void* base, MPI_Count count, MPI_Datatype datatype, int dest, int tag,
+                         MPI_Comm comm, MPI_Request* request) {
+  return smpi_start_(base, count, datatype, dest, tag, comm, 1, request);
+}
+
+#endif /* OVERDRIVE_SMPI_MESSAGES_H_ */

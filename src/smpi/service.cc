@@ -1,0 +1,334 @@
+// Lending, passing and viewing blocks: see service.h. Where memory comes from is in allocation.cc.
+#include "smpi/service.h"
+
+#include <sched.h>
+
+#include <iterator>
+
+#include "node/clock.h"
+#include "observe/log.h"
+
+namespace od::smpi {
+namespace {
+
+constexpr std::uint32_t kNobody = ~std::uint32_t{0};
+// Between two looks whether peers are alive, which costs 10 to 20 us each.
+constexpr std::uint64_t kPausesPerCheck = 1 << 16;
+
+// Ranks of one group have equal sets of members, so the set's hash tells groups of a node apart.
+std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
+  hash ^= value + 0x9e3779b97f4a7c15u + (hash << 6) + (hash >> 2);
+  return hash * 0xff51afd7ed558ccdu;
+}
+
+bool share(const node::Node& node, int member) {
+  const int me = node.my_index();
+  if (member == me) return true;
+  const node::Member& peer = node.member(member);
+  return peer.reach != nullptr && peer.reaches_us &&
+         !node.separated(node.member(me).world_rank, peer.world_rank);
+}
+
+}  // namespace
+
+Service::Service(const node::Node& node, const Options& options, observe::Counters& counters)
+    : node_(node),
+      options_(options),
+      counters_(counters),
+      member_(static_cast<std::uint32_t>(node.my_index())) {
+  if (options.arena == nullptr) return;
+  int lowest = -1;
+  std::uint64_t set = 0;
+  for (int i = 0; i < node.size(); ++i) {
+    if (!share(node, i)) continue;
+    if (lowest < 0) lowest = i;
+    set = mix(set, static_cast<std::uint64_t>(node.member(i).world_rank));
+  }
+  const node::RegionHeader* const header = node.member(lowest).header;
+  table_.group[0] = header->nonce[0] ^ mix(set, header->nonce[1]);
+  table_.group[1] = set;
+  if (options.debug) {
+    debug_ = std::make_unique<DebugViews>(node.member(node.my_index()).world_rank);
+  }
+  fill_table();
+  usable_.store(true, std::memory_order_relaxed);
+}
+
+Service::~Service() = default;
+
+std::byte* Service::arena_of(std::uint32_t home) const {
+  if (home == member_) return options_.arena;
+  return home < static_cast<std::uint32_t>(node_.size())
+             ? node_.member(static_cast<int>(home)).reach
+             : nullptr;
+}
+
+std::uint64_t Service::arena_bytes_of(std::uint32_t home) const {
+  return home == member_ ? options_.arena_bytes : node_.member(static_cast<int>(home)).reach_bytes;
+}
+
+std::uint64_t Service::live_magic(std::uint32_t home, std::uint64_t offset) {
+  return kLiveMagic ^ offset ^ (std::uint64_t{home} << 48);
+}
+
+Service::Found Service::find(const void* address) {
+  auto* const at = const_cast<std::byte*>(static_cast<const std::byte*>(address));
+  Remembered& slot = remembered_[(reinterpret_cast<std::uintptr_t>(at) >> 16) % kRemembered];
+  if (at < slot.start || at >= slot.range.end) {
+    auto after = ranges_.upper_bound(at);
+    if (after == ranges_.begin()) return {};
+    const auto& [start, range] = *std::prev(after);
+    if (at >= range.end) return {};
+    slot = {start, range};
+  }
+  std::byte* block = slot.start;
+  if (slot.range.stride_bytes != 0) {
+    const auto within = static_cast<std::uint64_t>(at - slot.start);
+    block += within / slot.range.stride_bytes * slot.range.stride_bytes + kFrontBytes;
+    if (at < block) return {};
+  }
+  const auto offset = static_cast<std::uint64_t>(block - arena_of(slot.range.home));
+  Block* const record = block_at(arena_of(slot.range.home), offset);
+  if (record->magic != live_magic(slot.range.home, offset)) return {};
+  if (at > block + record->capacity_bytes) return {};
+  return {record, block, slot.range.home};
+}
+
+Service::Found Service::find_owned(const void* block) {
+  Found found = find(block);
+  // Relaxed: only the owner itself finds its own number.
+  if (found.block != block || found.record->owner.load(std::memory_order_relaxed) != member_) {
+    return {};
+  }
+  return found;
+}
+
+void Service::add_range(std::byte* start, const Range& range) { ranges_[start] = range; }
+
+void Service::drop_range(std::byte* start) {
+  ranges_.erase(start);
+  for (Remembered& slot : remembered_) {
+    if (slot.start == start) slot = {};
+  }
+}
+
+void Service::drop(std::uint32_t home, std::uint64_t offset, Block& record, std::uint32_t count) {
+  if (!usable_.load(std::memory_order_relaxed)) return;  // a forked child
+  // Release: reads and writes of this rank are over. Acquire of the last one: everybody's are.
+  if (record.references.fetch_sub(count, std::memory_order_acq_rel) != count) return;
+  record.magic = 0;
+  if (home == member_) {
+    take_in(options_.arena + offset, record);
+    return;
+  }
+  std::atomic<std::uint64_t>& head = node_.member(static_cast<int>(home)).header->returned_blocks;
+  std::uint64_t first = head.load(std::memory_order_relaxed);
+  do {
+    record.next = first;
+    // Release: pairs with the acquire in collect_returned().
+  } while (!head.compare_exchange_weak(first, offset, std::memory_order_release,
+                                       std::memory_order_relaxed));
+}
+
+int Service::free(void* block, const char* site) {
+  (void)site;
+  const std::lock_guard lock(mutex_);
+  const Found found = find_owned(block);
+  if (found.record == nullptr) return OVERDRIVE_SMPI_NOT_A_BLOCK;
+  found.record->owner.store(kNobody, std::memory_order_relaxed);
+  if (found.home != member_) drop_range(found.block);
+  const auto offset = static_cast<std::uint64_t>(found.block - arena_of(found.home));
+  drop(found.home, offset, *found.record, 1);
+  return OVERDRIVE_SMPI_OK;
+}
+
+int Service::capacity(const void* block, std::uint64_t* bytes) {
+  const std::lock_guard lock(mutex_);
+  const Found found = find_owned(block);
+  if (found.record == nullptr) return OVERDRIVE_SMPI_NOT_A_BLOCK;
+  *bytes = found.record->capacity_bytes;
+  return OVERDRIVE_SMPI_OK;
+}
+
+int Service::lend(const void* address, std::uint64_t bytes, std::uint32_t views,
+                  overdrive_smpi_place* place) {
+  const std::lock_guard lock(mutex_);
+  const Found found = find(address);
+  if (found.record == nullptr) return OVERDRIVE_SMPI_NOT_A_BLOCK;
+  // A block that this rank has freed or passed on is not its to lend.
+  if (found.record->owner.load(std::memory_order_relaxed) != member_) {
+    return OVERDRIVE_SMPI_NOT_A_BLOCK;
+  }
+  const auto* const start = static_cast<const std::byte*>(address);
+  if (bytes > found.record->capacity_bytes - static_cast<std::uint64_t>(start - found.block)) {
+    return OVERDRIVE_SMPI_NOT_A_BLOCK;
+  }
+  std::byte* const arena = arena_of(found.home);
+  *place = {.block = static_cast<std::uint64_t>(found.block - arena),
+            .offset = static_cast<std::uint64_t>(start - arena),
+            .bytes = bytes,
+            .home = found.home,
+            .passed = 0};
+  // Relaxed: this rank holds the owner's reference, and the message orders it for the viewers.
+  found.record->references.fetch_add(views, std::memory_order_relaxed);
+  counters_.smpi_lent += views;
+  if (debug_ != nullptr) {
+    debug_->protect(found.block, found.record->capacity_bytes, found.record,
+                    found.home == member_ ? found.record->site : nullptr);
+  }
+  return OVERDRIVE_SMPI_OK;
+}
+
+void Service::take_back(const overdrive_smpi_place& place, std::uint32_t views) {
+  std::byte* arena = nullptr;
+  Block* const record = checked(place, &arena);
+  if (record == nullptr) return;
+  const std::lock_guard lock(mutex_);
+  if (place.passed != 0) {
+    record->owner.store(member_, std::memory_order_relaxed);
+    if (place.home != member_) {
+      std::byte* const block = arena + place.block;
+      add_range(block, {block + record->capacity_bytes + 1, 0, place.home});
+    }
+    return;
+  }
+  drop(place.home, place.block, *record, views);
+}
+
+int Service::pass(void* block, std::uint64_t bytes, overdrive_smpi_place* place) {
+  const int result = settle(block, bytes, place);
+  const std::lock_guard lock(mutex_);
+  if (result == OVERDRIVE_SMPI_OK) ++counters_.smpi_passed;
+  return result;
+}
+
+int Service::settle(void* block, std::uint64_t bytes, overdrive_smpi_place* place) {
+  const std::lock_guard lock(mutex_);
+  const Found found = find_owned(block);
+  if (found.record == nullptr || bytes > found.record->capacity_bytes) {
+    return OVERDRIVE_SMPI_NOT_A_BLOCK;
+  }
+  const auto offset = static_cast<std::uint64_t>(found.block - arena_of(found.home));
+  *place = {.block = offset, .offset = offset, .bytes = bytes, .home = found.home, .passed = 1};
+  found.record->owner.store(kNobody, std::memory_order_relaxed);
+  if (found.home != member_) drop_range(found.block);
+  return OVERDRIVE_SMPI_OK;
+}
+
+// The record of a place that a peer has told, null when it cannot be.
+Block* Service::checked(const overdrive_smpi_place& place, std::byte** arena) const {
+  *arena = arena_of(place.home);
+  if (*arena == nullptr || place.block < kFrontBytes || place.block % OVERDRIVE_SMPI_ALIGNMENT != 0)
+    return nullptr;
+  const std::uint64_t end = arena_bytes_of(place.home);
+  if (place.block > end || place.offset < place.block || place.offset > end) return nullptr;
+  Block* const record = block_at(*arena, place.block);
+  if (record->magic != live_magic(place.home, place.block)) return nullptr;
+  const std::uint64_t within = place.offset - place.block;
+  if (record->capacity_bytes > end - place.block || within > record->capacity_bytes ||
+      place.bytes > record->capacity_bytes - within) {
+    return nullptr;
+  }
+  return record;
+}
+
+int Service::open(const overdrive_smpi_place& place, const char* site, const void** address,
+                  std::uint64_t* view) {
+  std::byte* arena = nullptr;
+  const Block* const record = checked(place, &arena);
+  if (record == nullptr) {
+    log(Level::kError, "SMPI: rank %d was told of a message where no block is (rank %u, byte %llu)",
+        node_.member(static_cast<int>(member_)).world_rank, place.home,
+        static_cast<unsigned long long>(place.offset));
+    return OVERDRIVE_SMPI_BAD_PLACE;
+  }
+  *address = arena + place.offset;
+  *view = 0;
+  const std::lock_guard lock(mutex_);
+  ++counters_.smpi_views;
+  if (debug_ != nullptr) {
+    const std::uint32_t owner = record->owner.load(std::memory_order_relaxed);
+    const std::uint32_t from =
+        owner < static_cast<std::uint32_t>(node_.size()) ? owner : place.home;
+    const void* const own_mapping =
+        debug_->open(arena + place.offset, place.bytes,
+                     node_.member(static_cast<int>(from)).world_rank, site, view);
+    if (own_mapping != nullptr) *address = own_mapping;
+  }
+  return OVERDRIVE_SMPI_OK;
+}
+
+void Service::close(const overdrive_smpi_place& place, std::uint64_t view) {
+  std::byte* arena = nullptr;
+  Block* const record = checked(place, &arena);
+  if (record == nullptr) return;
+  const std::lock_guard lock(mutex_);
+  if (debug_ != nullptr) debug_->close(view);
+  drop(place.home, place.block, *record, 1);
+}
+
+int Service::own(const overdrive_smpi_place& place, std::uint64_t view, const char* site,
+                 void** block) {
+  (void)site;
+  std::byte* arena = nullptr;
+  Block* const record = checked(place, &arena);
+  if (record == nullptr || place.passed == 0) return OVERDRIVE_SMPI_BAD_PLACE;
+  const std::lock_guard lock(mutex_);
+  std::byte* const first = arena + place.block;
+  if (debug_ != nullptr) {
+    debug_->close(view);
+    debug_->unprotect(first);
+  }
+  record->owner.store(member_, std::memory_order_relaxed);
+  if (place.home != member_) {
+    add_range(first, {first + record->capacity_bytes + 1, 0, place.home});
+  }
+  *block = first;
+  return OVERDRIVE_SMPI_OK;
+}
+
+std::int64_t Service::lent(const void* block) {
+  const std::lock_guard lock(mutex_);
+  const Found found = find_owned(block);
+  if (found.record == nullptr) return -1;
+  // Acquire: pairs with the release in drop(): what viewers have read is over before the owner
+  // writes.
+  const std::uint32_t references = found.record->references.load(std::memory_order_acquire);
+  if (references == 1 && debug_ != nullptr) debug_->unprotect(found.block);
+  return static_cast<std::int64_t>(references) - 1;
+}
+
+void Service::pause() {
+  sched_yield();
+  if (pauses_.fetch_add(1, std::memory_order_relaxed) % kPausesPerCheck != kPausesPerCheck - 1) {
+    return;
+  }
+  for (int i = 0; i < node_.size(); ++i) {
+    if (i == static_cast<int>(member_) || !share(node_, i) || !node_.dead(i)) continue;
+    log(Level::kError,
+        "rank %d (process %u on this node) has died while rank %d was waiting for its views; "
+        "ending the job",
+        node_.member(i).world_rank, node_.member(i).pid,
+        node_.member(static_cast<int>(member_)).world_rank);
+    if (options_.abort != nullptr) options_.abort(1);
+  }
+}
+
+void Service::released_twice(std::uint64_t view) {
+  if (debug_ != nullptr) debug_->released_twice(view);
+}
+
+void Service::note_copy(std::uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  ++counters_.smpi_copied;
+  counters_.smpi_copied_bytes += bytes;
+}
+
+void Service::finish() {
+  if (!usable_.load(std::memory_order_relaxed)) return;
+  const std::lock_guard lock(mutex_);
+  collect_returned();
+  if (debug_ != nullptr) counters_.smpi_leaked += debug_->report_open();
+}
+
+}  // namespace od::smpi

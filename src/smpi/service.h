@@ -1,0 +1,139 @@
+// Address passing for one rank: blocks of message memory, who refers to them, and views.
+//
+// A block lies in the reach file of its home, the rank that allocated it, and may be lent and
+// passed on among the ranks of a *group*: those of a node who all reach each other's files. block.h
+// says how references are counted and how blocks return. What a program sees of this is the table
+// of include/overdrive/smpi_engine.h. Thread safety: everything here may be called by several
+// threads; one mutex protects the lists.
+#ifndef OVERDRIVE_SMPI_SERVICE_H_
+#define OVERDRIVE_SMPI_SERVICE_H_
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "node/node.h"
+#include "observe/counters.h"
+#include "overdrive/smpi_engine.h"
+#include "smpi/block.h"
+#include "smpi/debug_views.h"
+#include "smpi/size_classes.h"
+
+namespace od::smpi {
+
+struct Options {
+  bool debug = false;
+  std::uint64_t limit_bytes = 0;      // most memory of blocks of this rank; 0: no limit
+  std::uint64_t reach_min_bytes = 0;  // what malloc puts into reachable memory
+  std::byte* arena = nullptr;         // own mapping of the own reach file; null: nothing is shared
+  std::uint64_t arena_bytes = 0;
+  // Whether a block of memory lies in the own reach file: its offset, or ~0.
+  std::uint64_t (*reach_offset)(const void* address, std::uint64_t bytes) = nullptr;
+  void (*abort)(int code) = nullptr;  // ends the job
+};
+
+class Service {
+ public:
+  // `node` and `counters` outlive the service.
+  Service(const node::Node& node, const Options& options, observe::Counters& counters);
+  ~Service();
+  Service(const Service&) = delete;
+  Service& operator=(const Service&) = delete;
+
+  // The table for programs; null when this rank has no reachable memory.
+  const overdrive_smpi_engine* engine() const {
+    return usable_.load(std::memory_order_relaxed) ? &table_ : nullptr;
+  }
+
+  void* alloc(std::uint64_t bytes, const char* site);
+  int free(void* block, const char* site);
+  int capacity(const void* block, std::uint64_t* bytes);
+  int lend(const void* address, std::uint64_t bytes, std::uint32_t views,
+           overdrive_smpi_place* place);
+  void take_back(const overdrive_smpi_place& place, std::uint32_t views);
+  int pass(void* block, std::uint64_t bytes, overdrive_smpi_place* place);
+  int settle(void* block, std::uint64_t bytes, overdrive_smpi_place* place);
+  int open(const overdrive_smpi_place& place, const char* site, const void** address,
+           std::uint64_t* view);
+  void close(const overdrive_smpi_place& place, std::uint64_t view);
+  int own(const overdrive_smpi_place& place, std::uint64_t view, const char* site, void** block);
+  std::int64_t lent(const void* block);
+  void pause();
+  void released_twice(std::uint64_t view);
+  void note_copy(std::uint64_t bytes);
+
+  // In MPI_Finalize: completes the counters; debug mode reports the views that are left.
+  void finish();
+  // In a forked child, which must not touch what it shares with its parent's neighbours.
+  void forget() { usable_.store(false, std::memory_order_relaxed); }
+
+ private:
+  // Memory that holds blocks: one of its own, or a chunk of small ones of one class.
+  struct Range {
+    std::byte* end = nullptr;
+    std::uint64_t stride_bytes = 0;  // of a chunk; 0: one block, which begins at the range
+    std::uint32_t home = 0;
+  };
+  using Ranges = std::map<std::byte*, Range>;
+  struct Found {
+    Block* record = nullptr;  // null: not in a live block
+    std::byte* block = nullptr;
+    std::uint32_t home = 0;
+  };
+  struct Remembered {
+    std::byte* start = nullptr;
+    Range range;
+  };
+  static constexpr std::size_t kRemembered = 64;
+
+  std::byte* arena_of(std::uint32_t home) const;
+  std::uint64_t arena_bytes_of(std::uint32_t home) const;
+  static std::uint64_t live_magic(std::uint32_t home, std::uint64_t offset);
+  // The live block that holds the byte at `address`; mutex held.
+  Found find(const void* address);
+  // Only its first byte, and only if this rank owns it.
+  Found find_owned(const void* block);
+  Block* checked(const overdrive_smpi_place& place, std::byte** arena) const;
+  void add_range(std::byte* start, const Range& range);
+  void drop_range(std::byte* start);
+
+  std::byte* take_small(std::uint32_t size_class);
+  std::byte* take_large(std::uint64_t bytes);
+  void begin_block(std::byte* block, std::uint64_t capacity, std::uint32_t size_class,
+                   const char* site);
+  // Drops references; the last one gives the block back.
+  void drop(std::uint32_t home, std::uint64_t offset, Block& record, std::uint32_t count);
+  void take_in(std::byte* block, Block& record);
+  void collect_returned();
+  void fill_table();
+
+  const node::Node& node_;
+  const Options options_;
+  observe::Counters& counters_;
+  const std::uint32_t member_;
+  std::atomic<bool> usable_{false};  // relaxed: MPI_Init and fork order it
+  overdrive_smpi_engine table_{};
+
+  std::mutex mutex_;
+  Ranges ranges_;
+  std::array<Remembered, kRemembered> remembered_{};  // by address; looked at before ranges_
+  std::array<std::vector<std::byte*>, kClassCount> free_;
+  struct Chunk {
+    std::byte* next = nullptr;
+    std::byte* end = nullptr;
+  };
+  std::array<Chunk, kClassCount> chunks_;  // what has not been cut into blocks yet
+  std::uint64_t used_bytes_ = 0;
+  std::unique_ptr<DebugViews> debug_;
+  std::atomic<std::uint64_t> pauses_{0};  // relaxed: how often somebody is waiting
+};
+
+}  // namespace od::smpi
+
+#endif  // OVERDRIVE_SMPI_SERVICE_H_
