@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,6 +24,12 @@
 namespace od {
 
 namespace {
+
+// Of the program's own malloc, which the loader serves from reachable memory.
+void* message_memory(std::uint64_t bytes, std::uint64_t alignment) {
+  void* memory = nullptr;
+  return posix_memalign(&memory, alignment, bytes) == 0 ? memory : nullptr;
+}
 
 // With more ranks than that the pages that are never used would cost more than their faults.
 constexpr int kPrefaultRanks = 8;
@@ -186,16 +193,18 @@ std::unique_ptr<Rank> Rank::create(const host::HostTable& host, const config::Se
   s.tight_looks = !threads_multiple && !s.node->oversubscribed();
   s.transport = std::make_unique<p2p::Transport>(*s.node, s.wake_mode, s.settings, s.host,
                                                  s.matching, s.counters);
-  s.smpi = std::make_unique<smpi::Service>(
-      *s.node,
-      smpi::Options{.debug = settings.smpi_debug,
-                    .limit_bytes = settings.smpi_limit_bytes,
-                    .reach_min_bytes = settings.reach_min_bytes,
-                    .arena = reach.start,
-                    .arena_bytes = reach.bytes,
-                    .reach_offset = memory::reach_offset,
-                    .abort = host.abort},
-      s.counters);
+  s.smpi =
+      std::make_unique<smpi::Service>(*s.node,
+                                      smpi::Options{.debug = settings.smpi_debug,
+                                                    .limit_bytes = settings.smpi_limit_bytes,
+                                                    .reach_min_bytes = settings.reach_min_bytes,
+                                                    .arena = reach.start,
+                                                    .arena_bytes = reach.bytes,
+                                                    .allocate = message_memory,
+                                                    .release = std::free,
+                                                    .reach_offset = memory::reach_offset,
+                                                    .abort = host.abort},
+                                      s.counters);
   s.world = s.describe_comm(host.comm_world);
   s.self = s.describe_comm(host.comm_self);
   if (s.world == nullptr || s.self == nullptr) return nullptr;

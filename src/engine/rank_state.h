@@ -74,21 +74,9 @@ class RankState : public p2p::Endpoint {
   HostCallHelper helper{*this};
 
   node::WaitPlan wait_plan;
-<<<<<<< HEAD
   bool tight_looks = false;              // one thread, and a core of its own
   std::uint64_t started_ns = 0;          // when MPI_Init joined the node
-=======
-  // Equal on all ranks of the node. With more ranks than cores ranks sleep all the time, and the
-  // system call that spares publishers their fence would cost more than the fences.
-  node::WakeMode wake_mode;
-  bool tight_looks = false;  // one thread, and a core of its own
-  observe::Counters counters;
-  std::uint64_t started_ns = 0;  // when MPI_Init joined the node
-  RequestSlab requests;
-  p2p::Matching matching;
-  std::unique_ptr<p2p::Transport> transport;
-  std::unique_ptr<smpi::Service> smpi;
->>>>>>> fdad72f (SMPI: messages by address for programs that ask for it, plain MPI without Overdrive)
+  std::unique_ptr<smpi::Service> smpi;   // address passing, for programs that ask for it
   node::RegionHeader* header = nullptr;  // own region
   bool sharing = false;                  // the node has another member that we reach
 

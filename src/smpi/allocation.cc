@@ -3,10 +3,7 @@
 // Both come from malloc, which the loader serves from reachable memory; what turns out not to be
 // reachable is given back, and the caller gets nothing. Chunks are cut as blocks are asked for, and
 // only the front of a block is written, so that its owner touches its pages first.
-#include <sys/mman.h>
-
 #include <algorithm>
-#include <cstdlib>
 
 #include "node/region_layout.h"
 #include "smpi/service.h"
@@ -34,10 +31,10 @@ std::byte* Service::take_small(std::uint32_t size_class) {
   Chunk& chunk = chunks_[size_class];
   if (chunk.next == nullptr || static_cast<std::uint64_t>(chunk.end - chunk.next) < stride) {
     const std::uint64_t bytes = std::max(kChunkBytes, options_.reach_min_bytes);
-    void* memory = nullptr;
-    if (posix_memalign(&memory, node::kPageBytes, bytes) != 0) return nullptr;
+    void* const memory = options_.allocate(bytes, node::kPageBytes);
+    if (memory == nullptr) return nullptr;
     if (options_.reach_offset(memory, bytes) == kUnreachable) {
-      std::free(memory);
+      options_.release(memory);
       return nullptr;
     }
     auto* const start = static_cast<std::byte*>(memory);
@@ -56,11 +53,11 @@ std::byte* Service::take_large(std::uint64_t bytes) {
   const std::uint64_t whole = std::max(
       front + round_up(std::max<std::uint64_t>(bytes, 1), alignment), options_.reach_min_bytes);
   if (whole < bytes) return nullptr;
-  void* memory = nullptr;
-  if (posix_memalign(&memory, alignment, whole) != 0) return nullptr;
+  void* const memory = options_.allocate(whole, alignment);
+  if (memory == nullptr) return nullptr;
   const std::uint64_t offset = options_.reach_offset(memory, whole);
   if (offset == kUnreachable) {
-    std::free(memory);
+    options_.release(memory);
     return nullptr;
   }
   auto* const block = static_cast<std::byte*>(memory) + front;
@@ -113,7 +110,7 @@ void Service::take_in(std::byte* block, Block& record) {
   }
   used_bytes_ -= record.capacity_bytes + kFrontBytes;
   drop_range(block);
-  std::free(options_.arena + record.memory);
+  options_.release(options_.arena + record.memory);
 }
 
 void Service::collect_returned() {

@@ -5,7 +5,6 @@
 
 #include <iterator>
 
-#include "node/clock.h"
 #include "observe/log.h"
 
 namespace od::smpi {

@@ -33,6 +33,9 @@ struct Options {
   std::uint64_t reach_min_bytes = 0;  // what malloc puts into reachable memory
   std::byte* arena = nullptr;         // own mapping of the own reach file; null: nothing is shared
   std::uint64_t arena_bytes = 0;
+  // Memory that peers reach, where there is any; the process's own malloc in a program.
+  void* (*allocate)(std::uint64_t bytes, std::uint64_t alignment) = nullptr;
+  void (*release)(void* memory) = nullptr;
   // Whether a block of memory lies in the own reach file: its offset, or ~0.
   std::uint64_t (*reach_offset)(const void* address, std::uint64_t bytes) = nullptr;
   void (*abort)(int code) = nullptr;  // ends the job

@@ -77,7 +77,6 @@ def test_across_nodes(host: Host, two_nodes: Nodes, compiled: Build, needs_overd
     """Two ranks on each of two nodes of a virtual cluster."""
     program = compiled(HERE / "conformance.c")
     alone = jobs.run(host, 4, [program], overdrive=False)
-    # The host's inter-communicators between nodes hang by themselves there (tests/p2p/test_nodes.py).
     result = jobs.run(
         host,
         4,

@@ -1,0 +1,550 @@
+// Tests of address passing between processes: who may use a block, when its memory is used again,
+// what a peer's nonsense does, and random traffic of ownership.
+#include "smpi/service.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <random>
+#include <set>
+#include <vector>
+
+#include "node/forked_job.h"
+
+namespace od::smpi {
+namespace {
+
+using Place = overdrive_smpi_place;
+
+constexpr std::uint64_t kArenaBytes = std::uint64_t{1} << 30;
+
+// A heap in a reach file: first fit over freed blocks of the same size, else the end.
+struct Arena {
+  int fd = -1;
+  std::byte* start = nullptr;
+  std::uint64_t next = 1 << 20;  // the first page is the file's header
+  std::uint64_t released = 0;
+  std::multimap<std::uint64_t, void*> spare;
+  std::map<void*, std::uint64_t> sizes;
+};
+Arena g_arena;  // one per process
+
+void open_arena() {
+  g_arena.fd = static_cast<int>(syscall(SYS_memfd_create, "arena", MFD_ALLOW_SEALING));
+  ASSERT_EQ(ftruncate(g_arena.fd, static_cast<off_t>(kArenaBytes)), 0);
+  fcntl(g_arena.fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);
+  g_arena.start = static_cast<std::byte*>(mmap(nullptr, kArenaBytes, PROT_READ | PROT_WRITE,
+                                               MAP_SHARED | MAP_NORESERVE, g_arena.fd, 0));
+}
+
+void* arena_allocate(std::uint64_t bytes, std::uint64_t alignment) {
+  const auto found = g_arena.spare.find(bytes);
+  if (found != g_arena.spare.end()) {
+    void* const memory = found->second;
+    g_arena.spare.erase(found);
+    g_arena.sizes[memory] = bytes;
+    return memory;
+  }
+  const std::uint64_t at = (g_arena.next + alignment - 1) / alignment * alignment;
+  if (at + bytes > kArenaBytes) return nullptr;
+  g_arena.next = at + bytes;
+  g_arena.sizes[g_arena.start + at] = bytes;
+  return g_arena.start + at;
+}
+
+void arena_release(void* memory) {
+  ++g_arena.released;
+  g_arena.spare.emplace(g_arena.sizes.at(memory), memory);
+  g_arena.sizes.erase(memory);
+}
+
+std::uint64_t arena_offset(const void* address, std::uint64_t) {
+  const auto* const at = static_cast<const std::byte*>(address);
+  return at >= g_arena.start && at < g_arena.start + kArenaBytes
+             ? static_cast<std::uint64_t>(at - g_arena.start)
+             : ~std::uint64_t{0};
+}
+
+Options options() {
+  Options options;
+  options.arena = g_arena.start;
+  options.arena_bytes = kArenaBytes;
+  options.allocate = arena_allocate;
+  options.release = arena_release;
+  options.reach_offset = arena_offset;
+  return options;
+}
+
+// One rank of a job in a process of its own.
+struct TestRank {
+  explicit TestRank(const node::Exchange& exchange, Options with = {}, const char* separated = "") {
+    open_arena();
+    node::JoinOptions join;
+    join.region.buffers_bytes = 1 << 20;
+    join.reach = {g_arena.fd, g_arena.start, kArenaBytes};
+    join.test_remote = separated;
+    node = node::Node::join(exchange, join);
+    Options all = options();
+    all.debug = with.debug;
+    all.limit_bytes = with.limit_bytes;
+    service = std::make_unique<Service>(*node, all, counters);
+  }
+  std::unique_ptr<node::Node> node;
+  observe::Counters counters;
+  std::unique_ptr<Service> service;
+};
+
+#define OD_REQUIRE(condition)                                            \
+  if (!(condition)) {                                                    \
+    std::fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
+    return 1;                                                            \
+  }
+
+void expect_job(int ranks, int (*body)(int, const node::Exchange&)) {
+  const std::vector<int> codes = node::run_forked_job(ranks, body);
+  for (const int code : codes) EXPECT_EQ(code, 0);
+}
+
+// Hands a value from rank 0 to everybody.
+template <typename T>
+T from_first(const node::Exchange& exchange, const T& value) {
+  std::vector<T> all(static_cast<std::size_t>(exchange.size));
+  exchange.allgather(&value, all.data(), sizeof value);
+  return all[0];
+}
+
+int lend_and_release(int rank, const node::Exchange& exchange) {
+  TestRank own(exchange);
+  Service& service = *own.service;
+  OD_REQUIRE(service.engine() != nullptr);
+  Place place = {};
+  char* block = nullptr;
+  if (rank == 0) {
+    block = static_cast<char*>(service.alloc(5000, "here"));
+    OD_REQUIRE(block != nullptr);
+    std::memset(block, 7, 5000);
+    OD_REQUIRE(service.lend(block + 100, 50, 2, &place) == OVERDRIVE_SMPI_OK);
+    OD_REQUIRE(service.lent(block) == 2);
+    OD_REQUIRE(service.free(block, nullptr) == OVERDRIVE_SMPI_OK);
+    OD_REQUIRE(service.free(block, nullptr) == OVERDRIVE_SMPI_NOT_A_BLOCK);
+    // Still lent: no new block may lie there.
+    for (int i = 0; i < 100; ++i) OD_REQUIRE(service.alloc(5000, nullptr) != block);
+  }
+  place = from_first(exchange, place);
+  if (rank != 0) {
+    const void* address = nullptr;
+    std::uint64_t view = 0;
+    OD_REQUIRE(service.open(place, "there", &address, &view) == OVERDRIVE_SMPI_OK);
+    for (int i = 0; i < 50; ++i) OD_REQUIRE(static_cast<const char*>(address)[i] == 7);
+    service.close(place, view);
+  }
+  exchange.barrier();
+  if (rank == 0) {
+    // Now it comes back, with the next look.
+    bool found = false;
+    for (int i = 0; i < 100 && !found; ++i) found = service.alloc(5000, nullptr) == block;
+    OD_REQUIRE(found);
+    OD_REQUIRE(own.counters.smpi_returned == 1);
+  }
+  exchange.barrier();
+  return 0;
+}
+
+TEST(SmpiService, MemoryIsUsedAgainOnlyWhenEverybodyHasLetGo) { expect_job(3, lend_and_release); }
+
+int pass_around(int rank, const node::Exchange& exchange) {
+  TestRank own(exchange);
+  Service& service = *own.service;
+  Place place = {};
+  if (rank == 0) {
+    auto* block = static_cast<int*>(service.alloc(40000, nullptr));
+    *block = 1;
+    OD_REQUIRE(service.pass(block, 4, &place) == OVERDRIVE_SMPI_OK);
+    OD_REQUIRE(service.pass(block, 4, &place) == OVERDRIVE_SMPI_NOT_A_BLOCK);
+    OD_REQUIRE(service.free(block, nullptr) == OVERDRIVE_SMPI_NOT_A_BLOCK);
+  }
+  place = from_first(exchange, place);
+  std::vector<Place> all(static_cast<std::size_t>(exchange.size));
+  for (int turn = 1; turn < exchange.size; ++turn) {
+    if (rank == turn) {
+      const void* address = nullptr;
+      std::uint64_t view = 0;
+      void* block = nullptr;
+      OD_REQUIRE(service.open(place, nullptr, &address, &view) == OVERDRIVE_SMPI_OK);
+      OD_REQUIRE(service.own(place, view, nullptr, &block) == OVERDRIVE_SMPI_OK);
+      OD_REQUIRE(*static_cast<int*>(block) == turn);
+      ++*static_cast<int*>(block);
+      std::uint64_t bytes = 0;
+      OD_REQUIRE(service.capacity(block, &bytes) == OVERDRIVE_SMPI_OK && bytes == 40000);
+      // The middle of a foreign block can be lent as well.
+      Place part = {};
+      OD_REQUIRE(service.lend(static_cast<char*>(block) + 64, 10, 1, &part) == OVERDRIVE_SMPI_OK);
+      service.take_back(part, 1);
+      if (turn == exchange.size - 1) {
+        OD_REQUIRE(service.free(block, nullptr) == OVERDRIVE_SMPI_OK);
+      } else {
+        OD_REQUIRE(service.pass(block, 4, &place) == OVERDRIVE_SMPI_OK);
+      }
+    }
+    exchange.allgather(&place, all.data(), sizeof place);
+    place = all[static_cast<std::size_t>(turn)];
+  }
+  exchange.barrier();
+  if (rank == 0) {
+    service.finish();
+    OD_REQUIRE(own.counters.smpi_returned == 1);
+  }
+  return 0;
+}
+
+TEST(SmpiService, OwnershipPassesAndTheLastOwnerFrees) { expect_job(4, pass_around); }
+
+int nonsense(int rank, const node::Exchange& exchange) {
+  TestRank own(exchange);
+  Service& service = *own.service;
+  Place place = {};
+  if (rank == 0) {
+    void* block = service.alloc(100, nullptr);
+    OD_REQUIRE(service.lend(block, 100, 1, &place) == OVERDRIVE_SMPI_OK);
+    char outside[10];
+    OD_REQUIRE(service.lend(outside, 1, 1, &place) == OVERDRIVE_SMPI_NOT_A_BLOCK);
+    OD_REQUIRE(service.lend(block, 101, 1, &place) == OVERDRIVE_SMPI_NOT_A_BLOCK);
+    OD_REQUIRE(service.free(static_cast<char*>(block) + 64, nullptr) == OVERDRIVE_SMPI_NOT_A_BLOCK);
+    OD_REQUIRE(service.lent(outside) == -1);
+  }
+  place = from_first(exchange, place);
+  if (rank == 1) {
+    const void* address = nullptr;
+    std::uint64_t view = 0;
+    Place wrong[8];
+    for (Place& one : wrong) one = place;
+    wrong[0].home = 77;
+    wrong[1].block = kArenaBytes + 64;
+    wrong[2].offset = 0;
+    wrong[3].bytes = kArenaBytes;
+    wrong[4].block += 64;
+    wrong[5].block = 3;
+    wrong[6].offset = ~std::uint64_t{0};
+    wrong[7].block = 0;
+    for (const Place& one : wrong) {
+      OD_REQUIRE(service.open(one, nullptr, &address, &view) == OVERDRIVE_SMPI_BAD_PLACE);
+      service.close(one, 0);
+      void* block = nullptr;
+      OD_REQUIRE(service.own(one, 0, nullptr, &block) == OVERDRIVE_SMPI_BAD_PLACE);
+    }
+  }
+  exchange.barrier();
+  return 0;
+}
+
+TEST(SmpiService, NonsenseOfPeersAndProgramsIsRefused) { expect_job(2, nonsense); }
+
+int groups(int rank, const node::Exchange& exchange) {
+  TestRank own(exchange, {}, "0-2,0-3,1-2,1-3");
+  const auto* engine = own.service->engine();
+  OD_REQUIRE(engine != nullptr);
+  std::vector<std::uint64_t> all(2 * static_cast<std::size_t>(exchange.size));
+  exchange.allgather(engine->group, all.data(), sizeof engine->group);
+  for (int i = 0; i < exchange.size; ++i) {
+    const bool same = std::memcmp(&all[2 * static_cast<std::size_t>(i)], engine->group, 16) == 0;
+    OD_REQUIRE(same == (i / 2 == rank / 2));
+  }
+  return 0;
+}
+
+TEST(SmpiService, RanksThatAllReachEachOtherAreAGroup) { expect_job(4, groups); }
+
+int limit(int, const node::Exchange& exchange) {
+  Options with;
+  with.limit_bytes = 1 << 20;
+  TestRank own(exchange, with);
+  Service& service = *own.service;
+  void* const first = service.alloc(600 << 10, nullptr);
+  OD_REQUIRE(first != nullptr);
+  OD_REQUIRE(service.alloc(600 << 10, nullptr) == nullptr);
+  service.free(first, nullptr);
+  OD_REQUIRE(service.alloc(600 << 10, nullptr) != nullptr);
+  return 0;
+}
+
+TEST(SmpiService, MemoryIsLimited) { expect_job(1, limit); }
+
+// Every block that comes and goes, of all sizes, gives its memory back.
+int memory_is_bounded(int, const node::Exchange& exchange) {
+  TestRank own(exchange);
+  Service& service = *own.service;
+  std::uint64_t after_first = 0;
+  for (int round = 0; round < 20; ++round) {
+    std::vector<void*> blocks;
+    for (std::uint64_t bytes = 0; bytes < 3 << 20; bytes = bytes * 3 / 2 + 1) {
+      for (int i = 0; i < 5; ++i) blocks.push_back(service.alloc(bytes, nullptr));
+    }
+    for (void* block : blocks) OD_REQUIRE(service.free(block, nullptr) == OVERDRIVE_SMPI_OK);
+    if (round == 0) after_first = g_arena.next;
+  }
+  OD_REQUIRE(g_arena.next == after_first);
+  return 0;
+}
+
+TEST(SmpiService, FreedMemoryIsReused) { expect_job(1, memory_is_bounded); }
+
+int many_blocks(int, const node::Exchange& exchange) {
+  TestRank own(exchange);
+  Service& service = *own.service;
+  constexpr int kBlocks = 1'000'000;
+  std::vector<std::uint32_t*> blocks(kBlocks);
+  std::vector<Place> places(kBlocks);
+  for (int i = 0; i < kBlocks; ++i) {
+    auto& block = blocks[static_cast<std::size_t>(i)];
+    block = static_cast<std::uint32_t*>(service.alloc(64, nullptr));
+    OD_REQUIRE(block != nullptr);
+    *block = static_cast<std::uint32_t>(i);
+    OD_REQUIRE(service.lend(block, 64, 1, &places[static_cast<std::size_t>(i)]) ==
+               OVERDRIVE_SMPI_OK);
+    service.free(block, nullptr);
+  }
+  for (int i = kBlocks - 1; i >= 0; --i) {
+    const Place& place = places[static_cast<std::size_t>(i)];
+    const void* address = nullptr;
+    std::uint64_t view = 0;
+    OD_REQUIRE(service.open(place, nullptr, &address, &view) == OVERDRIVE_SMPI_OK);
+    OD_REQUIRE(*static_cast<const std::uint32_t*>(address) == static_cast<std::uint32_t>(i));
+    service.close(place, view);
+  }
+  const std::uint64_t top = g_arena.next;
+  for (int i = 0; i < kBlocks; ++i) OD_REQUIRE(service.alloc(64, nullptr) != nullptr);
+  OD_REQUIRE(g_arena.next == top);
+  return 0;
+}
+
+TEST(SmpiService, AMillionBlocksInFlight) { expect_job(1, many_blocks); }
+
+// --- random traffic: blocks are allocated, lent, passed, kept, released and freed at random. The
+// contents say which block it is; nobody may find anything else in a view.
+
+struct Mail {
+  Place place;
+  std::uint64_t key;
+};
+
+int g_pipes[8][2];
+
+std::uint64_t word_of(std::uint64_t key, std::uint64_t i) {
+  return (key + i) * 0x9e3779b97f4a7c15u;
+}
+
+bool holds(const void* address, std::uint64_t bytes, std::uint64_t key) {
+  const auto* const words = static_cast<const std::uint64_t*>(address);
+  for (std::uint64_t i = 0; i < bytes / 8; ++i) {
+    if (words[i] != word_of(key, i)) return false;
+  }
+  return true;
+}
+
+void fill(void* address, std::uint64_t bytes, std::uint64_t key) {
+  auto* const words = static_cast<std::uint64_t*>(address);
+  for (std::uint64_t i = 0; i < bytes / 8; ++i) words[i] = word_of(key, i);
+}
+
+int random_traffic(int rank, const node::Exchange& exchange) {
+  const char* const text = std::getenv("OVERDRIVE_TEST_OPERATIONS");
+  const long operations = (text != nullptr ? std::atol(text) : 100'000) / exchange.size;
+  TestRank own(exchange);
+  Service& service = *own.service;
+  std::mt19937_64 random(static_cast<std::uint64_t>(rank) + 1);
+  const auto below = [&random](std::uint64_t limit) { return random() % limit; };
+  struct Owned {
+    void* block;
+    std::uint64_t bytes;
+    std::uint64_t key;
+  };
+  struct Seen {
+    Place place;
+    const void* address;
+    std::uint64_t view;
+    std::uint64_t key;
+  };
+  std::vector<Owned> owned;
+  std::vector<Seen> seen;
+  std::uint64_t next_key = static_cast<std::uint64_t>(rank) << 40;
+  bool ending = false;
+  std::set<int> ended;  // peers that send nothing more
+  const auto receive = [&]() -> int {
+    Mail mail;
+    const ssize_t got = read(g_pipes[rank][0], &mail, sizeof mail);
+    if (got < 0) return errno == EAGAIN ? 0 : -1;
+    if (got != sizeof mail) return -1;
+    if (mail.place.bytes == ~std::uint64_t{0}) {
+      ended.insert(static_cast<int>(mail.key));
+      return 1;
+    }
+    Seen view = {mail.place, nullptr, 0, mail.key};
+    if (service.open(mail.place, nullptr, &view.address, &view.view) != OVERDRIVE_SMPI_OK)
+      return -1;
+    if (!holds(view.address, mail.place.bytes, mail.key)) return -1;
+    seen.push_back(view);
+    return 1;
+  };
+  const auto send = [&](int to, const Mail& mail) -> bool {
+    while (write(g_pipes[to][1], &mail, sizeof mail) != sizeof mail) {
+      if (errno != EAGAIN || receive() < 0) return false;
+      sched_yield();
+    }
+    return true;
+  };
+  for (long step = 0; step < operations; ++step) {
+    const std::uint64_t what = below(10);
+    OD_REQUIRE(receive() >= 0);
+    if (what < 3 && owned.size() < 60) {
+      const std::uint64_t bytes = below(20) == 0 ? 8 * below(40000) : 8 * below(300);
+      void* const block = service.alloc(bytes, nullptr);
+      OD_REQUIRE(block != nullptr);
+      fill(block, bytes, ++next_key);
+      owned.push_back({block, bytes, next_key});
+    } else if (what < 7 && !owned.empty()) {
+      const std::size_t at = below(owned.size());
+      const Owned chosen = owned[at];
+      const int to = static_cast<int>(below(static_cast<std::uint64_t>(exchange.size)));
+      Mail mail = {};
+      mail.key = chosen.key;
+      if (what < 5) {
+        OD_REQUIRE(service.lend(chosen.block, chosen.bytes, 1, &mail.place) == OVERDRIVE_SMPI_OK);
+      } else {
+        OD_REQUIRE(service.pass(chosen.block, chosen.bytes, &mail.place) == OVERDRIVE_SMPI_OK);
+        owned[at] = owned.back();
+        owned.pop_back();
+      }
+      OD_REQUIRE(send(to, mail));
+    } else if (what == 7 && !owned.empty()) {
+      const std::size_t at = below(owned.size());
+      // Writing is the owner's right when nobody looks.
+      if (service.lent(owned[at].block) == 0) {
+        fill(owned[at].block, owned[at].bytes, ++next_key);
+        owned[at].key = next_key;
+      }
+      if (below(2) == 0 || owned.size() > 50) {
+        OD_REQUIRE(service.free(owned[at].block, nullptr) == OVERDRIVE_SMPI_OK);
+        owned[at] = owned.back();
+        owned.pop_back();
+      }
+    } else if (!seen.empty()) {
+      const std::size_t at = below(seen.size());
+      const Seen view = seen[at];
+      OD_REQUIRE(holds(view.address, view.place.bytes, view.key));
+      seen[at] = seen.back();
+      seen.pop_back();
+      if (view.place.passed != 0 && below(2) == 0 && owned.size() < 80) {
+        void* block = nullptr;
+        OD_REQUIRE(service.own(view.place, view.view, nullptr, &block) == OVERDRIVE_SMPI_OK);
+        owned.push_back({block, view.place.bytes, view.key});
+      } else {
+        service.close(view.place, view.view);
+      }
+    }
+  }
+  Mail last = {};
+  last.place.bytes = ~std::uint64_t{0};
+  last.key = static_cast<std::uint64_t>(rank);
+  for (int i = 0; i < exchange.size; ++i) OD_REQUIRE(send(i, last));
+  while (ended.size() < static_cast<std::size_t>(exchange.size)) {
+    const int got = receive();
+    OD_REQUIRE(got >= 0);
+    if (got == 0) sched_yield();
+  }
+  (void)ending;
+  for (const Seen& view : seen) {
+    OD_REQUIRE(holds(view.address, view.place.bytes, view.key));
+    service.close(view.place, view.view);
+  }
+  for (const Owned& block : owned) {
+    OD_REQUIRE(service.free(block.block, nullptr) == OVERDRIVE_SMPI_OK);
+  }
+  exchange.barrier();
+  // Everything has come back: as many large blocks released as were ever allocated, and all the
+  // small ones can be allocated again without new memory.
+  service.finish();
+  OD_REQUIRE(g_arena.sizes.size() <= kClassCount * 40);
+  for (const auto& [memory, bytes] : g_arena.sizes) OD_REQUIRE(bytes == 1 << 20);  // chunks only
+  return 0;
+}
+
+TEST(SmpiService, RandomOwnershipTraffic) {
+  for (auto& ends : g_pipes) ASSERT_EQ(pipe2(ends, O_NONBLOCK), 0);
+  expect_job(8, random_traffic);
+  for (auto& ends : g_pipes) {
+    close(ends[0]);
+    close(ends[1]);
+  }
+}
+
+// --- the debug mode: each misuse in a process that may die of it
+
+int debug_job(int rank, const node::Exchange& exchange, int misuse) {
+  Options with;
+  with.debug = true;
+  TestRank own(exchange, with);
+  Service& service = *own.service;
+  Place place = {};
+  char* block = nullptr;
+  if (rank == 0) {
+    block = static_cast<char*>(service.alloc(10000, "program.c:10"));
+    std::memset(block, 1, 10000);
+    if (service.lend(block + 5000, 100, 1, &place) != OVERDRIVE_SMPI_OK) return 1;
+  }
+  place = from_first(exchange, place);
+  if (rank == 1) {
+    const void* address = nullptr;
+    std::uint64_t view = 0;
+    if (service.open(place, "program.c:20", &address, &view) != OVERDRIVE_SMPI_OK) return 1;
+    auto* const bytes = static_cast<volatile char*>(const_cast<void*>(address));
+    if (bytes[99] != 1) return 2;
+    if (misuse == 1) bytes[3] = 1;
+    if (misuse == 4) {
+      service.finish();
+      return own.counters.smpi_leaked == 1 ? 0 : 3;
+    }
+    if (misuse != 5) service.close(place, view);
+    if (misuse == 2 && bytes[0] == 1) return 4;
+    if (misuse == 3) service.released_twice(view);
+  }
+  if (misuse == 1 || misuse == 2) return 0;  // the other one has died
+  exchange.barrier();
+  if (rank == 0) {
+    // With misuse 5 the view is still there.
+    block[0] = 2;
+    if (service.lent(block) != 0) return 5;
+    block[1] = 2;
+  }
+  return 0;
+}
+
+template <int misuse>
+int debug_rank(int rank, const node::Exchange& exchange) {
+  return debug_job(rank, exchange, misuse);
+}
+
+constexpr int kKilledByFault = 128 + SIGSEGV;
+
+TEST(SmpiDebug, RightUseIsNotDisturbed) {
+  EXPECT_EQ(node::run_forked_job(2, debug_rank<0>), (std::vector<int>{0, 0}));
+}
+TEST(SmpiDebug, WritingThroughAViewFaults) {
+  EXPECT_EQ(node::run_forked_job(2, debug_rank<1>)[1], kKilledByFault);
+}
+TEST(SmpiDebug, UseAfterReleaseFaults) {
+  EXPECT_EQ(node::run_forked_job(2, debug_rank<2>)[1], kKilledByFault);
+}
+TEST(SmpiDebug, WritingWhileLentFaults) {
+  EXPECT_EQ(node::run_forked_job(2, debug_rank<5>)[0], kKilledByFault);
+}
+
+}  // namespace
+}  // namespace od::smpi
