@@ -29,8 +29,8 @@ from coll_goals import BARRIER, LABS, SHAPES, driver_ratios, points
 from coll_timeline import MEASURED_PICTURE, PICTURE, PICTURE_SIZE, kept, time_lines
 from drawing import COLOURS, DOTS_PER_INCH, finish, line, plt, ratio_axis, run, style
 from goals import HOST_TITLES, best_variant
-from overdrive import study_timeline
 from overdrive.errors import CommandError
+from overdrive.study import timeline
 
 MEASURED = [name for name in JUDGED if name != BARRIER]
 
@@ -115,8 +115,8 @@ def _time_lines(
         return
     figure, grid = plt.subplots(len(reports), 1, figsize=(13, 9), sharex=True)
     for axes, (name, report) in zip(grid, reports.items(), strict=True):
-        handles = study_timeline.draw_lanes(axes, report)
-        axes.set_title(f"{name}: {study_timeline.summary(report)}", fontsize=9, loc="left")
+        handles = timeline.draw_lanes(axes, report)
+        axes.set_title(f"{name}: {timeline.summary(report)}", fontsize=9, loc="left")
     grid[0].set_xlim(0, max(report["last_ns"] for report in reports.values()) / 1000)
     figure.legend(handles=handles, loc="lower center", ncol=6, fontsize=8, frameon=False)
     figure.tight_layout(rect=(0, 0.06, 1, 1))

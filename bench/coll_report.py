@@ -65,7 +65,7 @@ from goals import (
     known_ratios,
     variant_title,
 )
-from overdrive import study_timeline
+from overdrive.study import timeline
 from page import (
     DASH,
     Circumstances,
@@ -285,7 +285,7 @@ def _pipeline(results: Results, around: Circumstances) -> list[str]:
     for size_bytes in parse_sizes(PIPELINE_SIZES):
         size = size_name(size_bytes)
         reports = time_lines(size)
-        spans = [study_timeline.overlaps(report) for report in reports.values()]
+        spans = [timeline.overlaps(report) for report in reports.values()]
         point = Point(COLLECTIVE, "usual", "blocking", "all", size_bytes, LAB_RANKS)
         for (name, report), nodes in zip(reports.items(), spans, strict=True):
             both, inside, between = (

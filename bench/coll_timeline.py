@@ -18,9 +18,10 @@ from typing import Any
 import lab_runs
 from coll_campaign import LAB_NODES, LAB_RANKS, PIPELINE_ALGORITHM, PIPELINES, Part
 from jobs import ROOT, Host
-from overdrive import collectives, installation, study_timeline
+from overdrive import collectives, installation
 from overdrive.bench_tables import parse_size
 from overdrive.errors import CommandError
+from overdrive.study import timeline
 from turns import Variant
 
 COLLECTIVE = "allreduce"
@@ -61,9 +62,7 @@ def typical(setting: str) -> dict[str, Any]:
     while True:
         try:
             calls = len(found) + 1
-            found.append(
-                study_timeline.measured(setting, COLLECTIVE, parse_size(PICTURE_SIZE), calls)
-            )
+            found.append(timeline.measured(setting, COLLECTIVE, parse_size(PICTURE_SIZE), calls))
         except CommandError:
             if not found:
                 raise

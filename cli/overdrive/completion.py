@@ -18,13 +18,12 @@ from overdrive import (
     info,
     lab,
     launchers,
-    study,
-    study_collectives,
-    study_timeline,
 )
 from overdrive import settings as library_settings
 from overdrive.errors import CommandError
 from overdrive.installation import Installation
+from overdrive.study import collectives as study_collectives
+from overdrive.study import copy_paths, timeline
 
 if TYPE_CHECKING:
     from overdrive.arguments import Parser
@@ -126,9 +125,9 @@ PARSERS = {
     ("info",): info.parser,
     ("calibrate",): calibrate.parser,
     ("bench", "coll"): bench.parser,
-    ("study", "copy"): study.parser,
+    ("study", "copy"): copy_paths.parser,
     ("study", "collectives"): study_collectives.parser,
-    ("study", "timeline"): study_timeline.parser,
+    ("study", "timeline"): timeline.parser,
 }
 
 WORDS = {

@@ -100,9 +100,9 @@ def _other(
 
         return calibrate.run(here, rest, environment)
     if command == "study":
-        from overdrive import studies
+        from overdrive.study import command as study
 
-        return studies.run(here, rest, environment)
+        return study.run(here, rest, environment)
     if command == "bench":
         from overdrive import bench
 

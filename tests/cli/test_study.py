@@ -10,7 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from overdrive import measure, study, study_report
+from overdrive import measure
+from overdrive.study import copy_paths, report
+from overdrive.study.data import SHAPES, Study
 
 COMMAND = Path(__file__).resolve().parents[2] / "overdrive"
 
@@ -32,7 +34,7 @@ def made_up():
 
         for path in PATHS:
             for size in SIZES:
-                for shape in study_report.SHAPES:
+                for shape in SHAPES:
                     add("pingpong", path, shape, size, 0, size / 10.0 + len(path), 8.0)
             for delay in (-1_000_000, 0, 1_000_000):
                 add("skew", path, "skew", 16384, delay, 900.0, 4000.0)
@@ -51,20 +53,18 @@ def samples_file(tmp_path):
 
 @pytest.mark.quick
 def test_survival_lies_between_all_and_nothing():
-    found = study_report.Study(made_up(), 100.0, "machine", "today").survival("near")
+    found = Study(made_up(), 100.0, "machine", "today").survival("near")
     assert found["pull", 524288, 65536] == pytest.approx(0.75, abs=0.01)
     assert not any(path in ("none", "flushed") for path, _, _ in found)
 
 
 @pytest.mark.quick
 def test_conclusions_name_both_distances():
-    text = "\n".join(
-        study_report.conclusions(study_report.Study(made_up(), 100.0, "machine", "today"))
-    )
+    text = "\n".join(report.conclusions(Study(made_up(), 100.0, "machine", "today")))
     for part in ("near: a cache line takes 50 ns", "far: a cache line takes 260 ns",
                  "near_pull_min:", "Receiver 1 ms late", "75 %"):  # fmt: skip
         assert part in text
-    nothing = study_report.conclusions(study_report.Study([], 100.0, "machine", "today"))
+    nothing = report.conclusions(Study([], 100.0, "machine", "today"))
     assert all("not seen" in line for line in nothing)
 
 
@@ -109,11 +109,11 @@ def test_plan_covers_the_four_benchmarks_and_bounds_large_machines():
         "cpus": cpus,
         "caches": [{"level": 3, "size_bytes": 32 << 20, "shared_by": "0-7"}],
     }
-    parts = study.plan(machine, quick=False)
+    parts = copy_paths.plan(machine, quick=False)
     assert {part.arguments[0] for part in parts} == {"pingpong", "skew", "cache"}
-    assert sum(part.title.startswith("topology") for part in parts) == study.MOST_PAIRS
+    assert sum(part.title.startswith("topology") for part in parts) == copy_paths.MOST_PAIRS
     assert sum(part.seconds for part in parts) < 310
-    assert sum(part.seconds for part in study.plan(machine, quick=True)) < 95
+    assert sum(part.seconds for part in copy_paths.plan(machine, quick=True)) < 95
 
 
 @pytest.mark.quick

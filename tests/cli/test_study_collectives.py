@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 
 import pytest
-from overdrive import collectives, study_collectives
-from overdrive.study_collectives import Outcome
+from overdrive import collectives
+from overdrive.study import collectives as study_collectives
+from overdrive.study.collectives import Outcome
 
 pytestmark = pytest.mark.quick
 

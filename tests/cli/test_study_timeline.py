@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from overdrive import collectives, main, study_timeline
+from overdrive import collectives, main
 from overdrive.errors import CommandError
+from overdrive.study import timeline
 
 
 def _report(steps: list[tuple[int, bool, int, int]]) -> dict[str, Any]:
@@ -25,8 +26,8 @@ def _report(steps: list[tuple[int, bool, int, int]]) -> dict[str, Any]:
 def test_what_overlaps_is_counted_once() -> None:
     """Steps of two ranks at the same time are one stretch of their node."""
     report = _report([(0, False, 0, 10), (1, False, 5, 20), (0, True, 15, 40), (1, True, 18, 30)])
-    assert study_timeline.overlaps(report) == [{"inside": 20, "between": 25, "both": 5}]
-    assert "0.0 us at the same time" in study_timeline.summary(report)
+    assert timeline.overlaps(report) == [{"inside": 20, "between": 25, "both": 5}]
+    assert "0.0 us at the same time" in timeline.summary(report)
 
 
 @pytest.mark.parametrize("inside", ["shared", "messages"])
@@ -72,28 +73,28 @@ def test_measured_steps_of_all_ranks_share_one_time(tmp_path: Path) -> None:
         tmp_path,
         [[_call(0, 100, 150), _call(0, 1000, 1100)], [_call(1, 110, 160), _call(1, 1020, 1130)]],
     )
-    report = study_timeline.measured(setting, "", None, 1)
+    report = timeline.measured(setting, "", None, 1)
     assert (report["last_ns"], report["nodes"], report["ranks"]) == (130, 2, 2)
     assert [(s["begin_ns"], s["end_ns"]) for s in report["steps"]] == [(1, 99), (21, 129)]
-    assert study_timeline.measured(setting, "allreduce", 8, 2)["last_ns"] == 60
+    assert timeline.measured(setting, "allreduce", 8, 2)["last_ns"] == 60
 
 
 def test_files_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     """Missing ranks, other machines, other calls and no calls are said."""
     with pytest.raises(CommandError, match="OVERDRIVE_TIMELINE="):
-        study_timeline.measured(str(tmp_path / "steps"), "", None, 1)
+        timeline.measured(str(tmp_path / "steps"), "", None, 1)
     setting = _write_ranks(tmp_path, [[_call(0, 1, 9)], [_call(1, 1, 9, size=16)]])
     with pytest.raises(CommandError, match="differ"):
-        study_timeline.measured(setting, "", None, 1)
+        timeline.measured(setting, "", None, 1)
     with pytest.raises(CommandError, match="0 such calls"):
-        study_timeline.measured(setting, "bcast", None, 1)
+        timeline.measured(setting, "bcast", None, 1)
     content = json.loads((tmp_path / "steps.1").read_text())
     (tmp_path / "steps.1").write_text(json.dumps({**content, "clock": "b"}))
     with pytest.raises(CommandError, match="several machines"):
-        study_timeline.measured(setting, "", None, 1)
+        timeline.measured(setting, "", None, 1)
     (tmp_path / "steps.1").unlink()
     with pytest.raises(CommandError, match="of a job of 2 ranks"):
-        study_timeline.measured(setting, "", None, 1)
+        timeline.measured(setting, "", None, 1)
 
 
 def test_waiting_for_the_leader_is_not_work(tmp_path: Path) -> None:
@@ -107,7 +108,7 @@ def test_waiting_for_the_leader_is_not_work(tmp_path: Path) -> None:
             {**common, "what": "node bcast", "ordinal": 1, "begin_ns": 70 - 40 * rank,
              "end_ns": 90},
         ]  # fmt: skip
-    report = study_timeline.measured(_write_ranks(tmp_path, calls), "", None, 1)
+    report = timeline.measured(_write_ranks(tmp_path, calls), "", None, 1)
     begun = [(s["rank"], s["what"], s["begin_ns"]) for s in report["steps"]]
     assert begun == [
         (0, "node reduce", 10),

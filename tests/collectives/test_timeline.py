@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from hosts import Host
-from overdrive import study_timeline
+from overdrive.study import timeline
 from support import expect, jobs, sharing
 
 HERE = Path(__file__).parent
@@ -41,7 +41,7 @@ def test_steps_of_a_real_job(
         for call in noted["calls"]:
             for step in call["steps"]:
                 assert call["begin_ns"] <= step["begin_ns"] <= step["end_ns"] <= call["end_ns"]
-    report = study_timeline.measured(setting, "allreduce", None, 1)
+    report = timeline.measured(setting, "allreduce", None, 1)
     assert (report["nodes"], report["ranks"]) == (2, len(NODES))
     assert {step["between_nodes"] for step in report["steps"]} == {False, True}
     assert {step["rank"] for step in report["steps"]} == set(range(len(NODES)))

@@ -12,14 +12,8 @@ matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt  # noqa: E402
 
-from overdrive.study_report import (  # noqa: E402
-    ALL_PATHS,
-    DISTANCES,
-    SHAPES,
-    Study,
-    size_text,
-    time_text,
-)
+from overdrive.study.data import ALL_PATHS, DISTANCES, SHAPES, Study, time_text  # noqa: E402
+from overdrive.thresholds import size_text  # noqa: E402
 
 COLOURS = {
     "auto": "black", "cells": "#1f77b4", "pull": "#d62728", "push": "#2ca02c",

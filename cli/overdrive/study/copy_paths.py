@@ -15,7 +15,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from overdrive import study_report
 from overdrive.arguments import Parser
 from overdrive.errors import CommandError
 from overdrive.installation import Installation
@@ -30,6 +29,8 @@ from overdrive.measure import (
     write_samples,
 )
 from overdrive.progress import Progress
+from overdrive.study import report
+from overdrive.study.data import Study
 
 MOST_PAIRS = 36
 """Of processors whose distance is measured; on larger machines an even choice of all pairs."""
@@ -167,11 +168,11 @@ def run(installation: Installation, arguments: list[str], environment: Mapping[s
             write_samples(folder / "samples.csv", samples)
         if not samples:
             raise CommandError("nothing has been measured")
-        study = study_report.Study(
+        study = Study(
             samples, measuring.far_threshold_ns, measuring.fingerprint,
             time.strftime("%Y-%m-%d %H:%M"),
         )  # fmt: skip
-        study_report.write(study, folder)
+        report.write(study, folder)
     except OSError as reason:
         raise CommandError(f"{reason.filename or folder}: {reason.strerror}") from reason
     if not complete:

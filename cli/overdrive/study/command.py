@@ -27,16 +27,16 @@ def run(installation: Installation, arguments: list[str], environment: Mapping[s
         print(USAGE, end="")
         return 0
     if name == "copy":
-        from overdrive import study
+        from overdrive.study import copy_paths
 
-        return study.run(installation, arguments, environment)
+        return copy_paths.run(installation, arguments, environment)
     if name == "collectives":
-        from overdrive import study_collectives
+        from overdrive.study import collectives
 
-        return study_collectives.run(installation, arguments[1:], environment)
+        return collectives.run(installation, arguments[1:], environment)
     if name == "timeline":
-        from overdrive import study_timeline
+        from overdrive.study import timeline
 
-        return study_timeline.run(installation, arguments[1:], environment)
+        return timeline.run(installation, arguments[1:], environment)
     what = f"has no '{name}'" if name else "needs a name"
     raise CommandError(f"`overdrive study` {what}: copy, collectives or timeline")

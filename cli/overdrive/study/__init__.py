@@ -1,0 +1,1 @@
+"""`overdrive study`: measurements and simulations that show why Overdrive chooses as it does."""
