@@ -13,7 +13,7 @@ inline void pause_processor() {
 #elif defined(__aarch64__)
   asm volatile("isb" ::: "memory");  // `yield` is a no-op on most cores
 #else
-  std::atomic_signal_fence(std::memory_order_seq_cst);
+  std::atomic_signal_fence(std::memory_order_seq_cst);  // pairs with nothing: looks are not merged
 #endif
 }
 

@@ -47,9 +47,11 @@ class HostCallHelper {
   bool tick();
 
   RankState& state_;
-  int windows_ = 0;                       // guarded by the rank's lock
-  std::atomic<std::uint32_t> parked_{0};  // futex word
-  std::atomic<bool> stopping_{false};
+  int windows_ = 0;  // guarded by the rank's lock
+  // Futex word. Setting it pairs with open() and stop(), which look at it once they have changed
+  // what the helper looks at after setting it.
+  std::atomic<std::uint32_t> parked_{0};
+  std::atomic<bool> stopping_{false};  // set before parked_ is read: pairs with run()
   std::atomic<Thread> state_of_thread_{Thread::none};
   std::mutex starting_;  // of the program's threads that open the first windows
   pthread_t thread_{};

@@ -94,7 +94,8 @@ Pair::~Pair() {
 
 void Pair::barrier() {
   const std::uint64_t goal = 2 * ++barriers_;
-  // Release and acquire: what one has written before the barrier, the other sees after it.
+  // What one has written before the barrier, the other sees after it: each addition pairs with the
+  // other one's loads.
   page_.arrived.fetch_add(1, std::memory_order_acq_rel);
   for (std::uint64_t spins = 1; page_.arrived.load(std::memory_order_acquire) < goal; ++spins) {
     pause_processor();
@@ -126,8 +127,8 @@ double Pair::probe_line_ns() {
     const std::uint64_t start = now_ns();
     for (std::uint64_t i = 0; i < kProbeRoundTrips; ++i) {
       ++ball_;
-      // Acquire and release only for the order of the two words; no pause: the line is measured,
-      // not the wait.
+      // Each store pairs with the other one's load, only for the order of the two words; no pause:
+      // the line is measured, not the wait.
       if (me_ == 0) {
         page_.ping.store(ball_, std::memory_order_release);
         while (page_.pong.load(std::memory_order_acquire) < ball_) {

@@ -59,8 +59,8 @@ class ForkedJob {
   int ranks() const { return ranks_; }
 
   void enter_barrier() {
-    // acquire: what was written before the last round ended; release (by the last one) publishes
-    // what everybody wrote before this round. The counter's acq_rel collects it from all.
+    // The acquires pair with the release of the last one, which publishes what everybody wrote
+    // before this round; the counter's acq_rel collects it from all.
     const std::uint32_t round = round_.load(std::memory_order_acquire);
     if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == static_cast<unsigned>(ranks_)) {
       arrived_.store(0, std::memory_order_relaxed);

@@ -89,7 +89,8 @@ struct RegionHeader {
   // How many boxes have been opened towards the owner; peers stop at the limit (fetch_add).
   std::atomic<std::uint32_t> boxes_opened;
 
-  // Distance probe: two lines that a pair of ranks bounces at start (p2p/distance.h).
+  // Distance probe: two lines that a pair of ranks bounces at start; the store of each pairs with
+  // the other rank's load (p2p/distance.h).
   alignas(kFalseSharingBytes) std::atomic<std::uint32_t> probe_ping;
   alignas(kFalseSharingBytes) std::atomic<std::uint32_t> probe_pong;
 

@@ -113,7 +113,7 @@ Idler::Action Idler::report_or_go_on(std::uint64_t now) {
 }
 
 Idler::PeerSeen Idler::look_at_peer() {
-  // Acquire: see tell_away.
+  // Acquire: pairs with the release in tell_away.
   if (presence_.peer->load(std::memory_order_acquire) != 0) {
     peer_runs_since_ns_ = 0;
     // What it sent before it went is seen in the next round.

@@ -116,7 +116,8 @@ class EmptyPolls {
     std::uint32_t enough = plan.polls_per_yield;
     bool yield_on = plan.polls_yield_on;
     if (peer != nullptr && plan.peer_spin_ns > 0) {
-      // Acquire: see Presence::tell_away. What it sent before it went is seen by the next look.
+      // Acquire: pairs with the release in Presence::tell_away. What it sent before it went is seen
+      // by the next look.
       const bool away = peer->load(std::memory_order_acquire) != 0;
       enough = away ? 2 : plan.peer_polls;
       yield_on = false;

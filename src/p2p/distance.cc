@@ -24,7 +24,8 @@ constexpr auto kPatience = std::chrono::milliseconds(3);
 bool await(const std::atomic<std::uint32_t>& word, std::uint32_t value,
            Clock::time_point deadline) {
   for (std::uint32_t spins = 1;; ++spins) {
-    // Acquire/release only so that sanitizers see the order; no data is passed.
+    // Pairs with the release stores below, only so that sanitizers see the order; no data is
+    // passed.
     if (word.load(std::memory_order_acquire) == value) return true;
     if (spins % 256 == 0 && Clock::now() > deadline) return false;
   }

@@ -97,10 +97,11 @@ struct alignas(64) Envelope {
   std::uint16_t cells[kStreamCells];
 
   // Line 2: written by the receiver; all tagged with the generation.
-  alignas(64) std::atomic<std::uint64_t> state;  // generation << 8 | EnvelopeState
-  std::atomic<std::uint64_t> drained;            // generation << 44 | payload bytes read
-  std::atomic<std::uint32_t> taken;              // generation, once off the inbox list
-  std::uint32_t target_generation;               // generation that `target` speaks about
+  // generation << 8 | EnvelopeState; each change pairs with the other side's next look
+  alignas(64) std::atomic<std::uint64_t> state;
+  std::atomic<std::uint64_t> drained;  // generation << 44 | payload bytes read
+  std::atomic<std::uint32_t> taken;    // generation, once off the inbox list
+  std::uint32_t target_generation;     // generation that `target` speaks about
   std::uint64_t target;                // offset of the receive buffer in the receiver's shared file
   std::atomic<std::uint64_t> claimed;  // generation << 32 | pieces taken by either side
   std::uint32_t line_ns;               // what a line from the sender took; 0: not measured

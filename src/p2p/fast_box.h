@@ -224,6 +224,7 @@ class BoxProducer {
       ++lap_;
     }
   }
+  // Release: pairs with the consumer's look at the control word.
   void publish_continuation() {
     lines_[next_].control.store(box_control(0, 0, 0, Kind::continuation, lap_),
                                 std::memory_order_release);

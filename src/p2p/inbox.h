@@ -20,7 +20,7 @@ namespace od::p2p {
 inline void inbox_push(std::atomic<std::uint64_t>& inbox, Envelope& envelope, std::uint64_t link) {
   std::uint64_t head = inbox.load(std::memory_order_relaxed);
   do {
-    // Relaxed: published by the release of the compare-exchange below.
+    // Relaxed: published by the release of the exchange below, which pairs with inbox_detach.
     envelope.next.store(head, std::memory_order_relaxed);
   } while (!inbox.compare_exchange_weak(head, link, std::memory_order_release,
                                         std::memory_order_relaxed));

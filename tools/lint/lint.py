@@ -6,8 +6,9 @@
     lint.py --format   rewrite the files as clang-format and ruff want them
 
 The rules of the house: C++ and Python files open with a comment that says what they are for, no
-source file of the library grows beyond 500 lines, includes point down only (includes.py), and the
-command's modules do not import each other in circles (imports.py).
+source file of the library grows beyond 500 lines, includes point down only (includes.py), atomic
+operations say what they pair with (atomics.py), and the command's modules do not import each other
+in circles (imports.py).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from atomics import lonely_operations
 from imports import circles
 from includes import wrong_includes
 
@@ -169,6 +171,7 @@ def main() -> int:
     report.check("opening comments", opening_comments(c_files))
     report.check("length of files", too_long(c_files))
     report.check("includes point down", wrong_includes(ROOT / "src"))
+    report.check("atomics say what they pair with", lonely_operations(ROOT / "src"))
     report.check("no import circles", circles(ROOT / "cli" / "overdrive"))
     if options.tidy:
         tidy(files, report)

@@ -116,6 +116,7 @@ inline Span sources_of(Pattern pattern, int root, int position, int size) {
 struct Awaited {
   const std::atomic<std::uint64_t>* word = nullptr;  // null: not waiting
   std::uint64_t at_least = 0;
+  // Pairs with the release of whoever shows or acknowledges something by the word.
   bool here() const { return word == nullptr || word->load(std::memory_order_acquire) >= at_least; }
 };
 

@@ -268,10 +268,10 @@ void Team::tell_sleepers() {
   }
 }
 
-// Between publishing something and looking who sleeps.
+// Between publishing something and looking who sleeps; pairs with the barrier in Idler::step.
 void Team::order_for_sleepers() const {
   if (wake_mode_.expedited) {
-    std::atomic_signal_fence(std::memory_order_seq_cst);  // as in node::wake_if_armed
+    std::atomic_signal_fence(std::memory_order_seq_cst);
   } else {
     std::atomic_thread_fence(std::memory_order_seq_cst);
   }

@@ -171,7 +171,7 @@ void SetDlopenListener(void (*listener)()) {
 }
 
 void TellDlopenListener() {
-  // Acquire: the face that the listener belongs to is ready.
+  // Acquire: the face that the listener belongs to is ready; pairs with the release above.
   if (auto listener = __atomic_load_n(&g_dlopen_listener, __ATOMIC_ACQUIRE)) listener();
 }
 

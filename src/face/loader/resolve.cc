@@ -182,7 +182,7 @@ void Resolve(unsigned index) {
 
   for (unsigned i = 0; i < OD_ENTRY_COUNT; ++i) {
     if (g_host[i] == nullptr) g_filled[i] = MissingStub(i);
-    // Release: see the head of this file.
+    // Release: see the head of this file; pairs with the stubs, which load before they jump.
     __atomic_store_n(&od_entry[i], g_filled[i], __ATOMIC_RELEASE);
   }
 }

@@ -53,6 +53,7 @@ class Mutex {
   void reset() { word_ = 0; }
 
  private:
+  // Acquires pair with the release in unlock().
   __attribute__((noinline)) void lock_slow() {
     for (int i = 0; i < 100; ++i) {
       uint32_t expected = 0;

@@ -410,6 +410,7 @@ void service_collapse(void* start, uint64_t bytes) {
 
 void service_usage(ReachUsage* usage) {
   *usage = {};
+  // Acquire pairs with the release in usable().
   if (__atomic_load_n(&g_begun, __ATOMIC_ACQUIRE) != kUsable) return;
   const SpanAllocator::Usage spans = g_spans.usage();
   usage->used_bytes = spans.used_bytes;
