@@ -39,61 +39,42 @@ std::size_t end_of_string(std::string_view text, std::size_t at) {
   return text.size();
 }
 
-// The first line with a dotted name of more parts than any setting has, or 0. The parser makes a
-// table of each part and takes them down by recursion: a few hundred kilobytes of "a.a.a" would
-// exhaust the stack.
-std::uint32_t line_of_deep_name(std::string_view text) {
-  constexpr int kMostDots = 16;
-  std::uint32_t line = 1;
-  int dots = 0;
-  for (std::size_t at = 0; at < text.size();) {
-    const char c = text[at];
-    if (c == '"' || c == '\'') {
-      const std::size_t end = end_of_string(text, at);
-      line += static_cast<std::uint32_t>(std::count(text.begin() + static_cast<std::ptrdiff_t>(at),
-                                                    text.begin() + static_cast<std::ptrdiff_t>(end),
-                                                    '\n'));
-      at = end;
-      continue;
-    }
-    if (c == '#') {
-      at = std::min(text.find('\n', at), text.size());
-      continue;
-    }
-    if (c == '.' && ++dots > kMostDots) return line;
-    if (c == '\n') {
-      ++line;
-      dots = 0;
-    }
-    ++at;
-  }
-  return 0;
-}
-
 bool beyond_ascii(char c) { return static_cast<unsigned char>(c) >= 0x80; }
 
-// The first line with a letter beyond ASCII in a name or in what stands without quotes, or 0. The
-// parser's behaviour is undefined for most of them while it reads a name.
-std::uint32_t line_of_strange_name(std::string_view text) {
+// Finds names that the parser must not see: the first line with one and what is wrong with it, or
+// line 0. Of a dotted name it makes a table for each part and takes them down by recursion: a few
+// hundred kilobytes of "a.a.a" would exhaust the stack. While it reads a name its behaviour is
+// undefined for most letters beyond ASCII, here also wherever nothing is quoted.
+std::pair<std::uint32_t, const char*> wrong_name(std::string_view text) {
+  constexpr int kMostDots = 16;
+  constexpr const char* kStrange =
+      "has a letter beyond ASCII outside of a quoted value; names of settings have none";
   std::uint32_t line = 1;
+  int dots = 0;
   bool in_name = true;  // before the line's first '='
   for (std::size_t at = 0; at < text.size(); ++at) {
     const char c = text[at];
-    if (beyond_ascii(c)) return line;
+    if (beyond_ascii(c)) return {line, kStrange};
+    if (c == '.' && ++dots > kMostDots) {
+      return {line, "has a name of too many parts; a setting stands alone or in one table"};
+    }
     if (c == '=') in_name = false;
     if (c == '\n') {
       ++line;
+      dots = 0;
       in_name = true;
     } else if (c == '#') {
       at = std::min(text.find('\n', at), text.size()) - 1;
     } else if (c == '"' || c == '\'') {
       const std::string_view quoted = text.substr(at, end_of_string(text, at) - at);
-      if (in_name && std::any_of(quoted.begin(), quoted.end(), beyond_ascii)) return line;
+      if (in_name && std::any_of(quoted.begin(), quoted.end(), beyond_ascii)) {
+        return {line, kStrange};
+      }
       line += static_cast<std::uint32_t>(std::count(quoted.begin(), quoted.end(), '\n'));
-      at += std::max<std::size_t>(quoted.size(), 1) - 1;
+      at += quoted.size() - 1;
     }
   }
-  return 0;
+  return {0, nullptr};
 }
 
 // Turns a TOML value into the notation of the environment.
@@ -145,15 +126,9 @@ FileContent read_settings_file(const std::string& path, LastLink last_link) {
   content.exists = file.exists;
   content.error = std::move(file.error);
   if (!file.text) return content;
-  content.error_line = line_of_deep_name(*file.text);
-  if (content.error_line != 0) {
-    content.error = "has a name of too many parts; a setting stands alone or in one table";
-    return content;
-  }
-  content.error_line = line_of_strange_name(*file.text);
-  if (content.error_line != 0) {
-    content.error =
-        "has a letter beyond ASCII outside of a quoted value; names of settings have none";
+  if (const auto [line, why] = wrong_name(*file.text); line != 0) {
+    content.error_line = line;
+    content.error = why;
     return content;
   }
   const toml::parse_result parsed =

@@ -59,9 +59,7 @@ inline bool set_recv(CollectiveCall& call, void* buf, std::int64_t count, MPI_Da
 
 inline void take_in_place(CollectiveCall& call) {
   call.in_place = true;
-  const bool scatters =
-      call.collective == Collective::kScatter || call.collective == Collective::kScatterv;
-  if (scatters) {
+  if (coll::info(call.collective).scatters()) {
     call.recv = nullptr;
     call.recv_count = 0;
     call.recv_type = {};
@@ -118,14 +116,6 @@ inline int serve(MPI_Comm comm, Collective collective, Fill&& fill, HostCall&& h
 
 enum class Later : unsigned char { started, persistent };
 
-// Operations and datatypes that the host will be asked to compute with outlive the program's free.
-inline void keep_for_later(CollectiveCall& call) {
-  Reduction& reduction = call.reduction;
-  if (reduction.op == 0 || reduction.kernel != nullptr) return;
-  if (state.kept.any_ready()) state.kept.sweep();
-  reduction.kept = state.kept.keep(reduction.op, reduction.type);
-}
-
 template <Later kLater, typename Fill, typename HostCall>
 inline int serve_later(MPI_Comm comm, MPI_Request* request, Collective collective, Fill&& fill,
                        HostCall&& host_call) {
@@ -134,7 +124,6 @@ inline int serve_later(MPI_Comm comm, MPI_Request* request, Collective collectiv
       CollectiveCall call;
       call.collective = collective;
       if (fill(*served, call)) [[likely]] {
-        keep_for_later(call);
         bool done = false;
         Request* made = nullptr;
         const int error = kLater == Later::started

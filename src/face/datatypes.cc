@@ -117,13 +117,6 @@ int od_MPI_Type_dup(MPI_Datatype oldtype, MPI_Datatype* newtype) {
 
 int od_MPI_Type_free(MPI_Datatype* datatype) {
   // Before the host: as soon as it has freed the type, another thread may get the handle anew.
-  if (datatype != nullptr) {
-    type_cache_holder.value.freed(abi::to_handle(*datatype));
-    if (serving() != nullptr &&
-        state.kept.defer_free(KeptHandles::Kind::type, abi::to_handle(*datatype))) {
-      *datatype = abi::type_null();
-      return MPI_SUCCESS;
-    }
-  }
+  if (datatype != nullptr) type_cache_holder.value.freed(abi::to_handle(*datatype));
   return OD_HOST(Type_free)(datatype);
 }

@@ -386,7 +386,6 @@ int od_MPI_Finalize() {
     state.opinion.finish();
     state.fallbacks.add_to(rank->state().counters);
     rank->finalize();
-    state.kept.sweep();
     state.rank.store(nullptr, std::memory_order_relaxed);
   } else if (state.owned_rank != nullptr && !InHostCall()) {
     state.owned_rank->finalize();  // collective over all ranks, also those without local peers

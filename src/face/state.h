@@ -20,7 +20,6 @@
 #include "face/face_mpi.h"
 #include "face/fallbacks.h"
 #include "face/host_opinion.h"
-#include "face/kept_handles.h"
 #include "face/pending_idups.h"
 #include "face/reductions.h"
 #include "face/request_handles.h"
@@ -43,7 +42,6 @@ struct State {
   // has got it after it was counted.
   std::atomic<int> twins{0};
   Reductions reductions;
-  KeptHandles kept;
   HostOpinion opinion;
   Fallbacks fallbacks;
 

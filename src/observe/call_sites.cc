@@ -8,7 +8,6 @@
 #include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,7 +15,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <utility>
 
+#include "base/clock.h"
 #include "base/json_text.h"
 
 namespace od::observe {
@@ -69,12 +70,7 @@ std::map<std::string, std::string> module_paths() {
   return paths;
 }
 
-std::uint64_t now_ms() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<std::uint64_t>(now.tv_sec) * 1000 +
-         static_cast<std::uint64_t>(now.tv_nsec) / 1'000'000;
-}
+std::uint64_t now_ms() { return now_ns() / 1'000'000; }
 
 // What a program prints, at most for the given time; it then ends. Without our library in it.
 std::string output_of(std::vector<std::string> words, int milliseconds) {
@@ -182,22 +178,12 @@ std::vector<CallSite> call_sites(std::span<const CallTime> times, const char* co
 std::vector<CallSite> join_sites(std::span<const CallSite> all) {
   std::vector<CallSite> sites(all.begin(), all.end());
   std::erase_if(sites, [](const CallSite& site) { return site.calls == 0; });
-  std::sort(sites.begin(), sites.end(), [](const CallSite& a, const CallSite& b) {
+  const auto before = [](const CallSite& a, const CallSite& b) {
     if (a.offset != b.offset) return a.offset < b.offset;
     const int order = std::strcmp(a.function, b.function);
     return order != 0 ? order < 0 : std::strcmp(a.module, b.module) < 0;
-  });
-  std::vector<CallSite> joined;
-  for (const CallSite& site : sites) {
-    if (joined.empty() || !same_place(joined.back(), site)) {
-      joined.push_back(site);
-      continue;
-    }
-    CallSite& last = joined.back();
-    last.calls += site.calls;
-    last.ns += site.ns;
-    last.longest_ns = std::max(last.longest_ns, site.longest_ns);
-  }
+  };
+  std::vector<CallSite> joined = add_equal(std::move(sites), before, same_place);
   longest_first(joined);
   return joined;
 }

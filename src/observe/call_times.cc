@@ -1,9 +1,9 @@
 // Keeps the tables of all threads, also of those that have ended: the next thread goes on with one.
 #include "observe/call_times.h"
 
-#include <algorithm>
 #include <mutex>
 #include <new>
+#include <utility>
 
 namespace od::observe {
 
@@ -72,22 +72,10 @@ CallTable* own_call_table() {
 std::vector<CallTime> all_call_times() {
   std::vector<CallTime> found;
   ThreadCalls::add_to(found);
-  std::sort(found.begin(), found.end(), [](const CallTime& a, const CallTime& b) {
-    return a.function != b.function ? a.function < b.function : a.address < b.address;
-  });
-  std::vector<CallTime> joined;
-  for (const CallTime& entry : found) {
-    if (joined.empty() || joined.back().function != entry.function ||
-        joined.back().address != entry.address) {
-      joined.push_back(entry);
-      continue;
-    }
-    CallTime& last = joined.back();
-    last.calls += entry.calls;
-    last.ns += entry.ns;
-    last.longest_ns = std::max(last.longest_ns, entry.longest_ns);
-  }
-  return joined;
+  const auto key = [](const CallTime& entry) { return std::pair(entry.function, entry.address); };
+  return add_equal(
+      std::move(found), [&](const auto& a, const auto& b) { return key(a) < key(b); },
+      [&](const auto& a, const auto& b) { return key(a) == key(b); });
 }
 
 }  // namespace od::observe

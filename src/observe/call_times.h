@@ -6,6 +6,7 @@
 #ifndef OVERDRIVE_OBSERVE_CALL_TIMES_H_
 #define OVERDRIVE_OBSERVE_CALL_TIMES_H_
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -20,6 +21,25 @@ struct CallTime {
   std::uint64_t ns = 0;
   std::uint64_t longest_ns = 0;
 };
+
+// Sorts entries (of CallTime, or what counts alike) and adds up those that `same` calls equal,
+// which `before` puts side by side.
+template <typename Entry, typename Before, typename Same>
+std::vector<Entry> add_equal(std::vector<Entry> entries, Before before, Same same) {
+  std::sort(entries.begin(), entries.end(), before);
+  std::vector<Entry> joined;
+  for (const Entry& entry : entries) {
+    if (joined.empty() || !same(joined.back(), entry)) {
+      joined.push_back(entry);
+      continue;
+    }
+    Entry& last = joined.back();
+    last.calls += entry.calls;
+    last.ns += entry.ns;
+    last.longest_ns = std::max(last.longest_ns, entry.longest_ns);
+  }
+  return joined;
+}
 
 // The counts of one thread: open addressing, only added to.
 class CallTable {

@@ -85,7 +85,7 @@ int list() {
     const auto collective = static_cast<Collective>(i);
     json.open_object();
     json.member("collective", info(collective).name);
-    json.member("message_size", info(collective).size_rule);
+    json.member("message_size", info(collective).size_text());
     const Layout two_levels{.ranks = 4, .nodes = 2, .most_per_node = 2};
     const char* reason = why_not_hierarchical(algorithms(collective)[1], two_levels, true);
     json.member("hierarchical_why_not", reason == nullptr ? "" : reason);
@@ -142,7 +142,7 @@ int explain(const Arguments& arguments) {
   JsonWriter json;
   json.open_object();
   json.member("collective", info(arguments.collective).name);
-  json.member("message_size", info(arguments.collective).size_rule);
+  json.member("message_size", info(arguments.collective).size_text());
   json.member("bytes", arguments.bytes);
   json.member("ranks", arguments.layout.ranks);
   json.member("nodes", arguments.layout.nodes);
@@ -201,7 +201,7 @@ bool simulated(const Decision& decision, const Arguments& arguments, const Machi
   Shape shape;
   shape.unit_bytes = 8;
   shape.parameters = decision.parameters;
-  const bool has_counts = info(arguments.collective).has_counts;
+  const bool has_counts = info(arguments.collective).has_counts();
   // Not even one rank's schedule, where all have more steps than that for sure.
   if (layout.ranks <= arguments.most_steps) {
     shape.ranks = layout.ranks;

@@ -18,7 +18,6 @@ SOURCES = [
     "tests/face_types/types.cc",
     "src/face/type_shape.cc",
     "src/face/datatypes.cc",
-    "src/face/kept_handles.cc",
     "src/memory/reach.cc",
     "src/memory/static_data.cc",
     "src/p2p/layout.cc",

@@ -22,7 +22,7 @@ ScheduleCache::Found ScheduleCache::find(const Algorithm& algorithm,
                                          const Shape& shape, Make make) {
   Shape key = shape;
   std::int64_t units_per_unit = 1;
-  const bool whole_blocks = info(algorithm.collective).counts_are_local;
+  const bool whole_blocks = info(algorithm.collective).counts_are_local();
   if (scales) {
     units_per_unit = shape.count;
     key.count = 1;

@@ -72,7 +72,7 @@ TEST(Schedules, LongVectorsHaveLargerSegments) {
     shape.count = 1 << 20;
     shape.parameters.segment_bytes = 1;
     const std::vector<std::int64_t> counts(kRanks, 1 << 17);
-    if (info(algorithm->collective).has_counts) shape.counts = counts.data();
+    if (info(algorithm->collective).has_counts()) shape.counts = counts.data();
     const Schedule schedule = make_schedule(*algorithm, shape);
     EXPECT_LE(schedule.ordinals, kMostOrdinals)
         << info(algorithm->collective).name << ' ' << algorithm->name;

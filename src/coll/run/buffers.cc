@@ -8,7 +8,7 @@
 namespace od {
 
 using coll::Buffer;
-using coll::Collective;
+using coll::Part;
 using host::kSuccess;
 
 const p2p::LayoutRef& CollectiveBuffers::byte_layout() {
@@ -33,24 +33,16 @@ int CollectiveBuffers::begin(const host::HostTable& host, const CollectiveCall& 
     side.blocks.clear();
     side.block_units.clear();
   }
-  if (coll::info(call.collective).reduces) return begin_reduction(call, ranks, rank);
+  const coll::CollectiveInfo& info = coll::info(call.collective);
+  if (info.reduces) return begin_reduction(call, ranks, rank);
   unit_bytes_ = step_bytes_ = 1;
-  const bool at_root = rank == call.root;
-  switch (call.collective) {
-    case Collective::kBarrier:
-      return kSuccess;
-    case Collective::kBcast:
-      return place_vector(Buffer::kOutput, call.recv, call.recv_count, call.recv_type, at_root,
-                          !at_root);
-    case Collective::kAllgatherv:
-    case Collective::kAlltoallv:
-    case Collective::kAlltoallw:
-    case Collective::kGatherv:
-    case Collective::kScatterv:
-      return begin_blocks(call, ranks);
-    default:
-      return begin_vector(call, ranks);
+  if (info.output == Part::kNone) return kSuccess;
+  if (info.input == Part::kNone) {
+    const bool at_root = rank == call.root;
+    return place_vector(Buffer::kOutput, call.recv, call.recv_count, call.recv_type, at_root,
+                        !at_root);
   }
+  return info.counts == coll::Counts::kSame ? begin_vector(call, ranks) : begin_blocks(call, ranks);
 }
 
 int CollectiveBuffers::begin_reduction(const CollectiveCall& call, int ranks, int rank) {
@@ -60,23 +52,25 @@ int CollectiveBuffers::begin_reduction(const CollectiveCall& call, int ranks, in
   // Elements are combined in host memory, wherever the buffers are.
   int error = combiner_.begin(*host_, call.reduction, p2p::in_host_memory(layout));
   if (error != kSuccess) return error;
+  const coll::CollectiveInfo& info = coll::info(call.collective);
   // Elements that this rank contributes, and those of its result.
   std::int64_t input = call.recv_count;
   std::int64_t output = call.recv_count;
-  if (call.collective == Collective::kReduceScatterBlock) input *= ranks;
-  if (call.collective == Collective::kReduceScatter) {
+  if (info.has_counts()) {
     output = call.recv_blocks[static_cast<std::size_t>(rank)].count;
     input = 0;
     for (const BlockPlace& block : call.recv_blocks) input += block.count;
+  } else if (info.input == Part::kEach) {
+    input *= ranks;
   }
   if (!call.in_place) {
     error = place_vector(Buffer::kInput, const_cast<void*>(call.send), input,
                          call.send_type ? call.send_type : layout, true, false);
     if (error != kSuccess) return error;
   }
-  if (call.collective == Collective::kReduce && rank != call.root) return kSuccess;
+  if (!info.has_output(rank == call.root)) return kSuccess;
   // The first rank of an exscan has no result.
-  const bool written = call.collective != Collective::kExscan || rank != 0;
+  const bool written = info.flow != coll::Flow::kPrefix || info.takes_self || rank != 0;
   error = place_vector(Buffer::kOutput, call.recv, call.in_place ? input : output, layout,
                        call.in_place, written);
   if (!unpack_.empty()) {
@@ -88,26 +82,23 @@ int CollectiveBuffers::begin_reduction(const CollectiveCall& call, int ranks, in
 
 // Gather, scatter, allgather, alltoall: one vector of equal blocks on one side at least.
 int CollectiveBuffers::begin_vector(const CollectiveCall& call, int ranks) {
-  const bool gathers = call.collective == Collective::kGather ||
-                       call.collective == Collective::kAllgather ||
-                       call.collective == Collective::kAlltoall;
-  const bool scatters =
-      call.collective == Collective::kScatter || call.collective == Collective::kAlltoall;
+  const coll::CollectiveInfo& info = coll::info(call.collective);
+  const auto blocks = [&](Part part) { return part == Part::kEach ? ranks : 1; };
   if (call.send_type) {
     const int error =
         place_vector(Buffer::kInput, const_cast<void*>(call.send),
-                     call.send_count * (scatters ? ranks : 1), call.send_type, true, false);
+                     call.send_count * blocks(info.input), call.send_type, true, false);
     if (error != kSuccess) return error;
   }
   if (!call.recv_type) return kSuccess;
-  return place_vector(Buffer::kOutput, call.recv, call.recv_count * (gathers ? ranks : 1),
+  return place_vector(Buffer::kOutput, call.recv, call.recv_count * blocks(info.output),
                       call.recv_type, call.in_place, true);
 }
 
 int CollectiveBuffers::begin_blocks(const CollectiveCall& call, int ranks) {
   const auto size = static_cast<std::size_t>(ranks);
-  const bool both =
-      call.collective == Collective::kAlltoallv || call.collective == Collective::kAlltoallw;
+  const coll::CollectiveInfo& info = coll::info(call.collective);
+  const bool both = info.input == info.output;
   int error = kSuccess;
   if (call.recv_blocks.size() == size) {
     error = place_blocks(Buffer::kOutput, call.recv, call.recv_blocks, call.recv_type,

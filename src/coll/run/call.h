@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <memory>
 #include <vector>
 
 #include "coll/ops/kernels.h"
@@ -27,9 +26,6 @@ struct Reduction {
   host::Handle op = 0;
   host::Handle type = 0;
   bool commutative = true;
-  // Non-blocking and persistent calls without a kernel: keeps op and type alive until it is gone,
-  // so it has to live as long as the call. May be destroyed on any thread.
-  std::shared_ptr<const void> kept = nullptr;
 };
 
 // One block of a collective whose blocks have counts and places of their own.

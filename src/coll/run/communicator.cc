@@ -18,10 +18,11 @@ namespace {
 constexpr std::uint64_t kCollectiveContext = 0x436f6c6c00000001;
 
 // Bytes of the vector, or of the block that one rank sends to or gets from one rank: seen from the
-// side that every rank has.
+// side that holds one, which every rank of an equal-sized collective has.
 std::int64_t block_bytes(const CollectiveCall& call, bool at_root) {
-  const bool by_input = (call.collective == Collective::kGather && !at_root) ||
-                        (call.collective == Collective::kScatter && at_root);
+  const coll::CollectiveInfo& info = coll::info(call.collective);
+  const bool by_input = info.rooted() && !info.reduces && info.input != coll::Part::kNone &&
+                        at_root == info.scatters();
   if (by_input) return call.send_count * call.send_type->size;
   return call.recv_count * call.recv_type->size;
 }
@@ -90,24 +91,22 @@ coll::Decision CollectiveComm::choose_any(const coll::Selection& selection, Coll
 }
 
 std::uint64_t message_bytes(const CollectiveCall& call, int ranks, int rank) {
+  const coll::CollectiveInfo& info = coll::info(call.collective);
   std::int64_t bytes = 0;
-  switch (call.collective) {
-    case Collective::kBarrier:
-    case Collective::kAlltoallv:
-    case Collective::kAlltoallw:
-    case Collective::kGatherv:
-    case Collective::kScatterv:
+  switch (info.size_rule()) {
+    case coll::SizeRule::kNone:
       return 0;
-    case Collective::kAllgatherv:
-    case Collective::kReduceScatter:
-      for (const BlockPlace& block : call.recv_blocks) bytes += block.count;
-      bytes *= call.recv_type->size;
-      break;
-    case Collective::kReduceScatterBlock:
-      bytes = call.recv_count * call.recv_type->size * ranks;
-      break;
-    default:
+    case coll::SizeRule::kVector:
+    case coll::SizeRule::kBlock:
       bytes = block_bytes(call, rank == call.root);
+      break;
+    case coll::SizeRule::kTotal:
+      if (info.has_counts()) {
+        for (const BlockPlace& block : call.recv_blocks) bytes += block.count;
+      } else {
+        bytes = call.recv_count * ranks;
+      }
+      bytes *= call.recv_type->size;
   }
   return static_cast<std::uint64_t>(bytes);
 }
@@ -120,17 +119,17 @@ coll::Shape shape_of(const CollectiveCall& call, int ranks, int rank, bool copie
   shape.root = call.root;
   shape.commutative = call.reduction.commutative;
   const coll::CollectiveInfo& info = coll::info(call.collective);
-  shape.in_place = call.in_place && !copied_input && (!info.rooted || rank == call.root);
-  if (call.collective == Collective::kBarrier) return shape;
+  shape.in_place = call.in_place && !copied_input && (!info.rooted() || rank == call.root);
+  if (info.output == coll::Part::kNone) return shape;
   if (info.reduces) shape.unit_bytes = std::max<std::int64_t>(1, call.recv_type->size);
-  if (info.has_counts) {
+  if (info.has_counts()) {
     const std::int64_t unit = info.reduces ? 1 : call.recv_type->size;
     counts->clear();
     for (const BlockPlace& block : call.recv_blocks) counts->push_back(block.count * unit);
     shape.counts = counts->data();
     return shape;
   }
-  if (info.counts_are_local) return shape;
+  if (info.counts_are_local()) return shape;
   shape.count = info.reduces ? call.recv_count : block_bytes(call, rank == call.root);
   return shape;
 }

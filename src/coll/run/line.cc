@@ -7,7 +7,6 @@
 
 namespace od {
 
-using coll::Collective;
 using coll::shm::Content;
 using coll::shm::Line;
 using coll::shm::Pattern;
@@ -44,8 +43,7 @@ bool fill_bcast(const CollectiveCall& call, Line& line) {
 
 bool fill_reduction(const Team& team, const CollectiveCall& call, Line& line) {
   const p2p::Layout& layout = *call.recv_type;
-  const bool scatters = call.collective == Collective::kReduceScatterBlock ||
-                        call.collective == Collective::kReduceScatter;
+  const coll::CollectiveInfo& info = coll::info(call.collective);
   if (call.reduction.kernel == nullptr || layout.shape != p2p::Shape::contiguous) return false;
   // One of the two may be on a device.
   if (call.send_type && call.send_type->shape != p2p::Shape::contiguous) return false;
@@ -57,7 +55,7 @@ bool fill_reduction(const Team& team, const CollectiveCall& call, Line& line) {
   line.own = static_cast<const std::byte*>(call.in_place ? call.recv : call.send);
   line.shown = line.own;
   if (line.bytes == 0) return false;
-  if (scatters) {
+  if (info.input == coll::Part::kEach) {
     // In place the result goes where the first block lies, which the other may still want.
     if (team.size() != 2 || call.in_place || call.send == call.recv) return false;
     if (!equal_counts(call.recv_blocks)) return false;
@@ -68,12 +66,12 @@ bool fill_reduction(const Team& team, const CollectiveCall& call, Line& line) {
     return true;
   }
   line.content = Content::same;
-  if (call.collective == Collective::kScan || call.collective == Collective::kExscan) {
+  if (info.flow == coll::Flow::kPrefix) {
     line.pattern = Pattern::before;
-    if (call.collective == Collective::kExscan) line.own = nullptr;
+    if (!info.takes_self) line.own = nullptr;
     return true;
   }
-  if (call.collective == Collective::kAllreduce) return team.allreduces_whole(line.bytes);
+  if (!info.rooted()) return team.allreduces_whole(line.bytes);
   line.pattern = Pattern::to_root;
   line.root = call.root;
   return team.reduces_whole(line.bytes);
@@ -83,7 +81,7 @@ bool fill_reduction(const Team& team, const CollectiveCall& call, Line& line) {
 bool fill_blocks(const Team& team, const CollectiveCall& call, Line& line) {
   line.use = Use::copy;
   line.bytes = fitting(call.recv_count, call.recv_type->size);
-  const bool gathers = call.collective == Collective::kAllgather;
+  const bool gathers = coll::info(call.collective).input == coll::Part::kOne;
   line.content = gathers ? Content::same : Content::each;
   if (line.bytes == 0 || (!gathers && team.size() != 2)) return false;
   line.into = run_of(call.recv, call.recv_count * team.size(), call.recv_type);
@@ -104,7 +102,7 @@ bool fill_blocks(const Team& team, const CollectiveCall& call, Line& line) {
 // Gather and scatter of two members: one block crosses over.
 bool fill_rooted(const Team& team, const CollectiveCall& call, Line& line) {
   if (team.size() != 2) return false;
-  const bool gathers = call.collective == Collective::kGather;
+  const bool gathers = coll::info(call.collective).flow == coll::Flow::kToRoot;
   const bool root = team.position() == call.root;
   line.use = Use::copy;
   line.root = call.root;
@@ -144,27 +142,12 @@ bool fill_rooted(const Team& team, const CollectiveCall& call, Line& line) {
 }
 
 bool fill_line(const Team& team, const CollectiveCall& call, Line& line) {
-  switch (call.collective) {
-    case Collective::kBarrier:
-      return true;
-    case Collective::kBcast:
-      return fill_bcast(call, line);
-    case Collective::kReduce:
-    case Collective::kAllreduce:
-    case Collective::kReduceScatter:
-    case Collective::kReduceScatterBlock:
-    case Collective::kScan:
-    case Collective::kExscan:
-      return fill_reduction(team, call, line);
-    case Collective::kAllgather:
-    case Collective::kAlltoall:
-      return fill_blocks(team, call, line);
-    case Collective::kGather:
-    case Collective::kScatter:
-      return fill_rooted(team, call, line);
-    default:
-      return false;
-  }
+  const coll::CollectiveInfo& info = coll::info(call.collective);
+  if (info.output == coll::Part::kNone) return true;
+  if (info.reduces) return fill_reduction(team, call, line);
+  if (info.counts != coll::Counts::kSame) return false;
+  if (info.input == coll::Part::kNone) return fill_bcast(call, line);
+  return info.rooted() ? fill_rooted(team, call, line) : fill_blocks(team, call, line);
 }
 
 }  // namespace

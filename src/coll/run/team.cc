@@ -13,7 +13,8 @@
 namespace od {
 
 using coll::Buffer;
-using coll::Collective;
+using coll::Flow;
+using coll::Part;
 using coll::Place;
 using coll::shm::Blocks;
 using coll::shm::SlotLease;
@@ -202,130 +203,78 @@ std::byte* input_of(const CollectiveCall& call, const CollectiveBuffers& buffers
 void start_reduction(coll::shm::Team& team, TeamWork& work, const CollectiveCall& call,
                      const CollectiveBuffers& buffers) {
   coll::shm::Operation& op = work.operation;
+  const coll::CollectiveInfo& info = coll::info(call.collective);
   std::byte* const input = input_of(call, buffers);
   std::byte* const output = bytes_at(buffers, Buffer::kOutput);
   const auto count = static_cast<std::uint64_t>(call.recv_count);
-  switch (call.collective) {
-    case Collective::kReduce:
-      team.reduce(op, call.root, input, output, count, buffers.combiner());
-      return;
-    case Collective::kAllreduce:
-      team.allreduce(op, input, output, count, buffers.combiner());
-      return;
-    case Collective::kScan:
-      team.scan(op, input, output, count, buffers.combiner());
-      return;
-    case Collective::kExscan:
-      team.exscan(op, input, output, count, buffers.combiner());
-      return;
-    default:
-      break;  // reduce_scatter and reduce_scatter_block
-  }
-  const std::int64_t extent = buffers.unit_bytes();
-  Blocks send = equal_blocks(call.in_place ? output : input, call.recv_count * extent, team.size());
-  if (!equal_counts(call.recv_blocks)) {
-    work.send_offsets.clear();
-    work.send_bytes.clear();
-    std::int64_t at = 0;
-    for (const BlockPlace& block : call.recv_blocks) {
-      work.send_offsets.push_back(at);
-      work.send_bytes.push_back(block.count * extent);
-      at += block.count * extent;
+  const coll::shm::Combiner& combiner = buffers.combiner();
+  if (info.rooted()) {
+    team.reduce(op, call.root, input, output, count, combiner);
+  } else if (info.flow == Flow::kPrefix) {
+    info.takes_self ? team.scan(op, input, output, count, combiner)
+                    : team.exscan(op, input, output, count, combiner);
+  } else if (info.input == Part::kOne) {
+    team.allreduce(op, input, output, count, combiner);
+  } else {
+    const std::int64_t extent = buffers.unit_bytes();
+    Blocks send =
+        equal_blocks(call.in_place ? output : input, call.recv_count * extent, team.size());
+    if (!equal_counts(call.recv_blocks)) {
+      work.send_offsets.clear();
+      work.send_bytes.clear();
+      std::int64_t at = 0;
+      for (const BlockPlace& block : call.recv_blocks) {
+        work.send_offsets.push_back(at);
+        work.send_bytes.push_back(block.count * extent);
+        at += block.count * extent;
+      }
+      send.offsets = work.send_offsets.data();
+      send.sizes = work.send_bytes.data();
     }
-    send.offsets = work.send_offsets.data();
-    send.sizes = work.send_bytes.data();
+    team.reduce_scatter(op, send, output, combiner);
   }
-  team.reduce_scatter(op, send, output, buffers.combiner());
 }
 
 }  // namespace
 
 void start_whole(coll::shm::Team& team, TeamWork& work, const CollectiveCall& call,
                  const CollectiveBuffers& buffers) {
-  if (coll::info(call.collective).reduces) {
-    start_reduction(team, work, call, buffers);
-    return;
-  }
   coll::shm::Operation& op = work.operation;
+  const coll::CollectiveInfo& info = coll::info(call.collective);
+  if (info.reduces) return start_reduction(team, work, call, buffers);
+  if (info.output == Part::kNone) return team.barrier(op);
   const int ranks = team.size();
   const bool at_root = team.position() == call.root;
-  const auto bytes = [](const std::int64_t count, const p2p::LayoutRef& layout) {
-    return count * layout->size;
-  };
-  std::byte* const input = input_of(call, buffers);
+  const std::int64_t sent = call.send_type ? call.send_count * call.send_type->size : 0;
+  const std::int64_t received = call.recv_type ? call.recv_count * call.recv_type->size : 0;
   std::byte* const output = bytes_at(buffers, Buffer::kOutput);
-  switch (call.collective) {
-    case Collective::kBarrier:
-      team.barrier(op);
-      return;
-    case Collective::kBcast:
-      team.bcast(op, call.root, output,
-                 static_cast<std::uint64_t>(bytes(call.recv_count, call.recv_type)));
-      return;
-    case Collective::kAllgather: {
-      const std::int64_t each = bytes(call.recv_count, call.recv_type);
-      team.allgather(op, input, static_cast<std::uint64_t>(each),
-                     equal_blocks(output, each, ranks));
-      return;
+  if (info.input == Part::kNone) {
+    return team.bcast(op, call.root, output, static_cast<std::uint64_t>(received));
+  }
+  // The blocks of one side, where this rank has them.
+  const bool own_lists = info.counts != coll::Counts::kSame;
+  const auto blocks = [&](Buffer buffer) {
+    const bool sends = buffer == Buffer::kInput;
+    if (!(sends ? info.has_input(at_root) : info.has_output(at_root))) return Blocks{};
+    if (own_lists) {
+      return blocks_of(buffers, buffer, ranks, sends ? work.send_offsets : work.recv_offsets,
+                       sends ? work.send_bytes : work.recv_bytes);
     }
-    case Collective::kGather: {
-      const std::int64_t each =
-          at_root ? bytes(call.recv_count, call.recv_type) : bytes(call.send_count, call.send_type);
-      team.gather(op, call.root, input, static_cast<std::uint64_t>(each),
-                  equal_blocks(output, each, ranks));
-      return;
-    }
-    case Collective::kScatter: {
-      const std::int64_t each =
-          at_root ? bytes(call.send_count, call.send_type) : bytes(call.recv_count, call.recv_type);
-      team.scatter(op, call.root,
-                   equal_blocks(bytes_at(buffers, Buffer::kInput), each, at_root ? ranks : 0),
-                   call.in_place ? nullptr : output, static_cast<std::uint64_t>(each));
-      return;
-    }
-    case Collective::kAlltoall: {
-      const std::int64_t each = bytes(call.recv_count, call.recv_type);
-      const Blocks to = equal_blocks(output, each, ranks);
-      team.alltoall(op, call.in_place ? to : equal_blocks(input, each, ranks), to);
-      return;
-    }
-    case Collective::kAllgatherv:
-    case Collective::kGatherv: {
-      const bool has_output = call.collective == Collective::kAllgatherv || at_root;
-      Blocks recv;
-      if (has_output) {
-        recv = blocks_of(buffers, Buffer::kOutput, ranks, work.recv_offsets, work.recv_bytes);
-      }
-      const std::int64_t mine = call.in_place
-                                    ? work.recv_bytes[static_cast<std::size_t>(team.position())]
-                                    : bytes(call.send_count, call.send_type);
-      if (call.collective == Collective::kAllgatherv) {
-        team.allgather(op, input, static_cast<std::uint64_t>(mine), recv);
-      } else {
-        team.gather(op, call.root, input, static_cast<std::uint64_t>(mine), recv);
-      }
-      return;
-    }
-    case Collective::kScatterv: {
-      Blocks send;
-      if (at_root) {
-        send = blocks_of(buffers, Buffer::kInput, ranks, work.send_offsets, work.send_bytes);
-      }
-      const std::int64_t mine = call.in_place
-                                    ? work.send_bytes[static_cast<std::size_t>(team.position())]
-                                    : bytes(call.recv_count, call.recv_type);
-      team.scatter(op, call.root, send, call.in_place ? nullptr : output,
-                   static_cast<std::uint64_t>(mine));
-      return;
-    }
-    case Collective::kAlltoallv:
-    case Collective::kAlltoallw:
-      team.alltoall(op,
-                    blocks_of(buffers, Buffer::kInput, ranks, work.send_offsets, work.send_bytes),
-                    blocks_of(buffers, Buffer::kOutput, ranks, work.recv_offsets, work.recv_bytes));
-      return;
-    default:
-      return;  // reductions, see above
+    return equal_blocks(bytes_at(buffers, buffer), sends ? sent : received, ranks);
+  };
+  if (info.input == Part::kEach && info.output == Part::kEach) {
+    const Blocks to = blocks(Buffer::kOutput);
+    return team.alltoall(op, call.in_place && !own_lists ? to : blocks(Buffer::kInput), to);
+  }
+  const Blocks each = blocks(info.scatters() ? Buffer::kInput : Buffer::kOutput);
+  // This rank's own block; in place it is one of them.
+  const auto bytes = static_cast<std::uint64_t>(info.scatters() ? received : sent);
+  if (info.scatters()) {
+    team.scatter(op, call.root, each, call.in_place ? nullptr : output, bytes);
+  } else if (info.rooted()) {
+    team.gather(op, call.root, input_of(call, buffers), bytes, each);
+  } else {
+    team.allgather(op, input_of(call, buffers), bytes, each);
   }
 }
 

@@ -5,9 +5,6 @@
 // default stream: as with every MPI library, the program synchronises before it hands over a
 // buffer, and a kernel that waits for this very message must not be waited for.
 #include <cstdint>
-#include <mutex>
-#include <utility>
-#include <vector>
 
 #include "memory/device/library.h"
 #include "memory/device/runtime.h"
@@ -81,7 +78,9 @@ class Cuda final : public DeviceRuntime {
     Context context = found.context;
     // Memory that was mapped by hand, or comes from a pool, belongs to a device and no context.
     if (context == nullptr) {
-      const Result error = primary_context(found.device, &context);
+      const Result error = primaries_.get(found.device, &context, [&](Context* retained) {
+        return primary_context_(retained, found.device);
+      });
       if (error != kSuccess) return error;
     }
     const Result pushed = push_context_(context);
@@ -89,7 +88,7 @@ class Cuda final : public DeviceRuntime {
     Result error = copy_in_context(context, blocks, packed, direction);
     if (error != kSuccess) {
       // The context may have been destroyed, and another one got its handle.
-      forget_stream(context);
+      streams_.forget(context);
       error = copy_in_context(context, blocks, packed, direction);
     }
     Context popped = nullptr;
@@ -115,63 +114,28 @@ class Cuda final : public DeviceRuntime {
     return found;
   }
 
-  Result primary_context(int device, Context* context) {
-    const std::lock_guard lock(mutex_);
-    for (const auto& [known, retained] : primaries_) {
-      if (known == device) {
-        *context = retained;
-        return kSuccess;
-      }
-    }
-    const Result error = primary_context_(context, device);
-    if (error == kSuccess) primaries_.emplace_back(device, *context);
-    return error;
-  }
-
-  // The context is current.
-  Result stream_of(Context context, Stream* stream) {
-    const std::lock_guard lock(mutex_);
-    for (const auto& [known, made] : streams_) {
-      if (known == context) {
-        *stream = made;
-        return kSuccess;
-      }
-    }
-    const Result error = stream_create_(stream, kNonBlockingStream);
-    if (error == kSuccess) streams_.emplace_back(context, *stream);
-    return error;
-  }
-
-  void forget_stream(Context context) {
-    const std::lock_guard lock(mutex_);
-    std::erase_if(streams_, [&](const auto& entry) { return entry.first == context; });
-  }
-
   Result copy_in_context(Context context, std::span<const DeviceBlocks> blocks, char* packed,
                          CopyDirection direction) {
     Stream stream = nullptr;
-    Result error = stream_of(context, &stream);
+    const Result error = streams_.get(context, &stream, [this](Stream* made) {
+      return stream_create_(made, kNonBlockingStream);
+    });
     if (error != kSuccess) return error;
-    for (const DeviceBlocks& run : blocks) {
-      error = run.blocks == 1 ? copy_run(run.start, packed, run.block_bytes, direction, stream)
-                              : copy_blocks(run, packed, direction, stream);
-      if (error != kSuccess) break;
-      packed += run.blocks * run.block_bytes;
-    }
+    const Result copied = copy_each(blocks, packed, direction, Calls{*this, stream, direction});
     const Result waited = stream_synchronize_(stream);
-    return error != kSuccess ? error : waited;
+    return copied != kSuccess ? copied : waited;
   }
 
-  Result copy_run(char* device, char* packed, std::int64_t bytes, CopyDirection direction,
-                  Stream stream) const {
-    const bool out = direction == CopyDirection::from_device;
-    return copy_(device_pointer(out ? packed : device), device_pointer(out ? device : packed),
-                 static_cast<std::size_t>(bytes), stream);
-  }
+  struct Calls {
+    const Cuda& cuda;
+    Stream stream;
+    CopyDirection direction;
 
-  Result copy_blocks(const DeviceBlocks& run, char* packed, CopyDirection direction,
-                     Stream stream) const {
-    if (run.stride >= run.block_bytes && run.stride <= kMostPitchBytes) {
+    Result copy(const void* to, const void* from, std::size_t bytes) const {
+      return cuda.copy_(device_pointer(to), device_pointer(from), bytes, stream);
+    }
+    bool copy_rows(const DeviceBlocks& run, char* packed, Result* error) const {
+      if (run.stride > kMostPitchBytes) return false;
       Copy2d copy;
       copy.width_bytes = static_cast<std::size_t>(run.block_bytes);
       copy.height = static_cast<std::size_t>(run.blocks);
@@ -190,15 +154,10 @@ class Cuda final : public DeviceRuntime {
         copy.target_device = device_pointer(run.start);
         copy.target_pitch = static_cast<std::size_t>(run.stride);
       }
-      return copy_2d_(&copy, stream);
+      *error = cuda.copy_2d_(&copy, stream);
+      return true;
     }
-    for (std::int64_t i = 0; i < run.blocks; ++i) {
-      const Result error = copy_run(run.start + i * run.stride, packed + i * run.block_bytes,
-                                    run.block_bytes, direction, stream);
-      if (error != kSuccess) return error;
-    }
-    return kSuccess;
-  }
+  };
 
   Result (*pointer_attributes_)(unsigned, int*, void**, DevicePointer) = nullptr;
   Result (*push_context_)(Context) = nullptr;
@@ -209,18 +168,12 @@ class Cuda final : public DeviceRuntime {
   Result (*copy_)(DevicePointer, DevicePointer, std::size_t, Stream) = nullptr;
   Result (*copy_2d_)(const Copy2d*, Stream) = nullptr;
 
-  std::mutex mutex_;  // of the lists
-  std::vector<std::pair<Context, Stream>> streams_;
-  std::vector<std::pair<int, Context>> primaries_;
+  MadeOnce<Context, Stream> streams_;
+  MadeOnce<int, Context> primaries_;
 };
 
 }  // namespace
 
-DeviceRuntime* open_cuda(void* library) {
-  auto* cuda = new Cuda;
-  if (cuda->open(library)) return cuda;
-  delete cuda;
-  return nullptr;
-}
+DeviceRuntime* open_cuda(void* library) { return open_runtime<Cuda>(library); }
 
 }  // namespace od::memory

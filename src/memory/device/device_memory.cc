@@ -119,6 +119,7 @@ void look_for_runtimes(Watch& w) {
 // The runtime whose device has the byte, or null.
 DeviceRuntime* runtime_of(Watch& w, const void* address) {
   for (const auto& entry : w.runtimes) {
+    // Pairs with the release with which it was entered.
     DeviceRuntime* const runtime = entry.load(std::memory_order_acquire);
     if (runtime != nullptr && runtime->owns(address)) return runtime;
   }

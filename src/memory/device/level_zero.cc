@@ -6,7 +6,6 @@
 // Copies go through an immediate command list per device that returns when the copy is done.
 #include <algorithm>
 #include <mutex>
-#include <utility>
 #include <vector>
 
 #include "memory/device/library.h"
@@ -78,19 +77,12 @@ class LevelZero final : public DeviceRuntime {
     Found found;
     if (!find(home, &found)) return static_cast<int>(kUninitialised);
     CommandList list = nullptr;
-    Result error = list_of(found, &list);
+    const Result error = lists_.get(found.device, &list, [&](CommandList* made) {
+      const QueueDescription description;
+      return list_create_(found.context, found.device, &description, made);
+    });
     if (error != kSuccess) return static_cast<int>(error);
-    const bool out = direction == CopyDirection::from_device;
-    for (const DeviceBlocks& run : blocks) {
-      for (std::int64_t i = 0; i < run.blocks; ++i) {
-        char* const device = run.start + i * run.stride;
-        error = append_copy_(list, out ? packed : device, out ? device : packed,
-                             static_cast<std::size_t>(run.block_bytes), nullptr, 0, nullptr);
-        if (error != kSuccess) return static_cast<int>(error);
-        packed += run.block_bytes;
-      }
-    }
-    return 0;
+    return static_cast<int>(copy_each(blocks, packed, direction, Calls{*this, list}));
   }
 
  private:
@@ -124,18 +116,17 @@ class LevelZero final : public DeviceRuntime {
     }
   }
 
-  Result list_of(const Found& found, CommandList* list) {
-    for (const auto& [device, made] : lists_) {
-      if (device == found.device) {
-        *list = made;
-        return kSuccess;
-      }
+  struct Calls {
+    const LevelZero& level_zero;
+    CommandList list;
+
+    Result copy(void* to, const void* from, std::size_t bytes) const {
+      return level_zero.append_copy_(list, to, from, bytes, nullptr, 0, nullptr);
     }
-    const QueueDescription description;
-    const Result error = list_create_(found.context, found.device, &description, list);
-    if (error == kSuccess) lists_.emplace_back(found.device, *list);
-    return error;
-  }
+    bool copy_rows(const DeviceBlocks& /*run*/, char* /*packed*/, Result* /*error*/) const {
+      return false;
+    }
+  };
 
   Result (*driver_get_)(std::uint32_t*, Driver*) = nullptr;
   Result (*context_create_)(Driver, const ContextDescription*, Context*) = nullptr;
@@ -146,16 +137,11 @@ class LevelZero final : public DeviceRuntime {
 
   std::mutex mutex_;
   std::vector<Context> contexts_;
-  std::vector<std::pair<Device, CommandList>> lists_;
+  MadeOnce<Device, CommandList> lists_;
 };
 
 }  // namespace
 
-DeviceRuntime* open_level_zero(void* library) {
-  auto* level_zero = new LevelZero;
-  if (level_zero->open(library)) return level_zero;
-  delete level_zero;
-  return nullptr;
-}
+DeviceRuntime* open_level_zero(void* library) { return open_runtime<LevelZero>(library); }
 
 }  // namespace od::memory

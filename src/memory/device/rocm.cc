@@ -3,10 +3,6 @@
 // Copies go through a stream of our own per device that does not wait for the program's default
 // stream (see cuda.cc). HIP remembers the last error of a thread for the program; a question about
 // memory that HIP does not know may be such an error and is taken back.
-#include <mutex>
-#include <utility>
-#include <vector>
-
 #include "memory/device/library.h"
 #include "memory/device/runtime.h"
 
@@ -86,52 +82,37 @@ class Rocm final : public DeviceRuntime {
     return false;
   }
 
-  Error stream_of(int device, Stream* stream) {
-    const std::lock_guard lock(mutex_);
-    for (const auto& [known, made] : streams_) {
-      if (known == device) {
-        *stream = made;
-        return kSuccess;
-      }
-    }
-    const Error error = stream_create_(stream, kNonBlockingStream);
-    if (error == kSuccess) streams_.emplace_back(device, *stream);
-    return error;
-  }
-
   Error copy_on_device(int device, std::span<const DeviceBlocks> blocks, char* packed,
                        CopyDirection direction) {
     Stream stream = nullptr;
-    Error error = stream_of(device, &stream);
+    const Error error = streams_.get(
+        device, &stream, [this](Stream* made) { return stream_create_(made, kNonBlockingStream); });
     if (error != kSuccess) return error;
-    for (const DeviceBlocks& run : blocks) {
-      error = copy_blocks(run, packed, direction, stream);
-      if (error != kSuccess) break;
-      packed += run.blocks * run.block_bytes;
-    }
+    const Error copied = copy_each(blocks, packed, direction, Calls{*this, stream, direction});
     const Error waited = stream_synchronize_(stream);
-    return error != kSuccess ? error : waited;
+    return copied != kSuccess ? copied : waited;
   }
 
-  Error copy_blocks(const DeviceBlocks& run, char* packed, CopyDirection direction,
-                    Stream stream) const {
-    const bool out = direction == CopyDirection::from_device;
-    const auto width = static_cast<std::size_t>(run.block_bytes);
-    if (run.blocks > 1 && run.stride >= run.block_bytes) {
+  struct Calls {
+    const Rocm& rocm;
+    Stream stream;
+    CopyDirection direction;
+
+    Error copy(void* to, const void* from, std::size_t bytes) const {
+      return rocm.copy_(to, from, bytes, kCopyDefault, stream);
+    }
+    bool copy_rows(const DeviceBlocks& run, char* packed, Error* error) const {
+      const auto width = static_cast<std::size_t>(run.block_bytes);
       const auto stride = static_cast<std::size_t>(run.stride);
       const auto height = static_cast<std::size_t>(run.blocks);
-      return out ? copy_2d_(packed, width, run.start, stride, width, height, kCopyDefault, stream)
-                 : copy_2d_(run.start, stride, packed, width, width, height, kCopyDefault, stream);
+      *error =
+          direction == CopyDirection::from_device
+              ? rocm.copy_2d_(packed, width, run.start, stride, width, height, kCopyDefault, stream)
+              : rocm.copy_2d_(run.start, stride, packed, width, width, height, kCopyDefault,
+                              stream);
+      return true;
     }
-    for (std::int64_t i = 0; i < run.blocks; ++i) {
-      char* const device = run.start + i * run.stride;
-      char* const ours = packed + i * run.block_bytes;
-      const Error error =
-          copy_(out ? ours : device, out ? device : ours, width, kCopyDefault, stream);
-      if (error != kSuccess) return error;
-    }
-    return kSuccess;
-  }
+  };
 
   Error (*pointer_attributes_)(PointerAttributes*, const void*) = nullptr;
   Error (*peek_at_last_error_)() = nullptr;
@@ -145,17 +126,11 @@ class Rocm final : public DeviceRuntime {
                     Stream) = nullptr;
   int device_memory_ = kDeviceMemory;
 
-  std::mutex mutex_;  // of the list
-  std::vector<std::pair<int, Stream>> streams_;
+  MadeOnce<int, Stream> streams_;
 };
 
 }  // namespace
 
-DeviceRuntime* open_rocm(void* library) {
-  auto* rocm = new Rocm;
-  if (rocm->open(library)) return rocm;
-  delete rocm;
-  return nullptr;
-}
+DeviceRuntime* open_rocm(void* library) { return open_runtime<Rocm>(library); }
 
 }  // namespace od::memory

@@ -8,41 +8,18 @@
 namespace od::coll {
 namespace {
 
-using enum Collective;
-
+// By what reaches whom; null: there is none.
 Template* template_of(Collective collective) {
-  switch (collective) {
-    case kBarrier:
-      return barrier_in_levels;
-    case kBcast:
-      return bcast_in_levels;
-    case kReduce:
-      return reduce_in_levels;
-    case kAllreduce:
-      return allreduce_in_levels;
-    case kScan:
-      return scan_in_levels;
-    case kExscan:
-      return exscan_in_levels;
-    case kGather:
-      return gather_in_levels;
-    case kScatter:
-      return scatter_in_levels;
-    case kAllgather:
-    case kAllgatherv:
-      return allgather_in_levels;
-    case kAlltoall:
-      return alltoall_in_levels;
-    case kReduceScatter:
-    case kReduceScatterBlock:
-      return reduce_scatter_in_levels;
-    case kAlltoallv:
-    case kAlltoallw:
-    case kGatherv:
-    case kScatterv:
-      return nullptr;
+  const CollectiveInfo& kind = info(collective);
+  if (kind.counts_are_local()) return nullptr;
+  if (kind.output == Part::kNone) return barrier_in_levels;
+  if (kind.flow == Flow::kFromRoot) return kind.scatters() ? scatter_in_levels : bcast_in_levels;
+  if (kind.flow == Flow::kToRoot) return kind.reduces ? reduce_in_levels : gather_in_levels;
+  if (kind.flow == Flow::kPrefix) return kind.takes_self ? scan_in_levels : exscan_in_levels;
+  if (kind.reduces) {
+    return kind.input == Part::kEach ? reduce_scatter_in_levels : allreduce_in_levels;
   }
-  return nullptr;
+  return kind.input == Part::kEach ? alltoall_in_levels : allgather_in_levels;
 }
 
 }  // namespace
@@ -56,7 +33,7 @@ const char* why_not_hierarchical(const Algorithm& algorithm, const Layout& layou
   if (template_of(collective) == nullptr) {
     return "has no hierarchical form: ranks do not know each other's sizes";
   }
-  if (!layout.contiguous && (collective == kScan || collective == kExscan)) {
+  if (!layout.contiguous && info(collective).flow == Flow::kPrefix) {
     return "needs ranks of a node that follow each other";
   }
   if (!layout.contiguous && !commutative && info(collective).reduces) {
@@ -83,20 +60,15 @@ bool hierarchical_scales(const Algorithm& algorithm, const Shape& shape, const N
   if (!algorithm.scales || shape.counts != nullptr) return false;
   const std::int64_t pipeline_bytes = shape.parameters.pipeline_bytes;
   const std::int64_t block_bytes = shape.count * shape.unit_bytes;
-  switch (algorithm.collective) {
-    case kBcast:
-    case kReduce:
-    case kAllreduce:
-    case kScan:
-    case kExscan:
-      return (pipeline_bytes <= 0 || block_bytes <= pipeline_bytes) &&
-             shape.parameters.leaders <= 1;
-    case kAllgather:
-    case kReduceScatterBlock:
-      return !blocks_travel_alone(block_bytes * nodes.ranks(), pipeline_bytes);
-    default:
-      return true;
+  const CollectiveInfo& kind = info(algorithm.collective);
+  if (kind.size_rule() == SizeRule::kVector) {
+    return (pipeline_bytes <= 0 || block_bytes <= pipeline_bytes) && shape.parameters.leaders <= 1;
   }
+  // Allgather, reduce_scatter_block.
+  if (!kind.rooted() && kind.input != kind.output) {
+    return !blocks_travel_alone(block_bytes * nodes.ranks(), pipeline_bytes);
+  }
+  return true;
 }
 
 }  // namespace od::coll

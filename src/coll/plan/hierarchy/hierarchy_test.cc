@@ -127,7 +127,7 @@ TEST(Hierarchy, OneNodeIsOneStep) {
     ASSERT_EQ(why_not_hierarchical(algorithm, nodes.layout(), true), nullptr);
     Shape shape = shape_of(4, 1, 10);
     const std::int64_t counts[] = {1, 2, 3, 4};
-    if (info(algorithm.collective).has_counts) shape.counts = counts;
+    if (info(algorithm.collective).has_counts()) shape.counts = counts;
     shape.parameters = effective_parameters(algorithm, {});
     const Schedule shared = make_hierarchical(algorithm, shape, nodes, NodeDriver::kShared);
     ASSERT_EQ(shared.steps.size(), 1u);
@@ -212,7 +212,7 @@ TEST(Hierarchy, LongVectorsHaveLargerSegments) {
     shape.parameters.segment_bytes = 1;
     shape.parameters.pipeline_bytes = 8;
     const std::vector<std::int64_t> counts(12, 1 << 17);
-    if (info(algorithm->collective).has_counts) shape.counts = counts.data();
+    if (info(algorithm->collective).has_counts()) shape.counts = counts.data();
     const Schedule schedule = made(algorithm->collective, algorithm->name, shape,
                                    Nodes::in_blocks(12, 4), NodeDriver::kMessages);
     EXPECT_LE(schedule.ordinals, kMostOrdinals)

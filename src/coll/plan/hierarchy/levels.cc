@@ -24,7 +24,7 @@ Levels::Levels(Builder& builder, const Algorithm& algorithm, const Shape& shape,
       node_(nodes.node_of(shape.rank)),
       position_(nodes.position_of(shape.rank)),
       rails_(std::clamp(shape.parameters.leaders, 1, nodes.least_per_node())),
-      rooted_(info(algorithm.collective).rooted) {
+      rooted_(info(algorithm.collective).rooted()) {
   leaders_.resize(static_cast<std::size_t>(rails_));
 }
 

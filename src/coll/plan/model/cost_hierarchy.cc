@@ -59,37 +59,18 @@ double node_cost(const Machine& machine, Collective collective, int ranks, doubl
   if (ranks <= 1) return 0;
   const Inside in(machine, ranks);
   const double others = static_cast<double>(ranks - 1);
-  switch (collective) {
-    case Collective::kBarrier:
-      return in.told();
-    case Collective::kBcast:
-      return in.bcast(bytes);
-    case Collective::kReduce:
-      return in.reduce(bytes);
-    case Collective::kScan:
-    case Collective::kExscan:
-      return in.scan(bytes) + in.leave(bytes);
-    case Collective::kAllreduce:
-      return in.allreduce(bytes);
-    case Collective::kReduceScatter:
-    case Collective::kReduceScatterBlock:
-      return in.told() + in.add_parts(bytes) + in.leave(bytes);
-    case Collective::kAllgather:
-    case Collective::kAlltoall:
-      return in.told() + others * in.move(bytes) + in.leave(bytes);
-    case Collective::kAllgatherv:
-      return in.told() + in.move(bytes) + in.leave(bytes);
-    case Collective::kGather:
-    case Collective::kScatter:
-      return in.blocks(bytes);
-    case Collective::kAlltoallv:
-    case Collective::kAlltoallw:
-      return in.told() + others * in.move(cost::kTypicalBlock);
-    case Collective::kGatherv:
-    case Collective::kScatterv:
-      return in.blocks(cost::kTypicalBlock);
+  const CollectiveInfo& kind = info(collective);
+  if (kind.counts_are_local()) bytes = cost::kTypicalBlock;
+  if (kind.output == Part::kNone) return in.told();
+  if (kind.reduces) {
+    if (kind.rooted()) return in.reduce(bytes);
+    if (kind.flow == Flow::kPrefix) return in.scan(bytes) + in.leave(bytes);
+    if (kind.input == Part::kOne) return in.allreduce(bytes);
+    return in.told() + in.add_parts(bytes) + in.leave(bytes);
   }
-  return 0;
+  if (kind.size_rule() == SizeRule::kVector) return in.bcast(bytes);
+  if (kind.rooted()) return in.blocks(bytes);
+  return in.told() + (kind.has_counts() ? 1 : others) * in.move(bytes) + in.leave(bytes);
 }
 
 HierarchyCost hierarchy_cost(const Machine& machine, Collective collective, Cost* between,
@@ -106,56 +87,39 @@ HierarchyCost hierarchy_cost(const Machine& machine, Collective collective, Cost
   const auto pipeline = static_cast<double>(parameters.pipeline_bytes);
   HierarchyCost result;
   double segment = bytes;
-  switch (collective) {
-    case Collective::kBarrier:
-      result.first_ns = in.told();
-      result.last_ns = in.told();
-      break;
-    case Collective::kBcast:
-    case Collective::kReduce:
-    case Collective::kAllreduce:
-    case Collective::kScan:
-    case Collective::kExscan: {
-      if (pipeline > 0) segment = bytes / std::max(1.0, std::ceil(bytes / pipeline));
-      const bool scans = collective == Collective::kScan || collective == Collective::kExscan;
-      const bool brings = collective != Collective::kBcast;
-      const bool hands_out = collective != Collective::kReduce;
-      const double extra = (rails - 1) * in.told();
-      if (brings) result.first_ns = (scans ? in.scan(segment) : in.reduce(segment)) + extra;
-      if (hands_out)
-        result.last_ns = in.bcast(segment) + (scans ? segment * machine.add_byte_ns : 0) + extra;
-      break;
+  const CollectiveInfo& kind = info(collective);
+  const bool scans = kind.flow == Flow::kPrefix;
+  const bool gathers = !kind.reduces && kind.input == Part::kOne;
+  if (kind.counts_are_local()) {
+    // There is no such form.
+  } else if (kind.output == Part::kNone) {
+    result.first_ns = in.told();
+    result.last_ns = in.told();
+  } else if (kind.size_rule() == SizeRule::kVector) {
+    if (pipeline > 0) segment = bytes / std::max(1.0, std::ceil(bytes / pipeline));
+    const double extra = (rails - 1) * in.told();
+    if (kind.reduces) result.first_ns = (scans ? in.scan(segment) : in.reduce(segment)) + extra;
+    if (kind.flow != Flow::kToRoot) {
+      result.last_ns = in.bcast(segment) + (scans ? segment * machine.add_byte_ns : 0) + extra;
     }
-    case Collective::kGather:
-    case Collective::kScatter:
-      (collective == Collective::kGather ? result.first_ns : result.last_ns) = in.blocks(bytes);
-      segment = bytes * members;
-      break;
-    case Collective::kAllgather:
-      result.first_ns = in.blocks(bytes);
-      result.last_ns = in.bcast(bytes * ranks);
-      segment = bytes * members;
-      break;
-    case Collective::kAllgatherv:
-      result.first_ns = in.blocks(bytes / ranks);
-      // Blocks lie anywhere: they are put there from one piece.
-      result.last_ns = in.bcast(bytes) + in.copy(bytes);
-      break;
-    case Collective::kAlltoall:
-      result.first_ns = in.blocks(bytes * ranks) + in.copy(bytes * ranks * members);
-      result.last_ns = result.first_ns;
-      segment = bytes * members * members;
-      break;
-    case Collective::kReduceScatter:
-    case Collective::kReduceScatterBlock:
-      result.first_ns = in.reduce(bytes);
-      result.last_ns = in.blocks(bytes / ranks);
-      break;
-    case Collective::kAlltoallv:
-    case Collective::kAlltoallw:
-    case Collective::kGatherv:
-    case Collective::kScatterv:
-      break;  // no such form
+  } else if (kind.reduces) {
+    result.first_ns = in.reduce(bytes);
+    result.last_ns = in.blocks(bytes / ranks);
+  } else if (kind.rooted()) {
+    (gathers ? result.first_ns : result.last_ns) = in.blocks(bytes);
+    segment = bytes * members;
+  } else if (!gathers) {
+    result.first_ns = in.blocks(bytes * ranks) + in.copy(bytes * ranks * members);
+    result.last_ns = result.first_ns;
+    segment = bytes * members * members;
+  } else if (kind.has_counts()) {
+    result.first_ns = in.blocks(bytes / ranks);
+    // Blocks lie anywhere: they are put there from one piece.
+    result.last_ns = in.bcast(bytes) + in.copy(bytes);
+  } else {
+    result.first_ns = in.blocks(bytes);
+    result.last_ns = in.bcast(bytes * ranks);
+    segment = bytes * members;
   }
   result.leader_bytes = segment;
   result.between_ns = net(segment);

@@ -32,7 +32,8 @@ class Estimate {
   int nodes() const { return (ranks_ + per_node_ - 1) / per_node_; }
   // Bytes of the block of one rank, where `bytes` is the collective's message size.
   double block(double bytes) const {
-    return collective_ == Collective::kAllgatherv ? bytes / ranks_ : bytes;
+    const CollectiveInfo& kind = info(collective_);
+    return !kind.reduces && kind.has_counts() ? bytes / ranks_ : bytes;
   }
 
   bool is_near(double distance) const { return ranks_ <= per_node_ || distance < per_node_; }
@@ -68,8 +69,8 @@ class Estimate {
   // else to do and copy it together, or it goes through memory that passes to and fro between them:
   // a quarter of the time. Shorter ones are copied by one.
   bool copied_by_both(double bytes) const {
-    const bool one_way = collective_ == Collective::kBcast || collective_ == Collective::kGather ||
-                         collective_ == Collective::kScatter;
+    const CollectiveInfo& kind = info(collective_);
+    const bool one_way = kind.rooted() && !kind.reduces && !kind.counts_are_local();
     return one_way && ranks_ == 2 && per_node_ >= 2 && bytes > kCopiedBytes && bytes >= size_bytes_;
   }
   double transfer(double bytes, double distance, int flows) const {

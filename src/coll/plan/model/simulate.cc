@@ -73,11 +73,11 @@ class Simulation {
     block_units_ = units;
     shape.count = units;
     std::vector<std::int64_t> counts;
-    if (kind.has_counts) {
+    if (kind.has_counts()) {
       for (int i = 0; i < ranks; ++i) counts.push_back(units * (i + 1) / ranks - units * i / ranks);
       shape.counts = counts.data();
     }
-    if (collective_ == Collective::kReduceScatterBlock) shape.count = units / ranks;
+    if (kind.size_rule() == SizeRule::kTotal && !kind.has_counts()) shape.count = units / ranks;
     unit_bytes_ = static_cast<double>(shape.unit_bytes);
     for (int rank = 0; rank < ranks; ++rank) {
       shape.rank = rank;

@@ -29,12 +29,11 @@ constexpr auto kModelSizes = [] {
 constexpr std::uint64_t kSplitBytes = 32 * 1024;
 
 bool adds_on_the_way(Collective collective) {
-  return collective == Collective::kReduce || collective == Collective::kAllreduce;
+  const CollectiveInfo& kind = info(collective);
+  return kind.reduces && kind.size_rule() == SizeRule::kVector && kind.flow != Flow::kPrefix;
 }
 
-bool reads_sizes(Collective collective) {
-  return collective != Collective::kBarrier && !info(collective).counts_are_local;
-}
+bool reads_sizes(Collective collective) { return info(collective).size_rule() != SizeRule::kNone; }
 
 const Condition* matching(const Rule& rule, const Layout& layout, bool commutative,
                           std::uint64_t bytes) {

@@ -111,7 +111,7 @@ void decide_some(const Selection& selection, Words& words) {
     const Decision decision =
         selection.decide(of, layout, words.below(2) == 0, std::uint64_t{1} << words.below(64));
     ASSERT_NE(decision.algorithm, nullptr);
-    if (decision.algorithm->is_host() || decision.mode != Mode::kFlat || info(of).has_counts)
+    if (decision.algorithm->is_host() || decision.mode != Mode::kFlat || info(of).has_counts())
       continue;
     // What was decided can also be made.
     Shape shape;

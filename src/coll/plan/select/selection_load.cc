@@ -26,18 +26,19 @@ std::string upper(std::string_view text) {
   return result;
 }
 
-enum class Part { kRules, kList, kRadix, kSegment, kWindow, kLeaders, kPipeline };
+enum class RulePart { kRules, kList, kRadix, kSegment, kWindow, kLeaders, kPipeline };
 struct PartName {
-  Part part;
+  RulePart part;
   std::string_view ending;
 };
-constexpr PartName kParts[] = {{Part::kRules, ""},           {Part::kList, "_LIST"},
-                               {Part::kRadix, "_RADIX"},     {Part::kSegment, "_SEGMENT"},
-                               {Part::kWindow, "_WINDOW"},   {Part::kLeaders, "_LEADERS"},
-                               {Part::kWindow, "_THROTTLE"}, {Part::kPipeline, "_PIPELINE"}};
+constexpr PartName kParts[] = {
+    {RulePart::kRules, ""},           {RulePart::kList, "_LIST"},
+    {RulePart::kRadix, "_RADIX"},     {RulePart::kSegment, "_SEGMENT"},
+    {RulePart::kWindow, "_WINDOW"},   {RulePart::kLeaders, "_LEADERS"},
+    {RulePart::kWindow, "_THROTTLE"}, {RulePart::kPipeline, "_PIPELINE"}};
 
 // "BCAST_SEGMENT" -> bcast and kSegment. Longer names of collectives win: "REDUCE_SCATTER_LIST".
-bool split_name(std::string_view name, Collective& collective, Part& part) {
+bool split_name(std::string_view name, Collective& collective, RulePart& part) {
   for (std::size_t i = 0; i < kCollectives; ++i) {
     const std::string family = upper(info(static_cast<Collective>(i)).name);
     if (name.substr(0, family.size()) != family) continue;
@@ -63,15 +64,15 @@ std::string nearest_variable(std::string_view name) {
                          : "did you mean " + std::string(kPrefix) + nearest + "?";
 }
 
-ParameterName parameter_of(Part part) {
+ParameterName parameter_of(RulePart part) {
   switch (part) {
-    case Part::kRadix:
+    case RulePart::kRadix:
       return ParameterName::kRadix;
-    case Part::kSegment:
+    case RulePart::kSegment:
       return ParameterName::kSegment;
-    case Part::kWindow:
+    case RulePart::kWindow:
       return ParameterName::kWindow;
-    case Part::kLeaders:
+    case RulePart::kLeaders:
       return ParameterName::kLeaders;
     default:
       return ParameterName::kPipeline;
@@ -95,7 +96,7 @@ void each_item(std::string_view text, Take take) {
 void Selection::read_variable(const std::string& variable, const std::string& value,
                               std::string_view rest, std::vector<std::string>& issues) {
   Collective collective{};
-  Part part{};
+  RulePart part{};
   if (!split_name(rest, collective, part)) {
     issues.push_back("environment variable " + variable + " is unknown and has no effect; " +
                      nearest_variable(rest));
@@ -106,7 +107,7 @@ void Selection::read_variable(const std::string& variable, const std::string& va
   const auto complain = [&](const std::string& what) {
     issues.push_back(variable + ": " + what + "; the variable is ignored");
   };
-  if (part == Part::kRules) {
+  if (part == RulePart::kRules) {
     if (!parse_adjust(collective, value, variable, own.environment, reason)) complain(reason);
     return;
   }
@@ -116,12 +117,12 @@ void Selection::read_variable(const std::string& variable, const std::string& va
     Named named;
     const std::size_t colon = item.find(':');
     const std::string_view name =
-        part == Part::kList ? item : item.substr(0, colon == item.npos ? 0 : colon);
+        part == RulePart::kList ? item : item.substr(0, colon == item.npos ? 0 : colon);
     if (!name.empty() && !parse_algorithm(collective, name, named, reason)) {
       reason = "'" + std::string(item) + "' " + reason;
       return;
     }
-    if (part == Part::kList) {
+    if (part == RulePart::kList) {
       if (named.algorithm != nullptr) changed.list.push_back(named.algorithm);
       return;
     }
@@ -173,8 +174,8 @@ Selection Selection::load(const Environment& environment, const Options& options
     // Only the choice of algorithms: the family has many other variables.
     const std::string_view rest = std::string_view(variable).substr(kIntelPrefix.size());
     Collective collective{};
-    Part part{};
-    if (!split_name(rest, collective, part) || part != Part::kRules) continue;
+    RulePart part{};
+    if (!split_name(rest, collective, part) || part != RulePart::kRules) continue;
     Family& family = selection.families_[static_cast<std::size_t>(collective)];
     if (family.environment.empty()) selection.read_variable(variable, value, rest, issues);
   }

@@ -74,12 +74,10 @@ class Job {
       Rank& rank = ranks_[static_cast<std::size_t>(r)];
       rank.schedule = schedule_of(r, test.shape(r, counts));
       rank.memory = start_[static_cast<std::size_t>(r)];
-      const bool rooted = info(test.algorithm->collective).rooted;
-      const bool in_place = test.in_place && (!rooted || r == test.root);
-      const bool scatters = test.algorithm->collective == Collective::kScatter ||
-                            test.algorithm->collective == Collective::kScatterv;
+      const CollectiveInfo& kind = info(test.algorithm->collective);
+      const bool in_place = test.in_place && (!kind.rooted() || r == test.root);
       // What must not be used is taken away.
-      if (in_place && scatters) {
+      if (in_place && kind.scatters()) {
         rank.memory.output.assign(1, {});
       } else if (in_place) {
         rank.memory.input.assign(1, {});

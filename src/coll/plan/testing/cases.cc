@@ -6,10 +6,9 @@
 namespace od::coll::testing {
 
 std::int64_t Case::irregular(int from, int to) const {
-  const Collective collective = algorithm->collective;
-  const bool one_list =
-      collective != Collective::kAlltoallv && collective != Collective::kAlltoallw;
-  if (one_list) to = 0;
+  const CollectiveInfo& kind = info(algorithm->collective);
+  // Otherwise each rank has one count.
+  if (kind.input != kind.output) to = 0;
   // Some blocks are empty, some are larger than `count`.
   std::uint64_t mix = seed * 31 + static_cast<std::uint64_t>(from) * 1000003 +
                       static_cast<std::uint64_t>(to) * 7919 + 12345;
@@ -50,7 +49,7 @@ Shape Case::shape(int rank, const std::vector<std::int64_t>& counts) const {
   shape.commutative = commutative;
   shape.in_place = in_place;
   shape.parameters = parameters;
-  if (info(algorithm->collective).has_counts) shape.counts = counts.data();
+  if (info(algorithm->collective).has_counts()) shape.counts = counts.data();
   return shape;
 }
 

@@ -2,12 +2,11 @@
 #include "coll/plan/testing/definitions.h"
 
 #include <algorithm>
+#include <numeric>
 #include <random>
 
 namespace od::coll::testing {
 namespace {
-
-using enum Collective;
 
 // What a rank contributes, if nothing is done in place; and the size of its output.
 struct Plan {
@@ -16,57 +15,35 @@ struct Plan {
 };
 
 Plan plan_of(const Case& test, int rank) {
-  const std::int64_t n = test.count;
-  const std::int64_t all = n * test.ranks;
+  const CollectiveInfo& kind = info(test.algorithm->collective);
   const bool root = rank == test.root;
-  const std::vector<std::int64_t> counts = test.counts();
-  std::int64_t total = 0;
-  for (const std::int64_t count : counts) total += count;
-  std::vector<std::int64_t> to;
-  std::vector<std::int64_t> from;
-  for (int other = 0; other < test.ranks; ++other) {
-    to.push_back(test.irregular(rank, other));
-    from.push_back(test.irregular(other, rank));
-  }
-  const auto mine = static_cast<std::size_t>(rank);
-  switch (test.algorithm->collective) {
-    case kBarrier:
-      return {{0}, {0}};
-    case kBcast:
-      return {{0}, {n}};
-    case kReduce:
-      return {{n}, {root ? n : 0}};
-    case kAllreduce:
-    case kScan:
-    case kExscan:
-      return {{n}, {n}};
-    case kAllgather:
-      return {{n}, {all}};
-    case kAllgatherv:
-      return {{counts[mine]}, counts};
-    case kAlltoall:
-      return {{all}, {all}};
-    case kAlltoallv:
-    case kAlltoallw:
-      return {to, from};
-    case kGather:
-      return {{n}, {root ? all : 0}};
-    case kGatherv:
-      return {{test.irregular(rank, 0)}, root ? counts : std::vector<std::int64_t>{0}};
-    case kScatter:
-      return {{root ? all : 0}, {n}};
-    case kScatterv:
-      return {root ? counts : std::vector<std::int64_t>{0}, {test.irregular(rank, 0)}};
-    case kReduceScatter:
-      return {{total}, {test.in_place ? total : counts[mine]}};
-    case kReduceScatterBlock:
-      return {{all}, {test.in_place ? all : n}};
-  }
-  return {};
+  const bool listed = kind.counts != Counts::kSame;
+  // Units that the rank has for another, or from it.
+  const auto block = [&](int other, bool sends) {
+    if (!listed) return test.count;
+    if (kind.input == kind.output) {
+      return sends ? test.irregular(rank, other) : test.irregular(other, rank);
+    }
+    return test.irregular(other, 0);
+  };
+  // Blocks of equal size, and those that are combined, are one vector.
+  const auto side = [&](Part part, bool sends) -> std::vector<std::int64_t> {
+    if (part == Part::kNone) return {0};
+    if (part == Part::kOne) return {block(rank, sends)};
+    std::vector<std::int64_t> each;
+    for (int other = 0; other < test.ranks; ++other) each.push_back(block(other, sends));
+    if (listed && !kind.reduces) return each;
+    return {std::accumulate(each.begin(), each.end(), std::int64_t{0})};
+  };
+  Plan plan;
+  plan.input = kind.has_input(root) ? side(kind.input, true) : std::vector<std::int64_t>{0};
+  plan.output = kind.has_output(root) ? side(kind.output, false) : std::vector<std::int64_t>{0};
+  if (test.in_place && kind.reduces && kind.input == Part::kEach) plan.output = plan.input;
+  return plan;
 }
 
 bool in_place_at(const Case& test, int rank) {
-  return test.in_place && (!info(test.algorithm->collective).rooted || rank == test.root);
+  return test.in_place && (!info(test.algorithm->collective).rooted() || rank == test.root);
 }
 
 }  // namespace
@@ -80,6 +57,8 @@ std::vector<Buffers> before(const Case& test) {
   std::mt19937_64 random(test.seed);
   // Never 0, which stands for "anything"; odd, so that products never become 0.
   const auto element = [&] { return Element{random() >> 1, (random() >> 8) | 1}; };
+  const CollectiveInfo& kind = info(test.algorithm->collective);
+  const auto n = static_cast<std::size_t>(test.count);
   std::vector<Buffers> result;
   for (int rank = 0; rank < test.ranks; ++rank) {
     const Plan plan = plan_of(test, rank);
@@ -92,26 +71,15 @@ std::vector<Buffers> before(const Case& test) {
       buffers.output.emplace_back(static_cast<std::size_t>(size));
       for (Element& e : buffers.output.back()) e = element();
     }
-    if (in_place_at(test, rank)) {
+    if (in_place_at(test, rank) && kind.input != Part::kNone && !kind.scatters()) {
       const auto mine = static_cast<std::size_t>(rank);
-      const std::size_t n = static_cast<std::size_t>(test.count);
-      switch (test.algorithm->collective) {
-        case kAllgather:
-        case kGather:
-          std::copy(buffers.input[0].begin(), buffers.input[0].end(),
-                    buffers.output[0].begin() + static_cast<std::ptrdiff_t>(mine * n));
-          break;
-        case kAllgatherv:
-        case kGatherv:
-          buffers.output[mine] = buffers.input[0];
-          break;
-        case kScatter:
-        case kScatterv:
-        case kBcast:
-        case kBarrier:
-          break;
-        default:
-          buffers.output = buffers.input;
+      if (kind.reduces || kind.input == kind.output) {
+        buffers.output = buffers.input;
+      } else if (kind.counts != Counts::kSame) {
+        buffers.output[mine] = buffers.input[0];
+      } else {
+        std::copy(buffers.input[0].begin(), buffers.input[0].end(),
+                  buffers.output[0].begin() + static_cast<std::ptrdiff_t>(mine * n));
       }
     }
     result.push_back(std::move(buffers));
@@ -131,72 +99,40 @@ std::vector<std::vector<Block>> after(const Case& test, const std::vector<Buffer
     for (std::size_t i = 1; i < end; ++i) total = apply(test, total, start[i].input[0][unit]);
     return total;
   };
+  const CollectiveInfo& kind = info(test.algorithm->collective);
+  const bool listed = kind.counts != Counts::kSame;
   const std::vector<std::int64_t> counts = test.counts();
   for (std::size_t r = 0; r < ranks; ++r) {
     std::vector<Block>& out = result[r];
     std::size_t begin = 0;
     for (std::size_t i = 0; i < r; ++i) begin += static_cast<std::size_t>(counts[i]);
-    switch (test.algorithm->collective) {
-      case kBarrier:
-        break;
-      case kBcast:
-        out[0] = start[root].output[0];
-        break;
-      case kReduce:
-        if (r == root) {
-          for (std::size_t u = 0; u < n; ++u) out[0][u] = sum(ranks, u);
-        }
-        break;
-      case kAllreduce:
-        for (std::size_t u = 0; u < n; ++u) out[0][u] = sum(ranks, u);
-        break;
-      case kScan:
-        for (std::size_t u = 0; u < n; ++u) out[0][u] = sum(r + 1, u);
-        break;
-      case kExscan:
-        for (std::size_t u = 0; u < n && r > 0; ++u) out[0][u] = sum(r, u);
-        break;
-      case kAllgather:
-        for (std::size_t i = 0; i < ranks; ++i) {
-          for (std::size_t u = 0; u < n; ++u) out[0][i * n + u] = start[i].input[0][u];
-        }
-        break;
-      case kAllgatherv:
-        for (std::size_t i = 0; i < ranks; ++i) out[i] = start[i].input[0];
-        break;
-      case kAlltoall:
-        for (std::size_t i = 0; i < ranks; ++i) {
-          for (std::size_t u = 0; u < n; ++u) out[0][i * n + u] = start[i].input[0][r * n + u];
-        }
-        break;
-      case kAlltoallv:
-      case kAlltoallw:
-        for (std::size_t i = 0; i < ranks; ++i) out[i] = start[i].input[r];
-        break;
-      case kGather:
-        for (std::size_t i = 0; i < ranks && r == root; ++i) {
-          for (std::size_t u = 0; u < n; ++u) out[0][i * n + u] = start[i].input[0][u];
-        }
-        break;
-      case kGatherv:
-        for (std::size_t i = 0; i < ranks && r == root; ++i) out[i] = start[i].input[0];
-        break;
-      case kScatter:
-        if (in_place_at(test, static_cast<int>(r))) break;
-        for (std::size_t u = 0; u < n; ++u) out[0][u] = start[root].input[0][r * n + u];
-        break;
-      case kScatterv:
-        if (!in_place_at(test, static_cast<int>(r))) out[0] = start[root].input[r];
-        break;
-      case kReduceScatter:
-      case kReduceScatterBlock: {
-        const bool regular = test.algorithm->collective == kReduceScatterBlock;
-        const std::size_t size = regular ? n : static_cast<std::size_t>(counts[r]);
-        for (std::size_t u = 0; u < out[0].size(); ++u) {
-          out[0][u] = u < size ? sum(ranks, (regular ? r * n : begin) + u) : Element{};
-        }
-        break;
+    if (!kind.has_output(r == root)) continue;
+    if (kind.reduces) {
+      const std::size_t end = kind.flow == Flow::kPrefix ? r + (kind.takes_self ? 1 : 0) : ranks;
+      if (end == 0) continue;  // nobody comes before the first rank of an exscan
+      const bool scatters = kind.input == Part::kEach;
+      const std::size_t size = scatters && listed ? static_cast<std::size_t>(counts[r]) : n;
+      const std::size_t first = scatters ? (listed ? begin : r * n) : 0;
+      for (std::size_t u = 0; u < out[0].size(); ++u) {
+        out[0][u] = u < size ? sum(end, first + u) : Element{};
       }
+    } else if (kind.input == Part::kNone) {
+      out[0] = start[root].output[0];
+    } else if (kind.output == Part::kEach) {
+      // From every rank its block, or the one that it has for this rank.
+      const bool picks = kind.input == Part::kEach;
+      for (std::size_t i = 0; i < ranks; ++i) {
+        if (listed) {
+          out[i] = start[i].input[picks ? r : 0];
+          continue;
+        }
+        const Element* from = start[i].input[0].data() + (picks ? r * n : 0);
+        std::copy(from, from + n, out[0].data() + i * n);
+      }
+    } else if (!in_place_at(test, static_cast<int>(r))) {
+      const Block& from = start[root].input[listed ? r : 0];
+      const auto at = from.begin() + static_cast<std::ptrdiff_t>(listed ? 0 : r * n);
+      std::copy(at, at + static_cast<std::ptrdiff_t>(out[0].size()), out[0].begin());
     }
   }
   return result;
