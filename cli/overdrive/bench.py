@@ -21,11 +21,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from overdrive import bench_tables, collectives, lab_state, launch, launchers, together, trusted
+from overdrive import bench_tables, collectives, launch, launchers, together, trusted
 from overdrive.arguments import Parser, number
 from overdrive.bench_tables import Sample
 from overdrive.errors import CommandError
 from overdrive.installation import Installation, is_checkout
+from overdrive.lab import state as lab_state
 from overdrive.options import Options, take_settings
 
 SOURCES = (

@@ -16,12 +16,12 @@ from overdrive import (
     calibrate,
     collectives,
     info,
-    lab,
     launchers,
 )
 from overdrive import settings as library_settings
 from overdrive.errors import CommandError
 from overdrive.installation import Installation
+from overdrive.lab import command as lab
 from overdrive.study import collectives as study_collectives
 from overdrive.study import copy_paths, timeline
 

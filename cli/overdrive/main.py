@@ -108,7 +108,7 @@ def _other(
 
         return bench.run(here, chosen, rest, environment)
     if command == "lab":
-        from overdrive import lab
+        from overdrive.lab import command as lab
 
         return lab.run(here, chosen, rest, environment)
     if command == "doctor":

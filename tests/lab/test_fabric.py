@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from overdrive import installation, lab_fabric
+from overdrive import installation
 from overdrive.errors import CommandError
+from overdrive.lab import fabric as lab_fabric
 
 from .conftest import make_command, why_not
 

@@ -12,8 +12,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from overdrive import lab_agent, lab_jobs
 from overdrive.errors import CommandError
+from overdrive.lab import agent, jobs
 from support import processes, sharing
 from support.expect import LOCAL_SENDS
 
@@ -214,16 +214,16 @@ def test_launchers_by_hand_find_the_nodes(job):
     ],
 )
 def test_placement(ranks, per_node, layout, block, dealt):
-    for order, expected in ((lab_jobs.BLOCK, block), (lab_jobs.ROUND_ROBIN, dealt)):
-        found = lab_jobs.place(4, ranks, per_node, layout, order)
+    for order, expected in ((jobs.BLOCK, block), (jobs.ROUND_ROBIN, dealt)):
+        found = jobs.place(4, ranks, per_node, layout, order)
         assert "".join(str(node) for node in found.node_of) == expected
 
 
 def test_layouts():
-    assert lab_jobs.parse_layout("3+1+2") == [3, 1, 2]
+    assert jobs.parse_layout("3+1+2") == [3, 1, 2]
     for text in ("", "3+", "0+0", "3,1", "-1"):
         with pytest.raises(CommandError):
-            lab_jobs.parse_layout(text)
+            jobs.parse_layout(text)
 
 
 @pytest.mark.parametrize(
@@ -236,7 +236,7 @@ def test_layouts():
     ],
 )
 def test_agent_understands_what_ssh_does(arguments, machine, command):
-    assert lab_agent.parse(arguments) == (machine, command)
+    assert agent.parse(arguments) == (machine, command)
 
 
 def test_agent_names_what_is_wrong(cluster):
@@ -249,10 +249,10 @@ def test_agent_names_what_is_wrong(cluster):
 
 
 def test_ranks_share_processors_politely():
-    placement = lab_jobs.place(64, 64, None, None, lab_jobs.BLOCK)
-    assert lab_jobs.waiting(placement, {}) == {"OVERDRIVE_WAIT": "yield"}
-    assert lab_jobs.waiting(placement, {"OVERDRIVE_WAIT": "spin"}) == {}
-    assert lab_jobs.waiting(lab_jobs.place(1, 1, None, None, lab_jobs.BLOCK), {}) == {}
+    placement = jobs.place(64, 64, None, None, jobs.BLOCK)
+    assert jobs.waiting(placement, {}) == {"OVERDRIVE_WAIT": "yield"}
+    assert jobs.waiting(placement, {"OVERDRIVE_WAIT": "spin"}) == {}
+    assert jobs.waiting(jobs.place(1, 1, None, None, jobs.BLOCK), {}) == {}
 
 
 def test_python_of_the_agent_is_the_one_that_made_the_lab(cluster):

@@ -11,8 +11,9 @@ import time
 from pathlib import Path
 
 import pytest
-from overdrive import lab_network, lab_privilege, lab_state
 from overdrive.errors import CommandError
+from overdrive.lab import network, privilege
+from overdrive.lab import state as lab_state
 from support import processes
 
 from .conftest import COMMAND, interrupt
@@ -250,8 +251,8 @@ def test_known_switches_are_named(tmp_path, monkeypatch):
     (tmp_path / "kernel").mkdir()
     (tmp_path / "kernel" / "apparmor_restrict_unprivileged_userns").write_text("1\n")
     (tmp_path / "kernel" / "unprivileged_userns_clone").write_text("1\n")
-    monkeypatch.setattr(lab_privilege, "SYSTEM_SETTINGS", str(tmp_path))
-    found = [text for text in lab_privilege.hindrances() if "seccomp" not in text]
+    monkeypatch.setattr(privilege, "SYSTEM_SETTINGS", str(tmp_path))
+    found = [text for text in privilege.hindrances() if "seccomp" not in text]
     assert found == [
         "kernel.apparmor_restrict_unprivileged_userns is 1 "
         "(`sysctl -w kernel.apparmor_restrict_unprivileged_userns=0` would permit them)"
@@ -259,10 +260,10 @@ def test_known_switches_are_named(tmp_path, monkeypatch):
 
 
 def test_a_missing_program_is_named(monkeypatch):
-    monkeypatch.setattr(lab_network, "SYSTEM_FOLDERS", "/nowhere")
+    monkeypatch.setattr(network, "SYSTEM_FOLDERS", "/nowhere")
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(CommandError, match="`ip` is missing: install iproute2"):
-        lab_network.tool("ip")
+        network.tool("ip")
 
 
 @pytest.mark.parametrize(
@@ -277,7 +278,7 @@ def test_a_missing_program_is_named(monkeypatch):
     ],
 )
 def test_rates(text, rate):
-    assert lab_network.parse_rate(text) == rate
+    assert network.parse_rate(text) == rate
 
 
 def test_names():

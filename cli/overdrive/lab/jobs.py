@@ -1,7 +1,7 @@
 """Starts MPI jobs over the nodes of a lab with the launcher of the program's MPI library.
 
 Launchers reach other nodes through a program that is called like ssh; in a lab that is ours
-(lab_agent.py), which each launcher is told by a variable. So nothing is installed, and a launcher
+(agent.py), which each launcher is told by a variable. So nothing is installed, and a launcher
 that is started by hand in the head (`overdrive lab exec head mpirun ...`) finds its way as well.
 """
 
@@ -14,9 +14,11 @@ import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from overdrive import lab_network, lab_nodes, launchers
+from overdrive import launchers
 from overdrive.errors import CommandError
-from overdrive.lab_state import Lab
+from overdrive.lab import network
+from overdrive.lab import nodes as lab_nodes
+from overdrive.lab.state import Lab
 
 BLOCK, ROUND_ROBIN = "block", "round-robin"
 
@@ -98,10 +100,10 @@ def launch_environment(lab: Lab, present: Mapping[str, str]) -> dict[str, str]:
         # MPICH and Intel MPI.
         "HYDRA_LAUNCHER": "ssh",
         "HYDRA_LAUNCHER_EXEC": agent,
-        "HYDRA_IFACE": lab_network.INTERFACE,
+        "HYDRA_IFACE": network.INTERFACE,
         "I_MPI_HYDRA_BOOTSTRAP": "ssh",
         "I_MPI_HYDRA_BOOTSTRAP_EXEC": agent,
-        "I_MPI_HYDRA_IFACE": lab_network.INTERFACE,
+        "I_MPI_HYDRA_IFACE": network.INTERFACE,
     }
     usual = {
         "OMPI_MCA_pml": "ob1",
@@ -112,8 +114,8 @@ def launch_environment(lab: Lab, present: Mapping[str, str]) -> dict[str, str]:
         "I_MPI_PIN": "0",
         "OMPI_MCA_mpi_yield_when_idle": "1",
         "I_MPI_THREAD_YIELD": "2",
-        "UCX_NET_DEVICES": lab_network.INTERFACE,
-        "FI_TCP_IFACE": lab_network.INTERFACE,
+        "UCX_NET_DEVICES": network.INTERFACE,
+        "FI_TCP_IFACE": network.INTERFACE,
     }
     if os.geteuid() == 0:
         # A lab is the user's own, and who has made it as root means to use it as root.

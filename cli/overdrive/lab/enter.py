@@ -14,9 +14,9 @@ import sys
 from collections.abc import Mapping
 from typing import NoReturn
 
-from overdrive import lab_nodes, lab_system
 from overdrive.errors import CommandError
-from overdrive.lab_state import Lab, Node
+from overdrive.lab import nodes, system
+from overdrive.lab.state import Lab, Node
 
 _PASSED_ON = (signal.SIGTERM, signal.SIGHUP)
 _FROM_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
@@ -94,14 +94,14 @@ def run(
         raise CommandError(f"the working folder is gone: {reason.strerror}") from reason
     variables = dict(environment)
     if node is not lab.switch:
-        variables.update(lab_nodes.node_environment(lab.folder, lab.sockets, lab.cores))
+        variables.update(nodes.node_environment(lab.folder, lab.sockets, lab.cores))
     if node in (lab.head, lab.switch):
         variables.pop("HWLOC_SYNTHETIC", None)
     may_enter = node in (lab.head, lab.switch)
     sys.stdout.flush()
     sys.stderr.flush()
     try:
-        lab_system.enter_namespaces(lab_system.open_namespaces(node.pid))
+        system.enter_namespaces(system.open_namespaces(node.pid))
     except OSError as reason:
         raise CommandError(f"{node.name} cannot be entered: {reason}") from reason
     try:
@@ -112,25 +112,25 @@ def run(
     def start() -> NoReturn:
         _restore_signals()
         if may_enter:
-            lab_system.keep_capabilities_over_exec()
+            system.keep_capabilities_over_exec()
         _become(command, variables, node.name)
 
     def supervise() -> None:
-        lab_system.die_with_parent(signal.SIGKILL, OUTSIDE)
-        lab_system.adopt_orphans()
+        system.die_with_parent(signal.SIGKILL, OUTSIDE)
+        system.adopt_orphans()
         me = os.getpid()
 
         def body() -> None:
-            lab_system.die_with_parent(signal.SIGKILL, me)
+            system.die_with_parent(signal.SIGKILL, me)
             start()
 
-        code, stopped_by = _wait_for(lab_nodes.in_child(body))
-        lab_system.end_children()
+        code, stopped_by = _wait_for(nodes.in_child(body))
+        system.end_children()
         # Hydra may report success for a job that it has ended because it was told to.
         os._exit(128 + stopped_by if code == 0 and stopped_by else code)
 
     def alone() -> None:
-        lab_system.die_with_parent(signal.SIGKILL, OUTSIDE)
+        system.die_with_parent(signal.SIGKILL, OUTSIDE)
         start()
 
-    return _wait_for(lab_nodes.in_child(supervise if job else alone))[0]
+    return _wait_for(nodes.in_child(supervise if job else alone))[0]

@@ -33,9 +33,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from overdrive import lab_fabric, lab_network, lab_privilege, lab_state, lab_system
 from overdrive.errors import CommandError
-from overdrive.lab_state import Lab, Node
+from overdrive.lab import fabric as lab_fabric
+from overdrive.lab import network, state, system
+from overdrive.lab import privilege as lab_privilege
+from overdrive.lab.plan import Plan
+from overdrive.lab.state import Lab, Node
 
 SECONDS_TO_BUILD = 60.0
 SECONDS_TO_END = 20.0
@@ -48,38 +51,8 @@ LONGEST_REASON = 1000
 AGENT, TABLE, HOSTS, TEMPORARY = "agent", "nodes.json", "hosts", "tmp"
 """Files in the folder that every node has for itself; the table only in the head."""
 
-_NODE_SPACES = (
-    lab_system.CLONE_NEWNET
-    | lab_system.CLONE_NEWNS
-    | lab_system.CLONE_NEWUTS
-    | lab_system.CLONE_NEWIPC
-)
-_QUIET_MOUNT = lab_system.MS_NOSUID | lab_system.MS_NODEV | lab_system.MS_NOEXEC
-
-
-@dataclass
-class Plan:
-    """What `up` was asked for."""
-
-    name: str
-    nodes: int
-    rate: str
-    sockets: int
-    cores: int
-    mtu: int
-    fabric: str = lab_fabric.BRIDGE
-    tors: int = 0
-    latency_ns: int = 0
-    program: str = ""  # the switch, if it is one
-
-    def names(self) -> list[str]:
-        """Return the host names of nodes and head."""
-        return [*(f"{self.name}-{index}" for index in range(self.nodes)), f"{self.name}-head"]
-
-    def addresses(self) -> list[str]:
-        """Return the addresses of nodes and head."""
-        nodes = [lab_network.address(index) for index in range(self.nodes)]
-        return [*nodes, lab_network.HEAD_ADDRESS]
+_NODE_SPACES = system.CLONE_NEWNET | system.CLONE_NEWNS | system.CLONE_NEWUTS | system.CLONE_NEWIPC
+_QUIET_MOUNT = system.MS_NOSUID | system.MS_NODEV | system.MS_NOEXEC
 
 
 @dataclass
@@ -123,9 +96,9 @@ def in_child(body: Callable[[], None]) -> int:
 
 def _mount_system() -> None:
     """Show the namespaces of this process in /proc and /sys; nothing here is seen outside."""
-    lab_system.mount("none", "/", None, lab_system.MS_REC | lab_system.MS_SLAVE)
-    lab_system.mount("proc", "/proc", "proc", _QUIET_MOUNT)
-    lab_network.without_ipv6()
+    system.mount("none", "/", None, system.MS_REC | system.MS_SLAVE)
+    system.mount("proc", "/proc", "proc", _QUIET_MOUNT)
+    network.without_ipv6()
 
 
 def _mount_network_devices(staging: str) -> None:
@@ -135,13 +108,13 @@ def _mount_network_devices(staging: str) -> None:
     stays, which is good enough for libraries that do not look there.
     """
     try:
-        lab_system.mount("sysfs", staging, "sysfs", _QUIET_MOUNT)
+        system.mount("sysfs", staging, "sysfs", _QUIET_MOUNT)
     except OSError:
         return
-    flags = lab_system.MS_BIND | lab_system.MS_REC
+    flags = system.MS_BIND | system.MS_REC
     with contextlib.suppress(OSError):
-        lab_system.mount("/sys/fs/cgroup", f"{staging}/fs/cgroup", None, flags)
-    lab_system.mount(staging, "/sys", None, lab_system.MS_MOVE)
+        system.mount("/sys/fs/cgroup", f"{staging}/fs/cgroup", None, flags)
+    system.mount(staging, "/sys", None, system.MS_MOVE)
 
 
 def _hosts_table(plan: Plan) -> str:
@@ -154,39 +127,39 @@ def _furnish(plan: Plan, folder: Path, index: int) -> None:
     """Give this process's namespaces what makes them a node: name, memory files, host table."""
     socket.sethostname(plan.names()[index])
     _mount_system()
-    inside = folder / lab_state.NODE
+    inside = folder / state.NODE
     _mount_network_devices(str(inside))
-    flags = lab_system.MS_NOSUID | lab_system.MS_NODEV
-    lab_system.mount("tmpfs", "/dev/shm", "tmpfs", flags, "mode=1777")
-    lab_system.mount("tmpfs", str(inside), "tmpfs", flags, "mode=755")
+    flags = system.MS_NOSUID | system.MS_NODEV
+    system.mount("tmpfs", "/dev/shm", "tmpfs", flags, "mode=1777")
+    system.mount("tmpfs", str(inside), "tmpfs", flags, "mode=755")
     (inside / TEMPORARY).mkdir()
     (inside / TEMPORARY).chmod(0o1777)
     (inside / HOSTS).write_text(_hosts_table(plan))
     (inside / HOSTS).chmod(0o644)
     # In every node, because Open MPI's daemons look for it; only the head has the table.
-    program = Path(__file__).with_name("lab_agent.py")
+    program = Path(__file__).with_name("agent.py")
     words = [sys.executable or "python3", "-I", "-S", str(program), str(inside / TABLE)]
     # What is preloaded is meant for the command, not for the agent.
-    keep = f"export {lab_system.PRELOAD_KEPT}=$LD_PRELOAD; unset LD_PRELOAD"
+    keep = f"export {system.PRELOAD_KEPT}=$LD_PRELOAD; unset LD_PRELOAD"
     (inside / AGENT).write_text(f'#!/bin/sh\n{keep}\nexec {shlex.join(words)} "$@"\n')
     (inside / AGENT).chmod(0o755)
-    lab_system.mount(str(inside / HOSTS), "/etc/hosts", None, lab_system.MS_BIND)
+    system.mount(str(inside / HOSTS), "/etc/hosts", None, system.MS_BIND)
 
 
 def _hold(plan: Plan, folder: Path, index: int, channels: Channels) -> None:
     """Become the process whose namespaces are a node."""
     is_head = index == plan.nodes
     try:
-        lab_system.unshare(_NODE_SPACES | (0 if is_head else lab_system.CLONE_NEWPID))
+        system.unshare(_NODE_SPACES | (0 if is_head else system.CLONE_NEWPID))
         if not is_head and os.fork() != 0:
             os._exit(0)
-        lab_system.set_name(f"lab:{plan.names()[index]}")
+        system.set_name(f"lab:{plan.names()[index]}")
         _furnish(plan, folder, index)
         text = str(index)
     except Exception as reason:
         text = f"{plan.names()[index]}: {_text(reason)}"
-    lab_system.send_with_identity(channels.to_init, text)
-    lab_system.send_with_identity(channels.to_keeper, text)
+    system.send_with_identity(channels.to_init, text)
+    system.send_with_identity(channels.to_keeper, text)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # orphans of the node end here, unnoticed
     _close_all_but([])
     while True:
@@ -200,12 +173,12 @@ def _write_table(plan: Plan, folder: Path, pids: list[int]) -> None:
         nodes[name] = nodes[own] = pid
     environment = node_environment(str(folder), plan.sockets, plan.cores)
     table = {"nodes": nodes, "environment": environment}
-    (folder / lab_state.NODE / TABLE).write_text(json.dumps(table))
+    (folder / state.NODE / TABLE).write_text(json.dumps(table))
 
 
 def node_environment(folder: str, sockets: int, cores: int) -> dict[str, str]:
     """Return the variables that processes of a node get."""
-    found = {"TMPDIR": os.path.join(folder, lab_state.NODE, TEMPORARY)}
+    found = {"TMPDIR": os.path.join(folder, state.NODE, TEMPORARY)}
     if sockets > 0:
         found["HWLOC_SYNTHETIC"] = f"pack:{sockets} core:{cores} pu:1"
     return found
@@ -215,8 +188,8 @@ def _run_inside(pid: int, body: Callable[[], None]) -> None:
     """Do something in the mounts of a process; raises when it fails."""
 
     def work() -> None:
-        opened = [item for item in lab_system.open_namespaces(pid) if item[0] == "mnt"]
-        lab_system.enter_namespaces(opened)
+        opened = [item for item in system.open_namespaces(pid) if item[0] == "mnt"]
+        system.enter_namespaces(opened)
         body()
         os._exit(0)
 
@@ -229,7 +202,7 @@ def _collect(channel: socket.socket, count: int) -> list[int]:
     """Receive one message from each node; return their process ids in order."""
     found: dict[int, int] = {}
     while len(found) < count:
-        pid, text = lab_system.receive_with_identity(channel)
+        pid, text = system.receive_with_identity(channel)
         if not text.isdigit():
             raise CommandError(text or "a node has ended while it was being made")
         found[int(text)] = pid
@@ -239,12 +212,12 @@ def _collect(channel: socket.socket, count: int) -> list[int]:
 def _init(plan: Plan, folder: Path, life: socket.socket, to_keeper: socket.socket) -> None:
     """Become process 1 of the lab: make everything, then wait until the keeper is gone."""
     try:
-        lab_system.set_name(f"lab:{plan.name}")
-        lab_system.unshare(_NODE_SPACES)
+        system.set_name(f"lab:{plan.name}")
+        system.unshare(_NODE_SPACES)
         socket.sethostname(f"{plan.name}-switch")
         _mount_system()
-        _mount_network_devices(str(folder / lab_state.NODE))
-        receiver, sender = lab_system.channel_pair()
+        _mount_network_devices(str(folder / state.NODE))
+        receiver, sender = system.channel_pair()
         channels = Channels(to_keeper, sender)
         count = plan.nodes + 1
         for index in range(count):
@@ -259,7 +232,7 @@ def _init(plan: Plan, folder: Path, life: socket.socket, to_keeper: socket.socke
         pids = _collect(receiver, count)
         _run_inside(pids[-1], lambda: _write_table(plan, folder, pids))
         bridge = plan.fabric == lab_fabric.BRIDGE
-        lab_network.build(pids, plan.addresses(), plan.mtu, bridge)
+        network.build(pids, plan.addresses(), plan.mtu, bridge)
         if not bridge:
             lab_fabric.start(plan.program, folder, lab_fabric.layout_of(plan))
         answer = {"pids": pids}
@@ -272,7 +245,7 @@ def _init(plan: Plan, folder: Path, life: socket.socket, to_keeper: socket.socke
             pass
     while life.recv(1):
         pass
-    lab_state.discard(folder)
+    state.discard(folder)
     os._exit(0)
 
 
@@ -292,7 +265,7 @@ class _Keeper:
         os.chdir("/")
         _silence()
         _close_all_but([self.control.fileno()])
-        lab_system.set_name(f"lab:{self.plan.name} keeper")
+        system.set_name(f"lab:{self.plan.name} keeper")
         awake, waker = socket.socketpair()
         waker.setblocking(False)
         signal.set_wakeup_fd(waker.fileno())
@@ -311,11 +284,11 @@ class _Keeper:
 
     def _claim(self) -> tuple[Path, int]:
         """Make and lock the lab's folder; the lock ends with this process and init."""
-        with lab_state.changing(create=True) as bases:
-            folder = lab_state.existing(bases, self.plan.name)
+        with state.changing(create=True) as bases:
+            folder = state.existing(bases, self.plan.name)
             if folder is not None:
                 raise CommandError(_already(folder, self.plan.name))
-            return lab_state.make_folder(bases[0], self.plan.name)
+            return state.make_folder(bases[0], self.plan.name)
 
     def _answer(self, content: dict[str, object]) -> None:
         with contextlib.suppress(OSError):
@@ -324,8 +297,8 @@ class _Keeper:
     def _build(self, folder: Path) -> None:
         privilege = lab_privilege.separate()
         life, far_life = socket.socketpair()
-        receiver, sender = lab_system.channel_pair()
-        lab_system.unshare(lab_system.CLONE_NEWPID)
+        receiver, sender = system.channel_pair()
+        system.unshare(system.CLONE_NEWPID)
 
         def init() -> None:
             signal.set_wakeup_fd(-1)
@@ -344,7 +317,7 @@ class _Keeper:
         lab = self._lab(folder, privilege, pids, inner)
         pairs = list(enumerate(lab.nodes))
         bridge = self.plan.fabric == lab_fabric.BRIDGE
-        lab_network.shape(self.init, pairs, self.plan.rate, self.plan.mtu, bridge)
+        network.shape(self.init, pairs, self.plan.rate, self.plan.mtu, bridge)
         for node in lab.nodes:
             node.rate = self.plan.rate
         lab.write()
@@ -359,7 +332,7 @@ class _Keeper:
                 raise CommandError(f"the nodes do not come up within {SECONDS_TO_BUILD:g} s")
             if receiver not in ready:  # `up` says nothing yet: it has ended
                 raise CommandError("`up` was stopped")
-            pid, text = lab_system.receive_with_identity(receiver)
+            pid, text = system.receive_with_identity(receiver)
             if text.isdigit():
                 outer[int(text)] = pid
             elif text.startswith("{"):
@@ -375,10 +348,10 @@ class _Keeper:
     def _lab(self, folder: Path, privilege: str, pids: list[int], inner: list[int]) -> Lab:
         plan = self.plan
         machines = [
-            Node(name, own, pid, inside, lab_system.start_time(pid))
+            Node(name, own, pid, inside, system.start_time(pid))
             for name, own, pid, inside in zip(plan.names(), plan.addresses(), pids, inner)
         ]
-        started = lab_system.start_time(self.init)
+        started = system.start_time(self.init)
         switch = Node(f"{plan.name}-switch", "", self.init, 1, started)
         return Lab(
             name=plan.name,
@@ -428,19 +401,19 @@ class _Keeper:
             os.kill(self.init, signal.SIGKILL)
             os.waitpid(self.init, 0)  # returns when all of its pid namespace are gone
         if self.folder is not None:
-            lab_state.discard(self.folder)
+            state.discard(self.folder)
 
 
 def up(plan: Plan) -> Lab:
     """Make a lab; return when it stands, or raise and leave nothing."""
     for program in ("ip", "tc"):
-        lab_network.tool(program)
+        network.tool(program)
     # Everything is made by the keeper, which cleans up if this process is killed at any moment.
     near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     keeper = in_child(lambda: _Keeper(plan, far).run())
     far.close()
     try:
-        answer = near.recv(lab_system.MESSAGE_BYTES)
+        answer = near.recv(system.MESSAGE_BYTES)
         content = json.loads(answer) if answer else {"error": "the lab's keeper has ended"}
         if "error" in content:
             raise CommandError(content["error"])
@@ -466,14 +439,14 @@ def _already(folder: Path, name: str) -> str:
 
 def down(lab: Lab) -> None:
     """End a lab; return when nothing of it is left."""
-    if lab_system.start_time(lab.keeper) != 0:
+    if system.start_time(lab.keeper) != 0:
         with contextlib.suppress(ProcessLookupError):
             os.kill(lab.keeper, signal.SIGTERM)
-    if not lab_state.wait_until_removed(lab.folder, SECONDS_TO_END):
+    if not state.wait_until_removed(lab.folder, SECONDS_TO_END):
         raise CommandError(
             f"lab '{lab.name}' does not end within {SECONDS_TO_END:g} s; "
             f"its keeper is process {lab.keeper}"
         )
     deadline = time.monotonic() + SECONDS_TO_END
-    while lab_system.start_time(lab.keeper) != 0 and time.monotonic() < deadline:
+    while system.start_time(lab.keeper) != 0 and time.monotonic() < deadline:
         time.sleep(0.005)

@@ -1,6 +1,6 @@
 """What launchers call instead of ssh: runs a command in another node of the lab.
 
-    lab_agent.py TABLE [SSH-OPTION...] NODE COMMAND...
+    agent.py TABLE [SSH-OPTION...] NODE COMMAND...
 
 It runs in the lab's head, below a launcher, and ends when the command ends, when it is killed, or
 when the launcher does. Everything that the command has started in the node, in whatever session,
@@ -25,9 +25,9 @@ import signal
 import sys
 from collections.abc import Callable
 
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.abspath(__file__).rpartition("/overdrive/")[0])
 
-from overdrive import lab_system  # noqa: E402
+from overdrive.lab import system  # noqa: E402
 
 _WITH_VALUE = "bcDEeFIiJLlmOopQRSWw"
 """Options of ssh that have a value, as launchers may give them."""
@@ -67,8 +67,8 @@ def _code(status: int) -> int:
 
 
 def _run_command(command: str) -> int:
-    lab_system.drop_kept_capabilities()
-    preload = os.environ.pop(lab_system.PRELOAD_KEPT, "")
+    system.drop_kept_capabilities()
+    preload = os.environ.pop(system.PRELOAD_KEPT, "")
     if preload:
         os.environ["LD_PRELOAD"] = preload
     os.execv("/bin/sh", ["sh", "-c", command])
@@ -79,14 +79,14 @@ def _in_node(command: str) -> int:
     """Run the command in this node; end with it, or when told to, and leave nothing."""
     awaited = {signal.SIGCHLD, signal.SIGTERM}
     signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
-    lab_system.die_with_parent(signal.SIGTERM, 0)  # the parent is outside of the node
-    lab_system.adopt_orphans()
-    lab_system.set_name("lab:job")
+    system.die_with_parent(signal.SIGTERM, 0)  # the parent is outside of the node
+    system.adopt_orphans()
+    system.set_name("lab:job")
     me = os.getpid()
 
     def body() -> int:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, awaited)
-        lab_system.die_with_parent(signal.SIGKILL, me)
+        system.die_with_parent(signal.SIGKILL, me)
         return _run_command(command)
 
     child = _child(body)
@@ -100,7 +100,7 @@ def _in_node(command: str) -> int:
                 break
             if pid == child:
                 code = _code(status)
-    lab_system.end_children()
+    system.end_children()
     return code
 
 
@@ -112,7 +112,7 @@ def run(table: dict, host: str, command: str) -> int:
     parent = os.getppid()  # 0 when started from outside the lab, which kills this process itself
     watched = [os.pidfd_open(parent)] if parent > 0 else []
     folder = os.getcwd()
-    lab_system.enter_namespaces(lab_system.open_namespaces(table["nodes"][host]))
+    system.enter_namespaces(system.open_namespaces(table["nodes"][host]))
     os.chdir(folder)
     os.environ.update(table["environment"])
     child = _child(lambda: _in_node(command))

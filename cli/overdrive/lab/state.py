@@ -28,8 +28,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from overdrive import lab_system
 from overdrive.errors import CommandError
+from overdrive.lab import system
 
 DEFAULT_NAME = "lab"
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,23}")
@@ -53,7 +53,7 @@ class Node:
 
     def alive(self) -> bool:
         """Tell whether its processes run."""
-        return self.started != 0 and lab_system.start_time(self.pid) == self.started
+        return self.started != 0 and system.start_time(self.pid) == self.started
 
 
 @dataclass
@@ -63,11 +63,11 @@ class Lab:
     name: str
     folder: str
     keeper: int
-    privilege: str  # as lab_privilege names it
+    privilege: str  # as privilege.py names it
     sockets: int
     cores: int
     mtu: int
-    fabric: str = "bridge"  # or what lab_fabric names
+    fabric: str = "bridge"  # or what fabric.py names
     tors: int = 0
     latency_ns: int = 0
     nodes: list[Node] = field(default_factory=list)

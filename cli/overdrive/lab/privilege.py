@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from overdrive import lab_system
 from overdrive.errors import CommandError
+from overdrive.lab import system
 
 CAPABILITIES, USER_NAMESPACE = "capabilities", "user namespace"
 """By which right a lab was made."""
@@ -46,17 +46,17 @@ def separate() -> str:
 
     Raises CommandError which says what is missing.
     """
-    has_right = lab_system.effective_capabilities() & (1 << lab_system.CAP_SYS_ADMIN) != 0
+    has_right = system.effective_capabilities() & (1 << system.CAP_SYS_ADMIN) != 0
     first = "this process lacks CAP_SYS_ADMIN"
     if has_right:
         try:
-            lab_system.unshare(lab_system.CLONE_NEWUTS)
+            system.unshare(system.CLONE_NEWUTS)
             return CAPABILITIES
         except OSError as reason:
             first = f"CAP_SYS_ADMIN is there, but: {reason}"
     try:
-        lab_system.enter_user_namespace()
-        lab_system.unshare(lab_system.CLONE_NEWUTS)
+        system.enter_user_namespace()
+        system.unshare(system.CLONE_NEWUTS)
         return USER_NAMESPACE
     except OSError as reason:
         causes = hindrances() or ["the kernel gives no further reason"]

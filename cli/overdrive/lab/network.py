@@ -6,7 +6,7 @@
 A rate is a token bucket (tbf) at both ends of a node's link, so it holds in each direction. Loss is
 a filter at the switch's end that drops frames which come from the node, at random; it needs no
 other queueing discipline, so it can be combined with a rate. Where a program is the switch
-(lab_fabric.py) there is no bridge, and the program does at its end what is done to frames there.
+(fabric.py) there is no bridge, and the program does at its end what is done to frames there.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import subprocess
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from overdrive import lab_system
 from overdrive.errors import CommandError
+from overdrive.lab import system
 
 if TYPE_CHECKING:
-    from overdrive.lab_state import Node
+    from overdrive.lab.state import Node
 
 INTERFACE = "eth0"
 PREFIX_BITS = 16
@@ -102,14 +102,14 @@ def tool(name: str) -> str:
 
 def run_in(pid: int, name: str, lines: Sequence[str]) -> None:
     """Run lines of `ip` or `tc` in the network of a process; `pid` 0 stands for this one."""
-    opened = [item for item in lab_system.open_namespaces(pid) if item[0] in ("user", "net")] if (
+    opened = [item for item in system.open_namespaces(pid) if item[0] in ("user", "net")] if (
         pid != 0
     ) else []  # fmt: skip
 
     def enter() -> None:
         for kind, descriptor in opened:
-            lab_system.setns(descriptor, kind)
-        lab_system.keep_capabilities_over_exec()
+            system.setns(descriptor, kind)
+        system.keep_capabilities_over_exec()
 
     try:
         done = subprocess.run(

@@ -22,12 +22,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from overdrive import lab_state, lab_system
 from overdrive.errors import CommandError
+from overdrive.lab import state, system
 
 if TYPE_CHECKING:
-    from overdrive.lab_nodes import Plan
-    from overdrive.lab_state import Lab
+    from overdrive.lab.plan import Plan
+    from overdrive.lab.state import Lab
 
 BRIDGE, SWITCH, TOR_SPINE = "bridge", "switch", "tor-spine"
 FABRICS = (BRIDGE, SWITCH, TOR_SPINE)
@@ -114,15 +114,15 @@ def configuration(layout: Layout, socket_path: str) -> str:
 
 def socket_path(folder: str | os.PathLike[str]) -> str:
     """Return where the switch of a lab is asked."""
-    return os.path.join(folder, lab_state.SWITCH_SOCKET)
+    return os.path.join(folder, state.SWITCH_SOCKET)
 
 
 def _write(folder: str | os.PathLike[str], layout: Layout) -> str:
     """Replace the configuration file; return its path."""
-    handle, path = tempfile.mkstemp(dir=folder, prefix=lab_state.SWITCH_FILE)
+    handle, path = tempfile.mkstemp(dir=folder, prefix=state.SWITCH_FILE)
     with os.fdopen(handle, "w") as file:
         file.write(configuration(layout, socket_path(folder)))
-    final = os.path.join(folder, lab_state.SWITCH_FILE)
+    final = os.path.join(folder, state.SWITCH_FILE)
     os.replace(path, final)
     return final
 
@@ -138,7 +138,7 @@ def start(program: str, folder: Path, layout: Layout) -> None:
             stdout=subprocess.PIPE,
             stderr=errors,
             cwd="/",
-            preexec_fn=lab_system.keep_capabilities_over_exec,
+            preexec_fn=system.keep_capabilities_over_exec,
         )
     assert process.stdout is not None
     ready = select.select([process.stdout], [], [], SECONDS_TO_START)[0]

@@ -1,7 +1,7 @@
 """`overdrive lab`: a virtual cluster on one machine, made of namespaces.
 
-This is the command line; lab_nodes.py makes nodes, lab_network.py connects them, lab_enter.py runs
-commands in them, lab_jobs.py starts MPI jobs, lab_state.py remembers what is up.
+This is the command line; nodes.py makes nodes, network.py connects them, enter.py runs
+commands in them, jobs.py starts MPI jobs, state.py remembers what is up.
 """
 
 from __future__ import annotations
@@ -12,20 +12,15 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
-from overdrive import (
-    lab_enter,
-    lab_fabric,
-    lab_jobs,
-    lab_network,
-    lab_nodes,
-    lab_privilege,
-    lab_state,
-    launch,
-    launchers,
-)
+from overdrive import launch, launchers
 from overdrive.errors import CommandError
 from overdrive.installation import Installation
-from overdrive.lab_state import Lab, Node
+from overdrive.lab import enter, jobs, network, privilege
+from overdrive.lab import fabric as lab_fabric
+from overdrive.lab import nodes as lab_nodes
+from overdrive.lab import state as lab_state
+from overdrive.lab.plan import Plan
+from overdrive.lab.state import Lab, Node
 from overdrive.options import Options
 
 USAGE = """\
@@ -146,11 +141,11 @@ def _up(arguments: list[str], installation: Installation) -> int:
         raise CommandError("the kernel's bridge adds no latency: give --fabric switch as well")
     if fabric != lab_fabric.TOR_SPINE and given.flag("--tors"):
         raise CommandError("--tors is for --fabric tor-spine")
-    nodes = given.number("--nodes", 1, lab_network.MOST_NODES) or 2
-    plan = lab_nodes.Plan(
+    nodes = given.number("--nodes", 1, network.MOST_NODES) or 2
+    plan = Plan(
         name=lab_state.check_name(given.text("--name") or lab_state.DEFAULT_NAME),
         nodes=nodes,
-        rate=lab_network.parse_rate(given.text("--rate") or "off"),
+        rate=network.parse_rate(given.text("--rate") or "off"),
         sockets=sockets,
         cores=cores,
         mtu=given.number("--mtu", _SMALLEST_MTU, _LARGEST_MTU) or 1500,
@@ -173,7 +168,7 @@ def _up(arguments: list[str], installation: Installation) -> int:
 def _show(lab: Lab) -> None:
     sockets = f", {lab.sockets} sockets of {lab.cores} cores" if lab.sockets else ""
     nodes = "1 node" if len(lab.nodes) == 1 else f"{len(lab.nodes)} nodes"
-    rights = ", in a user namespace" if lab.privilege == lab_privilege.USER_NAMESPACE else ""
+    rights = ", in a user namespace" if lab.privilege == privilege.USER_NAMESPACE else ""
     fabric = lab_fabric.describe(lab.fabric, lab.tors, lab.latency_ns)
     print(f"lab '{lab.name}': {nodes}{sockets}, MTU {lab.mtu}{fabric}{rights}")
     width = max(len(machine.name) for machine in lab.everyone())
@@ -183,7 +178,7 @@ def _show(lab: Lab) -> None:
             state += ", launchers start here"
         else:
             loss = "" if machine.loss == "off" else f", loses {machine.loss}"
-            state = f", {lab_network.rate_text(machine.rate)}{loss}{state}"
+            state = f", {network.rate_text(machine.rate)}{loss}{state}"
         print(f"  {machine.name:{width}}  {machine.address}{state}")
     if lab.fabric != lab_fabric.BRIDGE:
         alive = lab_fabric.ask(lab, "status json") is not None
@@ -225,8 +220,8 @@ def _exec(arguments: list[str], environment: Mapping[str, str]) -> int:
     node = lab.find(given.rest[0])
     variables = dict(environment)
     if node is lab.head:
-        variables.update(lab_jobs.launch_environment(lab, variables))
-    return lab_enter.run(lab, node, given.rest[1:], variables)
+        variables.update(jobs.launch_environment(lab, variables))
+    return enter.run(lab, node, given.rest[1:], variables)
 
 
 def _chosen(lab: Lab, words: list[str]) -> list[tuple[int, Node]]:
@@ -243,7 +238,7 @@ def _change(command: str, arguments: list[str]) -> int:
     what = "a rate" if command == "shape" else "a share of frames in per cent"
     if not given.rest:
         raise CommandError(f"`overdrive lab {command}` needs {what}, or off")
-    parse = lab_network.parse_rate if command == "shape" else lab_network.parse_loss
+    parse = network.parse_rate if command == "shape" else network.parse_loss
     value = parse(given.rest[0])
     name = lab_state.select(given.text("--name")).name
     with lab_state.changing():  # two changes at once would lose one
@@ -252,11 +247,11 @@ def _change(command: str, arguments: list[str]) -> int:
         assert lab.switch is not None
         bridge = lab.fabric == lab_fabric.BRIDGE
         if command == "shape":
-            lab_network.shape(lab.switch.pid, pairs, value, lab.mtu, bridge)
+            network.shape(lab.switch.pid, pairs, value, lab.mtu, bridge)
         elif bridge:
-            lab_network.lose(lab.switch.pid, pairs, value)
+            network.lose(lab.switch.pid, pairs, value)
         else:
-            lab_network.cut_streams(pairs, value != "off")
+            network.cut_streams(pairs, value != "off")
         for _, node in pairs:
             if command == "shape":
                 node.rate = value
@@ -295,26 +290,26 @@ def _start(
     )
     if not given.rest:
         raise CommandError(f"`overdrive lab {word}` needs a program")
-    order = given.text("--order") or lab_jobs.BLOCK
-    if order not in (lab_jobs.BLOCK, lab_jobs.ROUND_ROBIN):
+    order = given.text("--order") or jobs.BLOCK
+    if order not in (jobs.BLOCK, jobs.ROUND_ROBIN):
         raise CommandError(f"--order is block or round-robin, and not '{order}'")
     layout = given.text("--layout")
     lab = lab_state.select(given.text("--name"))
-    placement = lab_jobs.place(
+    placement = jobs.place(
         len(lab.nodes),
         given.number("-n", 1, 1 << 20),
         given.number("--ppn", 1, 1 << 16),
-        None if layout is None else lab_jobs.parse_layout(layout),
+        None if layout is None else jobs.parse_layout(layout),
         order,
     )
-    launcher = lab_jobs.find_launcher(word)
+    launcher = jobs.find_launcher(word)
     carried = {}
     job = dict(environment)
     if not given.flag("--without-overdrive"):
         job, ours = launch.job_environment(installation, options, environment)
         launch.check_settings(installation, options, job)
         carried = {name: job[name] for name in ours}
-        carried.update(lab_jobs.waiting(placement, job))
+        carried.update(jobs.waiting(placement, job))
         job.update(carried)
     elif "LD_PRELOAD" in job:
         carried = {"LD_PRELOAD": job["LD_PRELOAD"]}
@@ -323,13 +318,13 @@ def _start(
         extra = shlex.split(given.text("--options") or "")
     except ValueError as reason:
         raise CommandError(f"--options: {reason}") from reason
-    job.update(lab_jobs.launch_environment(lab, job))
-    command = lab_jobs.command_line(lab, launcher, placement, carried, job, extra, given.rest)
+    job.update(jobs.launch_environment(lab, job))
+    command = jobs.command_line(lab, launcher, placement, carried, job, extra, given.rest)
     if options.dry_run:
         print(shlex.join(command))
         return 0
     assert lab.head is not None
-    return lab_enter.run(lab, lab.head, command, job, job=True)
+    return enter.run(lab, lab.head, command, job, job=True)
 
 
 def _asks_for_help(arguments: list[str]) -> bool:

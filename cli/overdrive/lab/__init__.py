@@ -1,0 +1,1 @@
+"""`overdrive lab`: a virtual cluster on one machine, made of namespaces."""
