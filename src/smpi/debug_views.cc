@@ -164,7 +164,8 @@ bool DebugViews::fault(const std::byte* address, bool write) {
     const auto found = std::prev(next);
     if (write && address < found->first + found->second.bytes) {
       Block& record = *found->second.record;
-      // Acquire: what viewers have read is over before the owner writes.
+      // Acquire: what viewers have read is over before the owner writes; pairs with the release
+      // with which each view was given back.
       const std::uint32_t views = record.references.load(std::memory_order_acquire) - 1;
       if (views == 0) {
         protect_pages(found->first, found->second.bytes, PROT_READ | PROT_WRITE);
