@@ -59,7 +59,8 @@ if(EXISTS "${CMAKE_SOURCE_DIR}/bench/coll")
             PATTERN "tools" EXCLUDE)
   endforeach()
 endif()
-install(TARGETS overdrive-settings overdrive-measure overdrive-collectives RUNTIME
+install(TARGETS overdrive-settings overdrive-measure overdrive-collectives overdrive-pinning
+        RUNTIME
         DESTINATION "${CMAKE_INSTALL_LIBDIR}/overdrive")
 if(TARGET overdrive-switch)
   install(TARGETS overdrive-switch RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")

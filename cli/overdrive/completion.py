@@ -22,6 +22,7 @@ from overdrive import settings as library_settings
 from overdrive.errors import CommandError
 from overdrive.installation import Installation
 from overdrive.lab import command as lab
+from overdrive.options import PATHS
 from overdrive.study import collectives as study_collectives
 from overdrive.study import copy_paths, timeline
 
@@ -97,6 +98,8 @@ complete -c overdrive -f -a '(__overdrive_complete)'
 GLOBAL = {
     "--set": "set a setting",
     "--stats": "print statistics at the end",
+    "--pin": "bind ranks to processors",
+    "--paths": "ways of messages",
     "--verbose": "what is reported",
     "--verify": "compare checksums of local messages",
     "--disable": "take nothing over",
@@ -139,6 +142,19 @@ WORDS = {
     ("doctor",): ("--bundle", "--json", "--help"),
     ("explain",): ("--ranks", "--nodes", "--no-commute", "--json", "--set", "--help"),
 }
+
+POLICIES = {
+    "none": "as the launcher binds",
+    "compact": "a core each, next to each other",
+    "scatter": "a core each, far apart",
+    "core": "a core each, spread evenly",
+    "cache": "cores that share a last-level cache",
+    "numa": "a NUMA node",
+    "socket": "a socket",
+    "list:": "processors in turn",
+}
+
+_TAKE_VALUE = ("--set", "--verbose", "-v", "--library", "--pin", "--paths")
 
 TAKES_SETTINGS = ("info", "explain", "bench")
 
@@ -191,9 +207,9 @@ class _Completion:
         rest, word = words[:-1], words[-1]
         while rest and rest[0].startswith("-"):
             option = rest.pop(0)
-            if option in ("--set", "--verbose", "-v", "--library") and not rest:
+            if option in _TAKE_VALUE and not rest:
                 return self._value_of(option, word)
-            if option in ("--set", "--verbose", "-v", "--library"):
+            if option in _TAKE_VALUE:
                 rest.pop(0)
         if not rest:
             return {**GLOBAL, **COMMANDS, **{name: "start a job" for name in launchers.NAMES}}
@@ -204,6 +220,10 @@ class _Completion:
             return self._assignments(word)
         if option == "--library":
             return {FILES: ""}
+        if option == "--pin":
+            return POLICIES
+        if option == "--paths":
+            return {name: "" for name in PATHS}
         return {"0": "errors", "1": "fall-backs", "2": "information", "3": "communicators"}
 
     def _of_command(self, rest: list[str], word: str) -> dict[str, str]:

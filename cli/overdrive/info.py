@@ -8,8 +8,17 @@ import platform
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from overdrive import collectives, info_pair, info_text, launchers, mechanisms, settings
-from overdrive.arguments import Parser
+from overdrive import (
+    collectives,
+    info_pair,
+    info_pinning,
+    info_text,
+    launchers,
+    mechanisms,
+    settings,
+)
+from overdrive import options as command_options
+from overdrive.arguments import Parser, number
 from overdrive.errors import CommandError
 from overdrive.installation import FACES, Installation
 
@@ -21,6 +30,7 @@ Examples:
   overdrive info
   overdrive info eager_max wait
   overdrive --set copy_path=pull info --pair 0 1
+  overdrive --pin=compact info --pinning --ranks 8
 """
 
 
@@ -93,7 +103,7 @@ def parser() -> Parser:
         description="Tells what Overdrive will do here, and how it is set.",
         epilog=EPILOG,
         usage="overdrive info [NAME...] [--settings] [--machine] [--pair A B] [--algorithms] "
-        "[--set NAME=VALUE] [--json]",
+        "[--pinning [--ranks N] [--pin POLICY]] [--set NAME=VALUE] [--json]",
     )
     made.add_argument("names", nargs="*", metavar="NAME", help="settings to show")
     made.add_argument("--settings", action="store_true", help="all settings, with their sources")
@@ -108,6 +118,19 @@ def parser() -> Parser:
     made.add_argument(
         "--algorithms", action="store_true", help="every algorithm of every collective"
     )
+    made.add_argument(
+        "--pinning",
+        action="store_true",
+        help="the node as a picture, and where --pin puts ranks; HWLOC_SYNTHETIC or HWLOC_XMLFILE "
+        "name another machine",
+    )
+    made.add_argument(
+        "--ranks",
+        type=number(1, 1 << 20),
+        metavar="N",
+        help="ranks on the node, for --pinning (default: one for each core)",
+    )
+    made.add_argument("--pin", metavar="POLICY", help="another policy, for --pinning")
     made.add_argument("--json", action="store_true", help="everything, for programs")
     return made
 
@@ -115,15 +138,33 @@ def parser() -> Parser:
 def _parse(arguments: Sequence[str]) -> Any:
     made = parser()
     chosen = made.parse_args(list(arguments))
-    parts = [chosen.names, chosen.settings or chosen.machine, chosen.pair, chosen.algorithms]
+    parts = [chosen.names, chosen.settings or chosen.machine, chosen.pair, chosen.algorithms,
+             chosen.pinning]  # fmt: skip
     if sum(bool(part) for part in parts) > 1:
-        made.error("names, --settings or --machine, --pair and --algorithms exclude each other")
+        made.error(
+            "names, --settings or --machine, --pair, --algorithms and --pinning exclude each other"
+        )
+    if (chosen.ranks or chosen.pin) and not chosen.pinning:
+        made.error("--ranks and --pin belong to --pinning")
     for rank in chosen.pair or []:
         if not (rank.isascii() and rank.isdigit() and len(rank) < 9):
             made.error(f"--pair takes two ranks, and not '{rank}'")
     if chosen.pair and int(chosen.pair[0]) == int(chosen.pair[1]):
         made.error("--pair takes two different ranks")
     return chosen
+
+
+def _show_pinning(installation: Installation, environment: Mapping[str, str], chosen: Any) -> int:
+    variable = command_options.variable_of("pin")
+    policy = chosen.pin or environment.get(variable) or "none"
+    named = "pin" in environment.get("OVERDRIVE_COMMAND_LINE", "").split(",")
+    source = "--pin" if chosen.pin or named else f"environment variable {variable}"
+    found = info_pinning.query(installation, environment, policy, chosen.ranks)
+    if chosen.json:
+        print(json.dumps(found, indent=2))
+    else:
+        print("\n".join(info_pinning.lines(found, source)))
+    return 0
 
 
 def run(installation: Installation, arguments: list[str], environment: Mapping[str, str]) -> int:
@@ -133,6 +174,8 @@ def run(installation: Installation, arguments: list[str], environment: Mapping[s
     os.environ.pop("LD_PRELOAD", None)
     if chosen.algorithms:
         return collectives.show_algorithms(installation, environment, chosen.json)
+    if chosen.pinning:
+        return _show_pinning(installation, environment, chosen)
     if chosen.names:
         known = settings.query(installation, environment)
         found = _named(known, chosen.names)

@@ -30,6 +30,8 @@ or a script that starts jobs itself.
 Options (before `run`):
   --set NAME=VALUE   set a setting; `overdrive info --settings` lists them
   --stats[=PATH]     print statistics at the end, or write them to PATH (one file per rank)
+  --pin=POLICY       bind ranks: compact, scatter, core, cache, numa, socket, list:0-3,8
+  --paths=LIST       ways of messages: some of shm, direct, kernel, host
   --verbose N        0 errors, 1 fall-backs, 2 information, 3 communicators
   --disable          start the program without taking anything over
   --strict           end the job when a setting is wrong
@@ -107,6 +109,22 @@ def job_environment(
     return job, ours
 
 
+def yield_to_launcher(command: list[str], job: dict[str, str]) -> None:
+    """Switch pinning off where the launcher is told how to bind, and say so."""
+    pin = job.get("OVERDRIVE_PIN", "")
+    if pin.lower() in ("", "none") or pin.lower().endswith(":force"):
+        return
+    option = launchers.explicit_binding(command[1:]) if command[0] != "run" else ""
+    if not option:
+        return
+    print(
+        f"overdrive: pin={pin} has no effect: {os.path.basename(command[0])} is told how to bind, "
+        f"by {option}; leave that out, or add :force to pin",
+        file=sys.stderr,
+    )
+    job["OVERDRIVE_PIN"] = "none"
+
+
 def find_in_path(word: str, path: str | None = None) -> str | None:
     """Return the path of an executable file, as a shell finds it."""
     if os.path.dirname(word):
@@ -171,6 +189,7 @@ def run(installation: Installation, options: Options, environment: Mapping[str, 
         what = f"and not {command[1]}; options stand before `run`" if command[1:] else "to start"
         raise CommandError(f"`overdrive run` needs a program {what}")
     job, ours = job_environment(installation, options, environment)
+    yield_to_launcher(command, job)
     check_settings(installation, options, job)
     if command[0] == "run":
         command = [_find_program(command[1], "check the name"), *command[2:]]

@@ -51,6 +51,17 @@ _HYDRA_HOSTS = (
     "--hostfile",
     "-machine",
 )
+_BINDINGS = (
+    "--bind-to",
+    "-bind-to",
+    "--rankfile",
+    "-rankfile",
+    "-rf",
+    "--cpu-set",
+    "--cpu-list",
+    "--cpu-bind",
+    "--cpus-bind",
+)
 _ALLOCATIONS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID", "COBALT_JOBID")
 
 
@@ -166,6 +177,18 @@ def spans_nodes(family: str, arguments: list[str], environment: Mapping[str, str
     if any(name in environment for name in _ALLOCATIONS):
         return True
     return _before_program(arguments, _OPENMPI_HOSTS if family == "openmpi" else _HYDRA_HOSTS)
+
+
+def explicit_binding(arguments: list[str]) -> str:
+    """Return the option by which a launcher is told how to bind ranks, or nothing."""
+    for index, argument in enumerate(arguments):
+        option, equals, value = argument.partition("=")
+        value = value if equals else "".join(arguments[index + 1 : index + 2])
+        if option in _BINDINGS and not value.lower().split(":")[0] == "none":
+            return option
+        if option in ("--map-by", "-map-by") and ":pe=" in value.lower():
+            return f"{option} {value}"
+    return ""
 
 
 def forwarding(family: str, variables: Mapping[str, str]) -> list[str]:

@@ -37,6 +37,8 @@ Commands:
 Options (before the command):
   --set NAME=VALUE   set a setting; `overdrive info --settings` lists them
   --stats[=PATH]     print statistics at the end, or write them to PATH (one file per rank)
+  --pin=POLICY       bind ranks: compact, scatter, core, cache, numa, socket, list:0-3,8
+  --paths=LIST       ways of messages: some of shm, direct, kernel, host
   --verbose N        0 errors, 1 fall-backs, 2 information, 3 communicators
   --verify           compare a checksum of every local message
   --disable          start the job without taking anything over

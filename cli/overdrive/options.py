@@ -10,6 +10,9 @@ from overdrive.errors import CommandError
 SWITCHES = {"--disable": "disable", "--strict": "strict", "--verify": "verify"}
 """Options that set a truth value."""
 
+PATHS = ("shm", "direct", "kernel", "host")
+"""What --paths takes."""
+
 _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyz")
 _NAME_CHARACTERS = _LETTERS | frozenset("0123456789_")
 
@@ -50,6 +53,36 @@ def assignment(text: str) -> tuple[str, str]:
     return name, value
 
 
+def path_settings(text: str) -> dict[str, str]:
+    """Return the settings that leave messages and collectives only these ways.
+
+    shm: copied through shared cells; direct: from buffer to buffer in memory that ranks share;
+    kernel: read through the operating system; host: the installed MPI library, which always takes
+    what goes to other nodes, and all where nothing else is named.
+    """
+    names = text.lower().split(",")
+    wrong = next((name for name in names if name not in PATHS), None)
+    if wrong is not None:
+        raise CommandError(
+            f"--paths takes some of {', '.join(PATHS)}, such as --paths shm,direct; "
+            f"got '{wrong or text}'"
+        )
+    if set(names) == {"host"}:
+        return {"disable": "1"}
+    if "shm" not in names:
+        raise CommandError(
+            "--paths needs shm beside direct and kernel: short messages go through shared memory"
+        )
+    if "direct" not in names:
+        found = {"reach": "off", "xpmem": "off"}
+        found["copy_path"] = "kernel" if "kernel" in names else "cells"
+        return found
+    if "kernel" in names:
+        # From where the second copy costs more than the system call, also without a calibration.
+        return {"near_kernel_min": "64K", "far_kernel_min": "64K"}
+    return {"near_kernel_min": "1T", "far_kernel_min": "1T"}
+
+
 def parse(arguments: list[str]) -> Options:
     """Split the arguments into the command's options and what it shall run."""
     options = Options()
@@ -74,6 +107,10 @@ def parse(arguments: list[str]) -> Options:
         elif option == "--stats":
             # The value only with "=": the next word is the launcher.
             options.settings["stats"] = attached or "1"
+        elif option == "--pin":
+            options.settings["pin"] = operand(option, attached)
+        elif option == "--paths":
+            options.settings.update(path_settings(operand(option, attached)))
         elif option in ("--verbose", "-v"):
             options.settings["verbose"] = operand(option, attached)
         elif option == "--library":

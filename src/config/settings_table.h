@@ -25,6 +25,15 @@
   A(strict, BoolType, "strict", false, false, true, job,                                           \
     "Ends the job at start when a setting is wrong or unknown. Without it a wrong setting is "     \
     "reported and the next lower source of the value is used.")                                    \
+  X(pin, PinType, "pin", "none", 0, 4096, job,                                                     \
+    "Binds each rank to processors before the program starts. `none`: as the launcher has bound "  \
+    "it. `compact`: a core each, next to each other; `scatter`: a core each, as far apart as "     \
+    "possible; `core`: a core each, spread evenly in order; with `OMP_NUM_THREADS` as many cores " \
+    "as threads where there are enough. `cache`, `numa`, `socket`: all cores that share a "        \
+    "last-level cache, of a NUMA node, of a socket, ranks in order. `list:0-3,8`: a processor "    \
+    "for each local rank in turn; `list:0-3/4-7`: a set each. A binding that the launcher was "    \
+    "told explicitly stays, unless `:force` follows, such as `compact:force`. Counts in the "      \
+    "environment and on the command line only, and also with `disable`.")                          \
   X(verbose, IntType, "verbose", 0, 0, 3, report,                                                  \
     "How much is written to standard error: 0 errors only, 1 also warnings and what fell back "    \
     "to the installed MPI library and why, 2 also with how many ranks each rank shares memory "    \

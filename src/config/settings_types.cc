@@ -5,6 +5,8 @@
 #include <charconv>
 #include <limits>
 
+#include "config/pin_request.h"
+
 namespace od::config {
 namespace {
 
@@ -224,6 +226,16 @@ bool OutputType::names_output(std::string_view text) {
   bool truth = false;
   std::string reason;
   return !text.empty() && !BoolType::parse(text, truth, reason);
+}
+
+bool PinType::parse(std::string_view text, std::string& value, std::string& reason) {
+  PinRequest request;
+  if (const char* const problem = parse_pin(text, &request)) {
+    reason = problem;
+    return false;
+  }
+  value.assign(text);
+  return true;
 }
 
 bool PairsType::parse(std::string_view text, PairList& value, std::string& reason) {

@@ -161,6 +161,12 @@ struct OutputType : StringType {
   static bool names_output(std::string_view text);
 };
 
+// Where ranks are pinned (config/pin_request.h).
+struct PinType : StringType {
+  static constexpr const char* kTypeName = "placement";
+  static bool parse(std::string_view text, Value& value, std::string& reason);
+};
+
 // "0-1,2-3", "all" or nothing; the bounds are numbers of pairs.
 struct PairsType {
   using Value = PairList;

@@ -177,6 +177,7 @@ std::unique_ptr<Rank> Rank::create(const host::HostTable& host, const config::Se
                      .close = memory::close_space};
   }
   options.disabled = settings.disable;
+  options.look_for_crowding = log_enabled(Level::kWarning);
   s.node = node::Node::join(exchange, options);
 
   s.my_index = static_cast<std::uint32_t>(s.node->my_index());
@@ -185,6 +186,9 @@ std::unique_ptr<Rank> Rank::create(const host::HostTable& host, const config::Se
   if (!s.node->why().empty()) {
     log(Level::kWarning, "local messages of rank %d go to the installed MPI: %s", host.world_rank,
         s.node->why().c_str());
+  }
+  for (const std::string& sentence : s.node->crowding()) {
+    log(Level::kWarning, "%s", sentence.c_str());
   }
   s.wait_plan = node::plan_waiting(wait_policy(settings.wait), s.node->oversubscribed(),
                                    static_cast<std::uint64_t>(settings.spin_ns));

@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "node/agreement.h"
+#include "node/crowding.h"
 #include "node/descriptor_limit.h"
 #include "node/handover.h"
 #include "node/identity.h"
@@ -70,6 +71,7 @@ class Joiner {
       return alone();
     }
     node_->oversubscribed_ = too_few_processors(all_, exchange_.rank);
+    if (options_.look_for_crowding) node_->crowding_ = crowding_on_node(all_, exchange_.rank);
     find_group();
     if (group_.size() > 1 && make_own_region()) {
       hand_over();

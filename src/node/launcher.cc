@@ -5,45 +5,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <charconv>
 #include <cstring>
 #include <optional>
 #include <string_view>
 
 #include "node/identity.h"
+#include "node/launch_variables.h"
 
 namespace od::node {
 namespace {
-
-class Variables {
- public:
-  explicit Variables(const char* const* environment) : environment_(environment) {}
-
-  std::optional<std::string_view> text(std::string_view name) const {
-    for (const char* const* entry = environment_; entry != nullptr && *entry != nullptr; ++entry) {
-      const std::string_view line = *entry;
-      if (line.size() > name.size() && line.substr(0, name.size()) == name &&
-          line[name.size()] == '=') {
-        return line.substr(name.size() + 1);
-      }
-    }
-    return std::nullopt;
-  }
-
-  std::optional<int> number(std::string_view name) const {
-    const auto found = text(name);
-    int value = 0;
-    if (!found) return std::nullopt;
-    const auto parsed = std::from_chars(found->data(), found->data() + found->size(), value);
-    if (parsed.ec != std::errc{} || parsed.ptr != found->data() + found->size() || value < 0) {
-      return std::nullopt;
-    }
-    return value;
-  }
-
- private:
-  const char* const* environment_;
-};
 
 std::uint64_t hash_text(std::uint64_t hash, std::string_view text) {
   for (const char c : text) hash = mix_hash(hash, static_cast<unsigned char>(c));
@@ -98,36 +68,6 @@ std::optional<std::uint64_t> slurm_key(const Variables& variables) {
   const auto step = variables.text("SLURM_STEP_ID");
   if (!job || !step) return std::nullopt;
   return hash_text(hash_text(3, *job), *step);
-}
-
-// "4(x2),3": how many tasks each node has; of the node with this number.
-std::optional<int> tasks_of_node(std::string_view text, int node) {
-  while (!text.empty()) {
-    const std::size_t comma = text.find(',');
-    const std::string_view item = text.substr(0, comma);
-    text = comma == text.npos ? std::string_view{} : text.substr(comma + 1);
-    int tasks = 0;
-    int nodes = 1;
-    const char* const end = item.data() + item.size();
-    const auto parsed = std::from_chars(item.data(), end, tasks);
-    if (parsed.ec != std::errc{}) return std::nullopt;
-    if (end - parsed.ptr > 2 && parsed.ptr[0] == '(' && parsed.ptr[1] == 'x' &&
-        std::from_chars(parsed.ptr + 2, end, nodes).ec != std::errc{}) {
-      return std::nullopt;
-    }
-    if (node < nodes) return tasks;
-    node -= nodes;
-  }
-  return std::nullopt;
-}
-
-std::optional<int> slurm_local_size(const Variables& variables) {
-  const auto node = variables.number("SLURM_NODEID");
-  for (const char* const name : {"SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"}) {
-    const auto tasks = variables.text(name);
-    if (tasks && node) return tasks_of_node(*tasks, *node);
-  }
-  return std::nullopt;
 }
 
 }  // namespace

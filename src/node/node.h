@@ -57,10 +57,11 @@ struct SpaceOffer {
 
 struct JoinOptions {
   RegionRequest region;
-  std::string test_remote;  // pairs of world ranks that are treated as not local, or "all"
-  ReachFile reach;          // what peers may map of this process beside its region
-  SpaceOffer space;         // and what they may open
-  bool disabled = false;    // take part in the exchanges but share nothing
+  std::string test_remote;         // pairs of world ranks that are treated as not local, or "all"
+  ReachFile reach;                 // what peers may map of this process beside its region
+  SpaceOffer space;                // and what they may open
+  bool disabled = false;           // take part in the exchanges but share nothing
+  bool look_for_crowding = false;  // find out what Node::crowding() tells
   std::uint32_t version = kRegionVersion;  // ranks of different versions never share
 };
 
@@ -126,6 +127,8 @@ class Node {
 
   // More ranks than usable cores on this node (affinity masks of all ranks, cgroup quota).
   bool oversubscribed() const { return oversubscribed_; }
+  // What is wrong with the places of the node's ranks, a sentence each; on its first rank only.
+  const std::vector<std::string>& crowding() const { return crowding_; }
   // How publishers and sleepers of this node are ordered; equal on all members.
   WakeMode wake_mode() const { return wake_mode_; }
 
@@ -142,6 +145,7 @@ class Node {
   WakeMode wake_mode_;
   std::string why_;
   std::string reach_why_;
+  std::vector<std::string> crowding_;
 };
 
 }  // namespace od::node

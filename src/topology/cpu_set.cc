@@ -3,26 +3,10 @@
 
 #include <sched.h>
 
-#include <bit>
 #include <charconv>
 #include <vector>
 
 namespace od::topology {
-
-int CpuSet::count() const {
-  int total = 0;
-  for (const std::uint64_t word : words_) total += std::popcount(word);
-  return total;
-}
-
-int CpuSet::next(int cpu) const {
-  for (int candidate = cpu + 1; candidate < kMaxCpus;) {
-    const std::uint64_t rest = words_[index(candidate)] >> (candidate % 64);
-    if (rest != 0) return candidate + std::countr_zero(rest);
-    candidate = (candidate / 64 + 1) * 64;
-  }
-  return -1;
-}
 
 CpuSet& CpuSet::operator|=(const CpuSet& other) {
   for (std::size_t i = 0; i < words_.size(); ++i) words_[i] |= other.words_[i];

@@ -3,6 +3,7 @@
 #define OVERDRIVE_TOPOLOGY_CPU_SET_H_
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -20,12 +21,23 @@ class CpuSet {
     if (valid(cpu)) words_[index(cpu)] |= bit(cpu);
   }
   bool contains(int cpu) const { return valid(cpu) && (words_[index(cpu)] & bit(cpu)) != 0; }
-  int count() const;
+  int count() const {
+    int total = 0;
+    for (const std::uint64_t word : words_) total += std::popcount(word);
+    return total;
+  }
   bool empty() const { return count() == 0; }
   // Lowest member, or -1.
   int first() const { return next(-1); }
   // Lowest member above `cpu`, or -1.
-  int next(int cpu) const;
+  int next(int cpu) const {
+    for (int candidate = cpu + 1; candidate < kMaxCpus;) {
+      const std::uint64_t rest = words_[index(candidate)] >> (candidate % 64);
+      if (rest != 0) return candidate + std::countr_zero(rest);
+      candidate = (candidate / 64 + 1) * 64;
+    }
+    return -1;
+  }
   CpuSet& operator|=(const CpuSet& other);
   bool operator==(const CpuSet&) const = default;
 

@@ -375,3 +375,45 @@ def test_interrupt_and_strange_words_leave_no_traceback(real, tmp_path):
     )
     assert strange.returncode == 2
     assert b"no-such-\\udcff was not found" in strange.stderr
+
+
+def test_pin_yields_to_what_the_launcher_is_told(overdrive):
+    run = overdrive("--pin=compact", "mpirun", "-n", "2", "./app")
+    assert run.variables()["OVERDRIVE_PIN"] == "compact"
+    for words in (["--bind-to", "core"], ["--map-by", "slot:PE=4"], ["--cpu-list=0,1"]):
+        run = overdrive("--pin=compact", "mpirun", *words, "-n", "2", "./app")
+        assert run.variables()["OVERDRIVE_PIN"] == "none"
+        assert f"mpirun is told how to bind, by {words[0].partition('=')[0]}" in run.err
+    run = overdrive("--pin=compact", "mpirun", "--bind-to", "none", "-n", "2", "./app")
+    assert run.variables()["OVERDRIVE_PIN"] == "compact"
+    run = overdrive("--pin=compact:force", "mpirun", "--bind-to", "core", "-n", "2", "./app")
+    assert run.variables()["OVERDRIVE_PIN"] == "compact:force"
+    assert "no effect" not in run.err
+
+
+@pytest.mark.parametrize(
+    ("paths", "settings"),
+    [
+        ("shm", {"REACH": "off", "XPMEM": "off", "COPY_PATH": "cells"}),
+        ("shm,kernel", {"REACH": "off", "XPMEM": "off", "COPY_PATH": "kernel"}),
+        ("direct,shm", {"NEAR_KERNEL_MIN": "1T", "FAR_KERNEL_MIN": "1T"}),
+        ("shm,direct,kernel,host", {"NEAR_KERNEL_MIN": "64K", "FAR_KERNEL_MIN": "64K"}),
+        ("host", {"DISABLE": "1"}),
+    ],
+)
+def test_paths_become_settings(overdrive, paths, settings):
+    variables = overdrive("--paths", paths, "mpirun", "-n", "2", "./app").variables()
+    found = {
+        name.removeprefix("OVERDRIVE_"): value
+        for name, value in variables.items()
+        if name.startswith("OVERDRIVE_") and name not in ("OVERDRIVE_LIBRARY",)
+    }
+    found.pop("COMMAND_LINE")
+    assert found == settings
+
+
+def test_wrong_paths_are_refused(overdrive):
+    assert (
+        "such as --paths shm,direct; got 'ram'" in overdrive("--paths", "shm,ram", "run", "x").err
+    )
+    assert "needs shm" in overdrive("--paths=direct", "run", "x").err

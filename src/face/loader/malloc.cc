@@ -209,6 +209,9 @@ void Decide() {
                                           : Allocator::kLibc;
   if (!memory::heap::decide(environ, allocator)) return;
   g_decided = true;
+  // The first allocation is before the constructors of most libraries: what starts threads there,
+  // or counts processors, shall find the final ones. Under a sanitizer our constructor does it.
+  if (!g_sanitized) PinOnce(environ);
   // Processes that share nothing keep the C library's allocator as it is.
   if (hot.min_bytes != SIZE_MAX) hot.keeps_small = MayKeepSmall();
 }

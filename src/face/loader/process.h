@@ -56,6 +56,10 @@ const void* HeapService();
 // What programs get that use the SMPI interface; a face sets it.
 const void** SmpiEngine();
 
+// Binds this process where the setting `pin` says, if it is a rank; once, before the program starts
+// its work.
+void PinOnce(const char* const* environment);
+
 // What a face needs for the board of the host's PMIx.
 od_pmix* Pmix();
 
