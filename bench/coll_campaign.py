@@ -227,7 +227,7 @@ def selection_samples(number: int) -> list[Sample]:
 
 
 def with_net(samples: list[Sample]) -> list[Sample]:
-    """Add, where the application's shape was measured, what is left without its work.
+    """Add, where rewritten buffers were measured, what is left without its work.
 
     The work is what the same job took in the same round for writing and reading without the call.
     """

@@ -31,7 +31,7 @@ from goals import (
     known_ratios,
 )
 
-SHAPES = {"usual": "unchanged buffers", NET: "application's shape"}
+SHAPES = {"usual": "unchanged buffers", NET: "rewritten buffers"}
 LARGE_FROM = 4 * KIB
 LARGE_GOAL, SMALL_GOAL, EACH_GOAL, PEAK_GOAL = 2.0, 1.2, 1.0, 4.6
 EIGHT_GOAL = 3.0

@@ -81,7 +81,7 @@ def test_goal_of_two_ranks(ratio: float, met: bool) -> None:
     assert verdict(found, "4 KiB … 4 MiB, unchanged", "bcast") is met
     assert verdict(found, "below 4 KiB, unchanged", "bcast") is True
     assert verdict(found, "4 KiB … 4 MiB, unchanged", ", reduce") is None
-    assert verdict(found, "4 KiB … 4 MiB, application", "bcast") is None
+    assert verdict(found, "4 KiB … 4 MiB, rewritten", "bcast") is None
 
 
 def test_one_point_below_the_host_spoils_the_goal() -> None:

@@ -31,7 +31,7 @@ from goals import (
 
 MEMCPY = "memcpy"
 SHAPES = ["usual", "app"]
-SHAPE_TITLES = {"usual": "usual shape", "app": "application's shape"}
+SHAPE_TITLES = {"usual": "unchanged buffers", "app": "rewritten buffers"}
 ENVELOPE_GOAL = 0.95
 MEMCPY_GOAL = 0.9
 MEMCPY_FROM = MIB
@@ -126,20 +126,20 @@ def _hosts(results: Results, hosts: list[str]) -> list[Finding]:
     app = latency_points(["app"], 8 * KIB, 2 * MIB)
     for host in (h for h in MAIN_HOSTS if h in hosts):
         for regime in REGIMES:
-            topic = "Usual shape, 8 KiB - 2 MiB, against the host"
+            topic = "Unchanged buffers, 8 KiB - 2 MiB, against the host"
             found.append(ratio_finding(results, topic, usual, regime, host, 3.0, None))
     for host in (h for h in MAIN_HOSTS if h in hosts):
         for regime, goal in (("near", 2.5), ("far", 4.0)):
-            topic = "Application's shape, 8 KiB - 2 MiB, against the host"
+            topic = "Rewritten buffers, 8 KiB - 2 MiB, against the host"
             found.append(ratio_finding(results, topic, app, regime, host, goal, None))
     if INTEL in hosts:
         for host in (h for h in FIVE if h in hosts):
             for regime in REGIMES:
-                topic = "Usual shape, 8 KiB - 2 MiB, against Intel MPI"
+                topic = "Unchanged buffers, 8 KiB - 2 MiB, against Intel MPI"
                 found.append(ratio_finding(results, topic, usual, regime, host, 1.3, None, INTEL))
         for host in (h for h in FIVE if h in hosts):
             for regime in REGIMES:
-                topic = "Application's shape, 8 KiB - 2 MiB, against Intel MPI"
+                topic = "Rewritten buffers, 8 KiB - 2 MiB, against Intel MPI"
                 found.append(ratio_finding(results, topic, app, regime, host, None, 1.0, INTEL))
     return found
 

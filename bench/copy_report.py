@@ -274,7 +274,7 @@ def _method(results: dict[str, Results]) -> list[str]:
         "is a geometric mean. The uncertainty is 1.57 times the distance of the quartiles divided "
         "by the square root of the number of samples.",
         "",
-        "In the *usual shape* the send buffer is never rewritten; in the *application's shape* the "
+        "With *unchanged buffers* the send buffer is never written; with *rewritten buffers* the "
         "sender writes the whole buffer before each send, the receiver reads all of it, and both "
         "are timed. A *late* rank computes until a time that both have agreed on.",
         "",

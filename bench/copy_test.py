@@ -178,8 +178,8 @@ def test_one_slow_size_spoils_the_envelope(slow: float, met: bool) -> None:
         times = paths(slow if size == 65536 else 1.0, cells=1.0)
         samples += [replace(s, size_bytes=size) for s in times]
     results = empty(envelope=Results(samples))
-    assert verdict(results, "best single path", "usual") is met
-    assert verdict(results, "best single path", "application") is None
+    assert verdict(results, "best single path", "unchanged") is met
+    assert verdict(results, "best single path", "rewritten") is None
 
 
 def test_memcpy_is_a_yardstick_of_long_messages() -> None:
@@ -190,10 +190,10 @@ def test_memcpy_is_a_yardstick_of_long_messages() -> None:
         # Those of other jobs are not taken.
         samples += series(0.1, test=MEMCPY, mode="-", variant="cells", size_bytes=size)
     results = empty(envelope=Results(with_memcpy_beside(samples)))
-    assert verdict(results, "plain memcpy", "usual") is True
+    assert verdict(results, "plain memcpy", "unchanged") is True
     slower = [replace(s, value=s.value * 1.2) if s.test != MEMCPY else s for s in samples]
     results = empty(envelope=Results(with_memcpy_beside(slower)))
-    assert verdict(results, "plain memcpy", "usual") is False
+    assert verdict(results, "plain memcpy", "unchanged") is False
 
 
 @pytest.mark.parametrize(("call", "met"), [(0.19, True), (0.3, False)])
@@ -216,7 +216,7 @@ def test_page_of_what_there_is(tmp_path: Path) -> None:
     results = empty(envelope=Results(paths(1.1, cells=2.0, pull=1.0)))
     write_page(page, results, Circumstances({MAIN_HOST: "4"}, {}, "command"))
     text = page.read_text()
-    assert "| usual shape, near | 0.91 | 0.91 at 8K | pull 8K |" in text
+    assert "| unchanged buffers, near | 0.91 | 0.91 at 8K | pull 8K |" in text
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 4])

@@ -202,14 +202,14 @@ def _latency(results: Results, hosts: list[str]) -> list[Finding]:
     found = []
     for title, points in (
         ("Latency 8 KiB - 2 MiB, unchanged and 16 alternating buffers", usual),
-        ("Latency 8 KiB - 2 MiB, application's shape", app),
+        ("Latency 8 KiB - 2 MiB, rewritten buffers", app),
     ):
         for host in (h for h in MAIN_HOSTS if h in hosts):
             for regime in REGIMES:
                 found.append(ratio_finding(results, title, points, regime, host, 2.5, 1.0))
     if INTEL in hosts:
         for regime, goal in (("near", 1.0), ("far", 1.5)):
-            topic = "Latency 8 KiB - 2 MiB, application's shape, against Intel MPI"
+            topic = "Latency 8 KiB - 2 MiB, rewritten buffers, against Intel MPI"
             for host in (h for h in FIVE if h in hosts):
                 smallest = 1.0 if host == INTEL else None
                 found.append(

@@ -47,7 +47,7 @@ def _method(results: Results) -> list[str]:
         "machine can move between the two within seconds; only samples of one regime are compared. "
         "Runs with and without Overdrive alternate. A ratio is the median over rounds of the ratio "
         "within a round, and is above 1 where Overdrive is faster. A mean is a geometric mean. "
-        "Payloads are checked at each size before measuring; in the application's shape "
+        "Payloads are checked at each size before measuring; with rewritten buffers "
         "each message is checked.",
         "",
         "With more ranks than cores nothing is pinned, samples last 15 ms, and runs during which "

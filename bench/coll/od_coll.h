@@ -34,7 +34,7 @@ typedef struct {
   size_t words;       // of the message as the collective counts its size
   double *in, *out;
   int* counts;    // of reduce_scatter
-  uint64_t done;  // calls in the application's shape; the number of a call is its seed
+  uint64_t done;  // calls with rewritten buffers; the number of a call is its seed
   double sum;     // of all that was read after them
 } Calls;
 

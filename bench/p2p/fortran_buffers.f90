@@ -14,7 +14,7 @@ module od_fortran_buffers
 
 contains
 
-  ! Runs `iterations` round trips with `partner` and returns the sum of all words received in the application's shape,
+  ! Runs `iterations` round trips with `partner` and returns the sum of all words received with rewritten buffers,
   ! in which every send writes seed+1, seed+2, ... first. `seed` advances by one per round trip.
   integer(c_int64_t) function od_fortran_ping_pong(use_common, words, app, nonblocking, first, partner, seed, &
                                                    iterations) bind(C)

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "coll/plan/registry.h"
 #include "coll/run/collectives.h"
 #include "engine/rank_state.h"
 #include "observe/log.h"
@@ -75,7 +76,7 @@ void RankState::prepare_collectives() {
   collectives.tuning.driver = settings.collective_driver == config::ReductionDriver::kGeneric
                                   ? coll::shm::Driver::generic
                                   : coll::shm::Driver::segmented;
-  collectives.tuning.crowded_groups =
+  collectives.tuning.oversubscribed_groups =
       settings.collective_driver == config::ReductionDriver::kGrouped;
   if (config::OutputType::names_output(settings.timeline)) {
     collectives.step_log = std::make_unique<StepLog>();
@@ -93,6 +94,13 @@ void RankState::prepare_collectives() {
   if (!terms.tuning_text.empty()) {
     options.tuning_file = settings.tuning;
     options.tuning_text = terms.tuning_text;
+  }
+  for (const auto& [variable, text] : terms.rules) {
+    for (const coll::OldName& name : coll::old_names()) {
+      if (host.world_rank != 0 || text.find(name.before) == std::string::npos) continue;
+      log(Level::kWarning, "%s: the algorithm '%s' is called '%s' now; the old name still works",
+          variable.c_str(), name.before, name.now);
+    }
   }
   std::vector<std::string> issues = terms.issues;
   collectives.selection = coll::Selection::load(terms.rules, options, issues);

@@ -48,10 +48,10 @@ std::uint64_t bytes_of(const std::string& text) {
 }
 
 // Variants joined by + are all applied.
-Tuning tuning_of(const std::string& variant, bool crowded) {
+Tuning tuning_of(const std::string& variant, bool oversubscribed) {
   const auto has = [&](const char* word) { return variant.find(word) != std::string::npos; };
   Tuning tuning = Tuning::built_in();
-  tuning.crowded = crowded;
+  tuning.oversubscribed = oversubscribed;
   const auto set = [&](const char* word, std::uint64_t& bytes) {
     const std::size_t at = variant.find(word);
     if (at != std::string::npos) bytes = bytes_of(variant.substr(at + std::strlen(word)));

@@ -95,8 +95,8 @@ constexpr Algorithm kAlgorithms[] = {
     {kAllreduce, "knomial", 108, 0, kTree, piped(4, kSegment), false,
      OD_WITH_COST(allreduce_knomial),
      "Reduction along a k-nomial tree and back, in segments"},
-    {kAllreduce, "two_trees", 109, kCommutes, kPiped, segment(kSegment), false,
-     OD_WITH_COST(allreduce_two_trees),
+    {kAllreduce, "double_binary_tree", 109, kCommutes, kPiped, segment(kSegment), false,
+     OD_WITH_COST(allreduce_double_binary_tree),
      "Each half of the vector goes up and down its own binary tree, inner ranks of one are leaves "
      "of the other"},
     OD_HOST(kAlltoall),
@@ -148,7 +148,7 @@ constexpr Algorithm kAlgorithms[] = {
      "Segments run along a line of ranks (radix: several lines)"},
     {kBcast, "binary", 105, 0, kPiped, segment(kSegment), false, OD_WITH_COST(bcast_binary),
      "Segments run down a binary tree"},
-    {kBcast, "two_trees", 106, 0, kPiped, segment(kSegment), false, OD_WITH_COST(bcast_two_trees),
+    {kBcast, "double_binary_tree", 106, 0, kPiped, segment(kSegment), false, OD_WITH_COST(bcast_double_binary_tree),
      "Each half of the vector goes down its own binary tree, inner ranks of one are leaves of the "
      "other"},
     {kBcast, "split_binary", 107, 0, kPiped, segment(kSegment), false,
@@ -171,12 +171,12 @@ constexpr Algorithm kAlgorithms[] = {
     {kGather, "binomial", 102, 0, 0, radix(2), true, OD_WITH_COST(gather_knomial), "Binomial tree"},
     {kGather, "knomial", 103, 0, kTakesRadix, radix(4), true,
      OD_WITH_COST(gather_knomial), "k-nomial tree"},
-    {kGather, "invited", 104, 0, kTakesWindow, window(4), true, OD_WITH_COST(gather_invited),
+    {kGather, "linear_sync", 104, 0, kTakesWindow, window(4), true, OD_WITH_COST(gather_linear_sync),
      "All send to the root, each when the root has asked for it"},
     OD_HOST(kGatherv),
     {kGatherv, "linear", 101, 0, kTakesWindow, window(-1), true, OD_WITH_COST(gatherv_linear),
      "All send to the root"},
-    {kGatherv, "invited", 102, 0, kTakesWindow, window(4), true, OD_WITH_COST(gatherv_invited),
+    {kGatherv, "linear_sync", 102, 0, kTakesWindow, window(4), true, OD_WITH_COST(gatherv_linear_sync),
      "All send to the root, each when the root has asked for it"},
     OD_HOST(kReduce),
     {kReduce, "linear", 101, 0, kTakesWindow, window(8), true, OD_WITH_COST(reduce_linear),
@@ -189,8 +189,8 @@ constexpr Algorithm kAlgorithms[] = {
      "Segments run along a line of ranks to the root (radix: several lines)"},
     {kReduce, "binary", 105, 0, kPiped, segment(kSegment), false, OD_WITH_COST(reduce_binary),
      "Segments run up a binary tree"},
-    {kReduce, "two_trees", 106, kCommutes, kPiped, segment(kSegment), false,
-     OD_WITH_COST(reduce_two_trees),
+    {kReduce, "double_binary_tree", 106, kCommutes, kPiped, segment(kSegment), false,
+     OD_WITH_COST(reduce_double_binary_tree),
      "Each half of the vector goes up its own binary tree, inner ranks of one are leaves of the "
      "other"},
     {kReduce, "rabenseifner", 107, 0, 0, {}, false, OD_WITH_COST(reduce_rabenseifner),
@@ -278,7 +278,7 @@ constexpr IntelNumber kIntelNumbers[] = {
     {kAllreduce, 9, "knomial", false},
     {kAllreduce, 10, "recursive_doubling", true},
     {kAllreduce, 11, "knomial", true},
-    {kAllreduce, 12, "two_trees", true},
+    {kAllreduce, 12, "double_binary_tree", true},
     {kAlltoall, 1, "bruck", false},
     {kAlltoall, 2, "linear", false},
     {kAlltoall, 3, "pairwise", false},
@@ -310,7 +310,7 @@ constexpr IntelNumber kIntelNumbers[] = {
     {kExscan, 2, "recursive_doubling", true},
     {kGather, 1, "binomial", false},
     {kGather, 2, "binomial", true},
-    {kGather, 3, "invited", false},
+    {kGather, 3, "linear_sync", false},
     {kGatherv, 1, "linear", false},
     {kGatherv, 2, "linear", true},
     {kReduce, 1, "shumilin", false},
@@ -338,6 +338,8 @@ constexpr IntelNumber kIntelNumbers[] = {
     {kScatterv, 2, "linear", true},
 };
 
+constexpr OldName kOldNames[] = {{"invited", "linear_sync"}, {"two_trees", "double_binary_tree"}};
+
 }  // namespace
 
 std::span<const Algorithm> algorithms() { return kAlgorithms; }
@@ -355,8 +357,13 @@ const Algorithm* find_algorithm(Collective collective, std::string_view name) {
   for (const Algorithm& algorithm : algorithms(collective)) {
     if (config::equal_ignoring_case(name, algorithm.name)) return &algorithm;
   }
+  for (const OldName& old : kOldNames) {
+    if (config::equal_ignoring_case(name, old.before)) return find_algorithm(collective, old.now);
+  }
   return nullptr;
 }
+
+std::span<const OldName> old_names() { return kOldNames; }
 
 const Algorithm* find_algorithm(Collective collective, int number) {
   for (const Algorithm& algorithm : algorithms(collective)) {

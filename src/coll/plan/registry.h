@@ -52,7 +52,14 @@ std::span<const Algorithm> algorithms();
 std::span<const Algorithm> algorithms(Collective collective);
 const Algorithm& host_algorithm(Collective collective);
 
-// By name (case is ignored) or own number; null if there is none.
+// A name that an algorithm had in earlier versions; it still finds the algorithm.
+struct OldName {
+  const char* before;
+  const char* now;
+};
+std::span<const OldName> old_names();
+
+// By name (case is ignored; also an old one) or own number; null if there is none.
 const Algorithm* find_algorithm(Collective collective, std::string_view name);
 const Algorithm* find_algorithm(Collective collective, int number);
 

@@ -122,7 +122,7 @@ void CollectiveTeam::make_team() {
     setup.members.push_back({member.base, joining_[i].lease, member.reach, member.reach_bytes,
                              member.reaches_us, joining_[i].cache});
   }
-  setup.tuning.crowded = endpoint_.node->oversubscribed();
+  setup.tuning.oversubscribed = endpoint_.node->oversubscribed();
   setup.tuning.far = far_ = endpoint_.transport->far(neighbour_);
   team_ = std::make_unique<coll::shm::Team>(std::move(setup));
   ++endpoint_.counters.teams_made;

@@ -56,9 +56,9 @@ bool Team::reachable_blocks(const Exchange& x) const {
 
 // Whether others should read in this member's own buffer.
 bool Team::direct_pays(const Exchange& x, std::uint64_t bytes) {
-  const Tuning::Row& row = tuning_.crowded ? tuning_.crowded_row
-                           : tuning_.far   ? tuning_.far_row
-                                           : tuning_.near_row;
+  const Tuning::Row& row = tuning_.oversubscribed ? tuning_.oversubscribed_row
+                           : tuning_.far          ? tuning_.far_row
+                                                  : tuning_.near_row;
   const bool rooted = x.pattern == Pattern::from_root || x.pattern == Pattern::to_root;
   if (bytes < (rooted ? row.direct_rooted : row.direct_everyone)) return false;
   std::uint64_t rewritten_min = row.rewritten_everyone;

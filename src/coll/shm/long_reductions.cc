@@ -22,15 +22,15 @@ namespace od::coll::shm {
 bool Team::reduces_whole(std::uint64_t bytes) const {
   // Two members: the root reads the other's contribution instead of its half of the result.
   if (size_ <= 2) return true;
-  return bytes * static_cast<std::uint64_t>(size_) <= (tuning_.crowded
-                                                           ? tuning_.crowded_reduce_whole_max_bytes
-                                                           : tuning_.reduce_whole_max_bytes);
+  return bytes * static_cast<std::uint64_t>(size_) <=
+         (tuning_.oversubscribed ? tuning_.oversubscribed_reduce_whole_max_bytes
+                                 : tuning_.reduce_whole_max_bytes);
 }
 bool Team::allreduces_whole(std::uint64_t bytes) const {
   if (size_ <= 2) return bytes <= tuning_.whole_max_pair_bytes;
   return bytes * static_cast<std::uint64_t>(size_) <=
-         (tuning_.crowded ? tuning_.crowded_allreduce_whole_max_bytes
-                          : tuning_.allreduce_whole_max_bytes);
+         (tuning_.oversubscribed ? tuning_.oversubscribed_allreduce_whole_max_bytes
+                                 : tuning_.allreduce_whole_max_bytes);
 }
 
 // The operation's only exchange: members show all that they contribute, and whoever reads combines.
@@ -88,7 +88,7 @@ std::uint64_t Team::slice_in_groups(const Combiner& combiner, std::uint64_t byte
   const auto members = static_cast<std::uint64_t>(size_);
   const std::uint64_t extent = combiner.extent_bytes;
   if (tuning_.driver != Driver::segmented || !groups_.worth_it()) return 0;
-  if (tuning_.crowded && !tuning_.crowded_groups) return 0;
+  if (tuning_.oversubscribed && !tuning_.oversubscribed_groups) return 0;
   if (!combiner.commutative && !groups_.in_order()) return 0;
   if (bytes < members * tuning_.groups_min_slice_bytes || extent >= result_bytes_) return 0;
   // A slice within a group may be an element longer than its share.

@@ -17,7 +17,7 @@ std::vector<CacheClaim> claims_of(const TeamSetup& setup) {
 
 // A slice that is shorter than a piece saves no cache, but costs exchanges.
 std::uint64_t slice_by_caches(const Tuning& tuning, const Groups& groups) {
-  if (tuning.crowded) return tuning.segment_slice_bytes;
+  if (tuning.oversubscribed) return tuning.segment_slice_bytes;
   return groups.slice_bytes(std::min(tuning.piece_bytes, tuning.segment_slice_bytes),
                             tuning.segment_slice_bytes);
 }

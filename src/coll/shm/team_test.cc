@@ -685,7 +685,7 @@ TEST(Team, AnotherRootThanLastTimeShowsItsBuffer) {
   expect_success(run_forked_job(2, [](int me, const Exchange& exchange) {
     REQUIRE(memory::BumpArena::begin(16u << 20));
     TestTeamOptions options;
-    for (Tuning::Row* row : {&options.tuning.near_row, &options.tuning.crowded_row}) {
+    for (Tuning::Row* row : {&options.tuning.near_row, &options.tuning.oversubscribed_row}) {
       row->direct_rooted = row->rewritten_turning = 1;
       row->rewritten_rooted = std::uint64_t{1} << 40;
     }

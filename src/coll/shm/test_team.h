@@ -29,8 +29,8 @@ namespace od::coll::shm {
 // Up to which size members combine whole contributions instead of slices.
 inline void set_whole(Tuning& tuning, std::uint64_t bytes) {
   tuning.whole_max_pair_bytes = bytes;
-  tuning.allreduce_whole_max_bytes = tuning.crowded_allreduce_whole_max_bytes = bytes;
-  tuning.reduce_whole_max_bytes = tuning.crowded_reduce_whole_max_bytes = bytes;
+  tuning.allreduce_whole_max_bytes = tuning.oversubscribed_allreduce_whole_max_bytes = bytes;
+  tuning.reduce_whole_max_bytes = tuning.oversubscribed_reduce_whole_max_bytes = bytes;
 }
 
 struct TestTeamOptions {

@@ -20,7 +20,7 @@ enum class WayChoice : std::uint8_t { automatic, cells, direct };
 
 struct Tuning {
   // From how many bytes of a member's contribution on others read it in its own buffer: of one that
-  // has not changed since the last time, and of any other. Measured in the application's shape.
+  // has not changed since the last time, and of any other. Measured with rewritten buffers.
   struct Row {
     std::uint64_t direct_everyone;  // each member reads what all others show
     std::uint64_t direct_rooted;    // one shows, or one reads
@@ -56,7 +56,7 @@ struct Tuning {
       .results = 256 << 10,
   };
   // More ranks than cores: reading a buffer directly costs the owner one more wait.
-  Row crowded_row{
+  Row oversubscribed_row{
       .direct_everyone = 64 << 10,
       .direct_rooted = 128 << 10,
       .rewritten_everyone = 64 << 10,
@@ -74,15 +74,15 @@ struct Tuning {
   std::uint64_t whole_max_pair_bytes = 32 << 10;
   std::uint64_t allreduce_whole_max_bytes = 64 << 10;
   std::uint64_t reduce_whole_max_bytes = 64 << 10;
-  std::uint64_t crowded_allreduce_whole_max_bytes = 256 << 10;
-  std::uint64_t crowded_reduce_whole_max_bytes = 512 << 10;
+  std::uint64_t oversubscribed_allreduce_whole_max_bytes = 256 << 10;
+  std::uint64_t oversubscribed_reduce_whole_max_bytes = 512 << 10;
   Driver driver = Driver::segmented;
   std::uint64_t segment_slice_bytes = 1 << 20;  // alike: of each member at most (groups.h)
   // Alike: shorter slices are not worth an exchange within groups before the one across.
   std::uint64_t groups_min_slice_bytes = 4 << 10;
-  bool crowded = false;         // more ranks than cores
-  bool crowded_groups = false;  // alike: groups combine first nevertheless
-  bool far = false;             // a cache line takes long between these cores
+  bool oversubscribed = false;         // more ranks than cores
+  bool oversubscribed_groups = false;  // alike: groups combine first nevertheless
+  bool far = false;                    // a cache line takes long between these cores
 
   // With rows for the kind of processor on which this runs.
   static Tuning built_in();

@@ -7,7 +7,7 @@
 // between the nodes while others are inside them.
 //
 // With several leaders (Parameters::leaders) each of them has a slice of every segment: the
-// algorithm runs once per slice, between the leaders of the same number (split rail). A root that
+// algorithm runs once per slice, between the leaders of the same number. A root that
 // would not be a leader takes the place of the first one of its node.
 //
 // Everything that ranks of different nodes exchange is the same for both ways inside a node: each

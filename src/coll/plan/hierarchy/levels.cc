@@ -23,23 +23,23 @@ Levels::Levels(Builder& builder, const Algorithm& algorithm, const Shape& shape,
       group_(nodes.members(nodes.node_of(shape.rank))),
       node_(nodes.node_of(shape.rank)),
       position_(nodes.position_of(shape.rank)),
-      rails_(std::clamp(shape.parameters.leaders, 1, nodes.least_per_node())),
+      leader_count_(std::clamp(shape.parameters.leaders, 1, nodes.least_per_node())),
       rooted_(info(algorithm.collective).rooted()) {
-  leaders_.resize(static_cast<std::size_t>(rails_));
+  leaders_.resize(static_cast<std::size_t>(leader_count_));
 }
 
-int Levels::leader(int node, int rail) const {
+int Levels::leader(int node, int slice) const {
   if (last_leads_) return static_cast<int>(nodes_.members(node).size()) - 1;
-  if (!rooted_ || node != root_node()) return rail;
+  if (!rooted_ || node != root_node()) return slice;
   const int root = nodes_.position_of(shape_.root);
-  if (rail == 0) return root;
-  return rail == root ? 0 : rail;
+  if (slice == 0) return root;
+  return slice == root ? 0 : slice;
 }
 
-void Levels::between(int rail, const Between& what, Generate& generate) {
-  std::vector<int>& peers = leaders_[static_cast<std::size_t>(rail)];
+void Levels::between(int slice, const Between& what, Generate& generate) {
+  std::vector<int>& peers = leaders_[static_cast<std::size_t>(slice)];
   if (peers.empty()) {
-    for (int node = 0; node < nodes_.count(); ++node) peers.push_back(leader_rank(node, rail));
+    for (int node = 0; node < nodes_.count(); ++node) peers.push_back(leader_rank(node, slice));
   }
   Shape shape = shape_;
   shape.ranks = nodes_.count();

@@ -33,9 +33,9 @@ class Levels {
   bool has_root() const { return rooted_ && node_ == root_node(); }
 
   // Leaders per node, and who they are. Position 0 changes places with the root.
-  int rails() const { return rails_; }
-  int leader(int node, int rail) const;
-  bool leads(int rail) const { return leader(node_, rail) == position_; }
+  int leader_count() const { return leader_count_; }
+  int leader(int node, int slice) const;
+  bool leads(int slice) const { return leader(node_, slice) == position_; }
   // The leader that templates with one leader per node have here.
   int leader() const { return leader(node_, 0); }
   bool leads() const { return leads(0); }
@@ -61,21 +61,21 @@ class Levels {
     Place output = {};
     bool in_place = false;
   };
-  // For leaders of the rail: the algorithm, or the one given instead.
-  void between(int rail, const Between& what) { between(rail, what, *algorithm_.generate); }
-  void between(int rail, const Between& what, Generate& generate);
+  // For the leaders of a slice: the algorithm, or the one given instead.
+  void between(int slice, const Between& what) { between(slice, what, *algorithm_.generate); }
+  void between(int slice, const Between& what, Generate& generate);
   // The exclusive scan that belongs to the algorithm: the one of the same name.
   Generate& exscan_between() const;
-  // The rank that leads the rail on a node.
-  int leader_rank(int node, int rail) const {
-    return nodes_.members(node)[static_cast<std::size_t>(leader(node, rail))];
+  // The rank of a node that has the slice.
+  int leader_rank(int node, int slice) const {
+    return nodes_.members(node)[static_cast<std::size_t>(leader(node, slice))];
   }
 
-  // The vector's segments, and the slice of a segment that a rail has.
+  // The vector's segments, and the slice of a segment that each leader has.
   Cut pipeline(std::int64_t units) const {
     return segments(shape_, units, shape_.parameters.pipeline_bytes, kMostPipelined);
   }
-  Cut slices(std::int64_t units) const { return {units, rails_}; }
+  Cut slices(std::int64_t units) const { return {units, leader_count_}; }
 
  private:
   // Then each may be cut again between the leaders.
@@ -99,10 +99,10 @@ class Levels {
   std::span<const int> group_;
   int node_;
   int position_;
-  int rails_ = 1;
+  int leader_count_ = 1;
   bool rooted_;
   bool last_leads_ = false;
-  std::vector<std::vector<int>> leaders_;  // by rail, made when needed
+  std::vector<std::vector<int>> leaders_;  // by slice, made when needed
 };
 
 // Scratch memory of segments: that of a segment is used again by the one kSegmentsInFlight later.

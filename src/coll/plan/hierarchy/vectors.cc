@@ -27,13 +27,13 @@ void in_flight(Builder& builder, std::int64_t parts, First first, Last last) {
   }
 }
 
-// Calls run(rail, first unit, units) for the slices of a segment that are not empty.
+// Calls run(slice, first unit, units) for the slices of a segment that are not empty.
 template <class Run>
 void each_slice(const Levels& levels, const Cut& cut, std::int64_t segment, Run run) {
   const Cut slices = levels.slices(cut.size(segment));
-  for (int rail = 0; rail < levels.rails(); ++rail) {
-    if (slices.size(rail) == 0) continue;
-    run(rail, cut.begin(segment) + slices.begin(rail), slices.size(rail));
+  for (int slice = 0; slice < levels.leader_count(); ++slice) {
+    if (slices.size(slice) == 0) continue;
+    run(slice, cut.begin(segment) + slices.begin(slice), slices.size(slice));
   }
 }
 
@@ -56,26 +56,26 @@ void bcast_in_levels(Levels& levels) {
   Turns turns(builder);
   for (std::int64_t i = 0; i < cut.parts; ++i) {
     turns.next();
-    const auto between = [&](int rail, std::int64_t at, std::int64_t size) {
-      if (!levels.leads(rail)) return;
-      levels.between(rail, {.count = size, .input = output(at), .output = output(at)});
+    const auto between = [&](int slice, std::int64_t at, std::int64_t size) {
+      if (!levels.leads(slice)) return;
+      levels.between(slice, {.count = size, .input = output(at), .output = output(at)});
     };
     if (levels.has_root()) {
       // The other leaders of this node get their slice with everything else; the root's own may
       // leave at once.
-      each_slice(levels, cut, i, [&](int rail, std::int64_t at, std::int64_t size) {
-        if (rail == 0) between(rail, at, size);
+      each_slice(levels, cut, i, [&](int slice, std::int64_t at, std::int64_t size) {
+        if (slice == 0) between(slice, at, size);
       });
       const Place whole = output(cut.begin(i));
       levels.bcast_inside(levels.leader(), whole, whole, cut.size(i));
-      each_slice(levels, cut, i, [&](int rail, std::int64_t at, std::int64_t size) {
-        if (rail != 0) between(rail, at, size);
+      each_slice(levels, cut, i, [&](int slice, std::int64_t at, std::int64_t size) {
+        if (slice != 0) between(slice, at, size);
       });
       continue;
     }
     each_slice(levels, cut, i, between);
-    each_slice(levels, cut, i, [&](int rail, std::int64_t at, std::int64_t size) {
-      levels.bcast_inside(levels.leader(levels.node(), rail), output(at), output(at), size);
+    each_slice(levels, cut, i, [&](int slice, std::int64_t at, std::int64_t size) {
+      levels.bcast_inside(levels.leader(levels.node(), slice), output(at), output(at), size);
     });
   }
 }
@@ -88,8 +88,8 @@ void reduce_in_levels(Levels& levels) {
   Turns turns(builder);
   for (std::int64_t i = 0; i < cut.parts; ++i) {
     turns.next();
-    each_slice(levels, cut, i, [&](int rail, std::int64_t at, std::int64_t size) {
-      const int leader = levels.leader(levels.node(), rail);
+    each_slice(levels, cut, i, [&](int slice, std::int64_t at, std::int64_t size) {
+      const int leader = levels.leader(levels.node(), slice);
       const bool leads = leader == levels.position();
       const Place own = in_place ? output(at) : Place{at, 0, Buffer::kInput};
       Place sum = own;
@@ -99,14 +99,14 @@ void reduce_in_levels(Levels& levels) {
       }
       if (leads) {
         const Place result = levels.is_root() ? output(at) : sum;
-        levels.between(rail, {.count = size,
-                              .input = sum,
-                              .output = result,
-                              .in_place = levels.has_root() && result == sum});
+        levels.between(slice, {.count = size,
+                               .input = sum,
+                               .output = result,
+                               .in_place = levels.has_root() && result == sum});
         if (levels.has_root() && !levels.is_root()) builder.send(shape.root, result, size);
       }
       if (levels.is_root() && !leads) {
-        builder.receive(levels.leader_rank(levels.node(), rail), output(at), size);
+        builder.receive(levels.leader_rank(levels.node(), slice), output(at), size);
       }
     });
   }
@@ -117,22 +117,22 @@ void allreduce_in_levels(Levels& levels) {
   const Shape& shape = levels.shape();
   const Cut cut = levels.pipeline(shape.count);
   const auto first = [&](std::int64_t i) {
-    each_slice(levels, cut, i, [&](int rail, std::int64_t at, std::int64_t size) {
+    each_slice(levels, cut, i, [&](int slice, std::int64_t at, std::int64_t size) {
       const Place own = input(shape) + at;
       const bool alone = levels.alone();
       if (!alone) {
-        levels.reduce_inside(levels.leader(levels.node(), rail), output(at), own, size);
+        levels.reduce_inside(levels.leader(levels.node(), slice), output(at), own, size);
       }
-      if (!levels.leads(rail)) return;
-      levels.between(rail, {.count = size,
-                            .input = alone ? own : output(at),
-                            .output = output(at),
-                            .in_place = !alone || shape.in_place});
+      if (!levels.leads(slice)) return;
+      levels.between(slice, {.count = size,
+                             .input = alone ? own : output(at),
+                             .output = output(at),
+                             .in_place = !alone || shape.in_place});
     });
   };
   const auto last = [&](std::int64_t i) {
-    each_slice(levels, cut, i, [&](int rail, std::int64_t at, std::int64_t size) {
-      levels.bcast_inside(levels.leader(levels.node(), rail), output(at), output(at), size);
+    each_slice(levels, cut, i, [&](int slice, std::int64_t at, std::int64_t size) {
+      levels.bcast_inside(levels.leader(levels.node(), slice), output(at), output(at), size);
     });
   };
   in_flight(builder, cut.parts, first, last);

@@ -14,13 +14,13 @@ namespace cost {
 
 Cost barrier_dissemination, barrier_recursive_doubling, barrier_tree, barrier_linear, barrier_ring,
     barrier_tournament;
-Cost bcast_linear, bcast_knomial, bcast_chain, bcast_binary, bcast_two_trees, bcast_split_binary,
-    bcast_scatter_ring, bcast_scatter_doubling;
-Cost reduce_linear, reduce_knomial, reduce_chain, reduce_binary, reduce_two_trees,
+Cost bcast_linear, bcast_knomial, bcast_chain, bcast_binary, bcast_double_binary_tree,
+    bcast_split_binary, bcast_scatter_ring, bcast_scatter_doubling;
+Cost reduce_linear, reduce_knomial, reduce_chain, reduce_binary, reduce_double_binary_tree,
     reduce_rabenseifner, reduce_shumilin;
 Cost allreduce_recursive_doubling, allreduce_rabenseifner, allreduce_reduce_bcast,
     allreduce_gather_scatter, allreduce_shumilin_ring, allreduce_ring, allreduce_segmented_ring,
-    allreduce_knomial, allreduce_two_trees;
+    allreduce_knomial, allreduce_double_binary_tree;
 Cost scan_linear, scan_recursive_doubling, scan_binomial, exscan_linear, exscan_recursive_doubling,
     exscan_binomial;
 Cost reduce_scatter_halving, reduce_scatter_pairwise, reduce_scatter_ring, reduce_scatter_doubling,
@@ -28,7 +28,7 @@ Cost reduce_scatter_halving, reduce_scatter_pairwise, reduce_scatter_ring, reduc
 Cost allgather_recursive_doubling, allgather_bruck, allgather_ring, allgather_neighbour_exchange,
     allgather_gather_bcast, allgather_linear;
 Cost alltoall_bruck, alltoall_linear, alltoall_pairwise, alltoallv_linear, alltoallv_pairwise;
-Cost gather_linear, gather_knomial, gather_invited, gatherv_linear, gatherv_invited;
+Cost gather_linear, gather_knomial, gather_linear_sync, gatherv_linear, gatherv_linear_sync;
 Cost scatter_linear, scatter_knomial, scatterv_linear;
 
 }  // namespace cost

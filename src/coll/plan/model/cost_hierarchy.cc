@@ -78,12 +78,12 @@ HierarchyCost hierarchy_cost(const Machine& machine, Collective collective, Cost
   const Inside in(machine, per_node);
   const double members = per_node;
   const double ranks = members * nodes;
-  const int rails = std::clamp(parameters.leaders, 1, per_node);
+  const int leaders = std::clamp(parameters.leaders, 1, per_node);
   // Leaders of a node share its link.
   Machine shared = machine;
-  shared.far.byte_ns *= rails;
+  shared.far.byte_ns *= leaders;
   const Estimate estimate(shared, collective, nodes, 1, bytes);
-  const auto net = [&](double size) { return between(estimate, size / rails, parameters); };
+  const auto net = [&](double size) { return between(estimate, size / leaders, parameters); };
   const auto pipeline = static_cast<double>(parameters.pipeline_bytes);
   HierarchyCost result;
   double segment = bytes;
@@ -97,7 +97,7 @@ HierarchyCost hierarchy_cost(const Machine& machine, Collective collective, Cost
     result.last_ns = in.told();
   } else if (kind.size_rule() == SizeRule::kVector) {
     if (pipeline > 0) segment = bytes / std::max(1.0, std::ceil(bytes / pipeline));
-    const double extra = (rails - 1) * in.told();
+    const double extra = (leaders - 1) * in.told();
     if (kind.reduces) result.first_ns = (scans ? in.scan(segment) : in.reduce(segment)) + extra;
     if (kind.flow != Flow::kToRoot) {
       result.last_ns = in.bcast(segment) + (scans ? segment * machine.add_byte_ns : 0) + extra;

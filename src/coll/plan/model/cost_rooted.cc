@@ -41,7 +41,7 @@ double bcast_binary(const Estimate& e, double n, const Parameters& p) {
   const Pipeline pipeline(n, p.segment_bytes);
   return pipeline.time(binary_depth(e, pipeline.segment), binary_width(e, pipeline.segment));
 }
-double bcast_two_trees(const Estimate& e, double n, const Parameters& p) {
+double bcast_double_binary_tree(const Estimate& e, double n, const Parameters& p) {
   const Pipeline pipeline(n / 2, p.segment_bytes);
   return pipeline.time(binary_depth(e, pipeline.segment), binary_width(e, pipeline.segment));
 }
@@ -81,7 +81,7 @@ double reduce_binary(const Estimate& e, double n, const Parameters& p) {
   return pipeline.time(binary_depth(e, pipeline.segment) + levels_of(e, 2) * add,
                        binary_width(e, pipeline.segment) + add);
 }
-double reduce_two_trees(const Estimate& e, double n, const Parameters& p) {
+double reduce_double_binary_tree(const Estimate& e, double n, const Parameters& p) {
   const Pipeline pipeline(n / 2, p.segment_bytes);
   const double add = 2 * e.add(pipeline.segment);
   return pipeline.time(binary_depth(e, pipeline.segment) + levels_of(e, 2) * add,
@@ -103,15 +103,15 @@ double gather_linear(const Estimate& e, double n, const Parameters&) { return fr
 double gather_knomial(const Estimate& e, double n, const Parameters& p) {
   return block_tree(e, n, p.radix) + e.copy(n);
 }
-double gather_invited(const Estimate& e, double n, const Parameters& p) {
+double gather_linear_sync(const Estimate& e, double n, const Parameters& p) {
   return from_all(e, n) + e.ranks() * e.hop(0, e.ranks() - 1, 1) / std::max(1, p.window);
 }
 // Sizes are not known: what distinguishes the algorithms is the number of messages.
 double gatherv_linear(const Estimate& e, double, const Parameters& p) {
   return gather_linear(e, kTypicalBlock, p);
 }
-double gatherv_invited(const Estimate& e, double, const Parameters& p) {
-  return gather_invited(e, kTypicalBlock, p);
+double gatherv_linear_sync(const Estimate& e, double, const Parameters& p) {
+  return gather_linear_sync(e, kTypicalBlock, p);
 }
 double scatter_linear(const Estimate& e, double n, const Parameters& p) {
   const double waits = p.window > 0 ? e.ranks() * e.link(e.ranks()).latency_ns / p.window : 0;

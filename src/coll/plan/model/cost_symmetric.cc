@@ -55,7 +55,7 @@ double allreduce_segmented_ring(const Estimate& e, double n, const Parameters& p
   const double next = beside(e, e.ring_gap(pipeline.segment), e.add(pipeline.segment));
   return (e.ranks() - 1) * (pipeline.time(segment, next) + e.ring(block));
 }
-double allreduce_two_trees(const Estimate& e, double n, const Parameters& p) {
+double allreduce_double_binary_tree(const Estimate& e, double n, const Parameters& p) {
   const Pipeline pipeline(n / 2, p.segment_bytes);
   const double add = 2 * e.add(pipeline.segment);
   return pipeline.time(2 * binary_depth(e, pipeline.segment) + levels_of(e, 2) * add,

@@ -15,15 +15,15 @@ using Generate = void(Builder& builder, const Shape& shape);
 Generate barrier_dissemination, barrier_recursive_doubling, barrier_tree, barrier_linear,
     barrier_ring, barrier_tournament;
 
-Generate bcast_linear, bcast_knomial, bcast_chain, bcast_binary, bcast_two_trees,
+Generate bcast_linear, bcast_knomial, bcast_chain, bcast_binary, bcast_double_binary_tree,
     bcast_split_binary, bcast_scatter_ring, bcast_scatter_doubling;
 
-Generate reduce_linear, reduce_knomial, reduce_chain, reduce_binary, reduce_two_trees,
+Generate reduce_linear, reduce_knomial, reduce_chain, reduce_binary, reduce_double_binary_tree,
     reduce_rabenseifner, reduce_shumilin;
 
 Generate allreduce_recursive_doubling, allreduce_rabenseifner, allreduce_reduce_bcast,
     allreduce_gather_scatter, allreduce_shumilin_ring, allreduce_ring, allreduce_segmented_ring,
-    allreduce_knomial, allreduce_two_trees;
+    allreduce_knomial, allreduce_double_binary_tree;
 
 Generate scan_linear, scan_recursive_doubling, scan_binomial, exscan_linear,
     exscan_recursive_doubling, exscan_binomial;
@@ -36,7 +36,7 @@ Generate allgather_recursive_doubling, allgather_bruck, allgather_ring,
 
 Generate alltoall_bruck, alltoall_linear, alltoall_pairwise, alltoallv_linear, alltoallv_pairwise;
 
-Generate gather_linear, gather_knomial, gather_invited, gatherv_linear, gatherv_invited;
+Generate gather_linear, gather_knomial, gather_linear_sync, gatherv_linear, gatherv_linear_sync;
 Generate scatter_linear, scatter_knomial, scatterv_linear;
 
 }  // namespace od::coll

@@ -145,7 +145,7 @@ void allreduce_segmented_ring(Builder& builder, const Shape& shape) {
   spread_ring(builder, {shape.ranks, 0}, shape.rank, output(), blocks);
 }
 
-void allreduce_two_trees(Builder& builder, const Shape& shape) {
+void allreduce_double_binary_tree(Builder& builder, const Shape& shape) {
   const Cut halves{shape.count, 2};
   const Placement placement{shape.ranks, 0};
   for (int half = 0; half < 2; ++half) {

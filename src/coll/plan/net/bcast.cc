@@ -44,7 +44,7 @@ void bcast_binary(Builder& builder, const Shape& shape) {
 
 // Each half of the vector goes down its own tree; who passes on one half is a leaf for the other,
 // so that every rank receives the vector once and sends it about once.
-void bcast_two_trees(Builder& builder, const Shape& shape) {
+void bcast_double_binary_tree(Builder& builder, const Shape& shape) {
   const int me = from_root(shape, shape.rank);
   const Placement placement{shape.ranks, shape.root};
   const Cut halves{shape.count, 2};

@@ -36,7 +36,7 @@ void in_pieces(const Shape& shape, Subtree subtree, Move move) {
 
 // Invites the ranks one after the other, at most `window` of them before the first has sent.
 template <class Target>
-void receive_invited(Builder& builder, const Shape& shape, std::int64_t count, Target target) {
+void receive_in_turn(Builder& builder, const Shape& shape, std::int64_t count, Target target) {
   const std::size_t limit =
       shape.parameters.window <= 0 ? 1 : static_cast<std::size_t>(shape.parameters.window);
   std::vector<Builder::StepId> receives;
@@ -106,7 +106,7 @@ void gather_knomial(Builder& builder, const Shape& shape) {
 
 // The root invites one sender after the other, so that it never has to store what it did not ask
 // for.
-void gather_invited(Builder& builder, const Shape& shape) {
+void gather_linear_sync(Builder& builder, const Shape& shape) {
   if (shape.count == 0) return;
   if (shape.rank != shape.root) {
     const auto invitation = builder.await(shape.root);
@@ -115,7 +115,7 @@ void gather_invited(Builder& builder, const Shape& shape) {
   }
   const Place mine = output(shape.rank * shape.count);
   builder.copy(mine, input(shape, mine.offset), shape.count);
-  receive_invited(builder, shape, shape.count,
+  receive_in_turn(builder, shape, shape.count,
                   [&](int rank) { return output(rank * shape.count); });
 }
 
@@ -134,7 +134,7 @@ void gatherv_linear(Builder& builder, const Shape& shape) {
   }
 }
 
-void gatherv_invited(Builder& builder, const Shape& shape) {
+void gatherv_linear_sync(Builder& builder, const Shape& shape) {
   if (shape.rank != shape.root) {
     const auto invitation = builder.await(shape.root);
     builder.order(invitation, builder.send(shape.root, whole(Buffer::kInput, 0), kWholeBlock));
@@ -143,7 +143,7 @@ void gatherv_invited(Builder& builder, const Shape& shape) {
   if (!shape.in_place) {
     builder.copy(whole(Buffer::kOutput, shape.rank), whole(Buffer::kInput, 0), kWholeBlock);
   }
-  receive_invited(builder, shape, kWholeBlock,
+  receive_in_turn(builder, shape, kWholeBlock,
                   [](int rank) { return whole(Buffer::kOutput, rank); });
 }
 

@@ -88,7 +88,7 @@ void reduce_shumilin(Builder& builder, const Shape& shape) {
             output(), segments(shape, shape.count), kAreas);
 }
 
-void reduce_two_trees(Builder& builder, const Shape& shape) {
+void reduce_double_binary_tree(Builder& builder, const Shape& shape) {
   const int me = from_root(shape, shape.rank);
   const Cut halves{shape.count, 2};
   const Place own = shape.in_place && shape.rank == shape.root ? output() : Place{};

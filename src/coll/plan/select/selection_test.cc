@@ -78,6 +78,19 @@ TEST(Rules, EveryIntelNumberNamesAnAlgorithm) {
   EXPECT_EQ(loaded.selection.decide(kAllreduce, kTwoByFour, true, 1).mode, Mode::kHierarchical);
 }
 
+TEST(Rules, OldNamesFindTheirAlgorithms) {
+  for (const OldName& name : old_names()) {
+    int found = 0;
+    for (const Algorithm& algorithm : algorithms()) {
+      if (std::string_view(algorithm.name) != name.now) continue;
+      ++found;
+      EXPECT_EQ(find_algorithm(algorithm.collective, name.before), &algorithm);
+    }
+    EXPECT_GT(found, 0) << name.now;
+  }
+  EXPECT_EQ(find_algorithm(Collective::kBarrier, "two_trees"), nullptr);
+}
+
 TEST(Rules, MistakesNameTheClauseAndTheRemedy) {
   const auto issue = [](const char* name, const char* value) {
     const Loaded loaded = with({{name, value}});
