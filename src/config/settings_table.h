@@ -141,8 +141,9 @@
     ReachHuge::kEager, reach,                                                                      \
     "Huge pages for reachable memory. `auto`: where the kernel gives them to ordinary memory "     \
     "without being asked, and within a part of the machine's memory, so that the program computes " \
-    "as fast as without Overdrive. `eager`: always, at once when a block is allocated. `off`: "    \
-    "never.")                                                                                      \
+    "as fast as without Overdrive; where it gives them to who asks (`madvise`), for memory that "  \
+    "the program will probably touch, judged by the blocks before. `eager`: always, at once when " \
+    "a block is allocated. `off`: never.")                                                                                      \
   X(reach_libraries, StringType, "reach_libraries", "", 0, 4096, reach,                            \
     "Libraries whose static data is made reachable as well: beginnings of their file names, "      \
     "separated by commas. The C library, the MPI library and Overdrive itself never are.")         \

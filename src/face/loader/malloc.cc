@@ -312,7 +312,7 @@ OD_OUT_OF_LINE void* ReallocOurs(void* block, size_t bytes) {
   void* moved = nullptr;
   if (!small && bytes > old_bytes) {
     bool zero;
-    moved = memory::heap::allocate_growing(bytes);
+    moved = memory::heap::allocate_growing(bytes, block, old_bytes);
     if (moved == nullptr) moved = Large(bytes, 0, &zero);
   }
   if (moved == nullptr) moved = hot.next_malloc(bytes);

@@ -15,6 +15,7 @@
 #include "memory/heap/mutex.h"
 #include "memory/heap/own_pages.h"
 #include "memory/heap/span_allocator.h"
+#include "memory/heap/touch_history.h"
 
 // The C library's own functions under the names that are never interposed.
 extern "C" {
@@ -46,6 +47,9 @@ int g_begun;  // Begun
 HugePages g_huge;
 // Where ordinary memory gets huge pages unasked, ours must not do with small ones.
 bool g_only_huge;
+// Where it does not: huge pages only for what the program is expected to touch.
+bool g_as_foreseen;
+constinit TouchHistory g_history;
 bool g_ever_huge;  // collapsing has worked
 // Whether it makes no difference which thread touches memory first.
 bool g_one_node;
@@ -134,8 +138,9 @@ bool may_commit(uint64_t bytes) {
 
 // Spans below the size of a huge page share some.
 void fill_pages(void*, char* start, uint64_t bytes) {
-  if (g_huge != HugePages::kCollapse || !may_commit(bytes)) return;
-  make_huge(start, bytes, false);
+  if (g_huge != HugePages::kCollapse) return;
+  if (g_as_foreseen && (!g_one_node || !g_history.foresees_touch(start, bytes))) return;
+  if (may_commit(bytes)) make_huge(start, bytes, false);
 }
 
 bool chosen(const char* line, const char* word) {
@@ -155,9 +160,11 @@ HugePages find_huge_policy(HugeChoice choice) {
   g_only_huge = chosen(line, "always");
   if (choice == HugeChoice::kEager) return HugePages::kCollapse;
   // With "madvise" ordinary memory stays small unless its owner asks, and what the program never
-  // touches takes no memory. To collapse ahead there made first touches quicker, but large tables
-  // that are hardly used took all their memory (measured: Intel MPI 38 MiB per rank, 7 ms in
-  // MPI_Init): `eager` is for those who want it.
+  // touches takes no memory. To collapse everything ahead there made first touches quicker, but
+  // large tables that are hardly used took all their memory (measured: Intel MPI 38 MiB per rank,
+  // 7 ms in MPI_Init): `eager` is for those who want it.
+  g_as_foreseen = chosen(line, "madvise");
+  if (g_as_foreseen) return HugePages::kCollapse;
   if (!g_only_huge) return HugePages::kNone;
   return by_kernel ? HugePages::kByKernel : HugePages::kCollapse;
 }
@@ -267,10 +274,38 @@ bool give_huge_pages(char* block, uint64_t bytes, Contents contents) {
   return true;
 }
 
+// Makes the whole huge pages in [start, end) that have no memory yet: where nothing is lost if they
+// stay as they are.
+void make_empty_huge(char* start, char* end) {
+  const auto up = (reinterpret_cast<uintptr_t>(start) + kHugeBytes - 1) / kHugeBytes * kHugeBytes;
+  char* at = reinterpret_cast<char*>(up);
+  while (at + kHugeBytes <= end) {
+    char* const from = at;
+    while (at + kHugeBytes <= end && !is_huge(unit_of(at)) && has_no_memory(at, kHugeBytes)) {
+      at += kHugeBytes;
+    }
+    const auto run = static_cast<uint64_t>(at - from);
+    if (run == 0) {
+      at += kHugeBytes;
+    } else {
+      if (!may_commit(run)) return;
+      make_huge(from, run, false);
+    }
+  }
+}
+
 void* allocate_with_room(size_t bytes, size_t room, size_t alignment, bool* zero) {
   if (!usable() || g_arena.is_private()) return nullptr;
   void* block = g_spans.allocate(room, alignment, zero);
   if (block != nullptr) {
+    if (g_as_foreseen) {
+      char* const start = static_cast<char*>(block);
+      if (*zero && bytes >= kHugeBytes && room == bytes && g_one_node &&
+          g_huge == HugePages::kCollapse && g_history.foresees_touch(start, bytes)) {
+        make_empty_huge(start, start + bytes);
+      }
+      return block;
+    }
     if (bytes < kHugeBytes || g_huge != HugePages::kCollapse ||
         g_spans.prepared(block) >= bytes / kPageBytes * kPageBytes) {
       return block;
@@ -301,12 +336,16 @@ void* allocate(size_t bytes, size_t alignment, bool* zero) {
   return allocate_with_room(bytes, bytes, alignment, zero);
 }
 
-void* allocate_growing(size_t bytes) {
+void* allocate_growing(size_t bytes, const void* old, size_t old_bytes) {
   // Address space only: the pages are not there before they are touched. What grows once will grow
   // again, and the C library would move a large block without copying it.
   const size_t room = bytes > g_arena.bytes() / 16 ? bytes : 2 * bytes;
   bool zero = false;
   void* block = allocate_with_room(bytes, room, 0, &zero);
+  if (block != nullptr && g_as_foreseen && bytes >= kHugeBytes && g_huge == HugePages::kCollapse &&
+      has_memory(static_cast<const char*>(old), old_bytes)) {
+    make_empty_huge(static_cast<char*>(block), static_cast<char*>(block) + bytes);
+  }
   return block;
 }
 
@@ -324,8 +363,18 @@ bool resize(void* block, size_t bytes) {
   // What the program has mapped or protected must not come into other blocks.
   if (own_pages.count() != 0 && own_pages.excepted(block, g_spans.usable_bytes(block)))
     return false;
+  const uint64_t old_bytes = g_as_foreseen ? g_spans.usable_bytes(block) : 0;
   if (!g_spans.resize(block, bytes)) return false;
-  if (g_huge == HugePages::kCollapse && bytes >= kHugeBytes) {
+  if (g_huge != HugePages::kCollapse || bytes < kHugeBytes || g_arena.is_private()) return true;
+  if (g_as_foreseen) {
+    // Who has filled the block will fill what it grows by.
+    char* const start = static_cast<char*>(block);
+    uint64_t wanted = bytes + bytes / 8;
+    if (wanted > g_spans.usable_bytes(block)) wanted = g_spans.usable_bytes(block);
+    if (old_bytes < wanted && has_memory(start, old_bytes)) {
+      make_empty_huge(start + old_bytes, start + wanted);
+    }
+  } else {
     const uint64_t prepared = g_spans.prepared(block);
     if (prepared < bytes) {
       // A little more than is asked for, and whole huge pages: blocks that grow often grow by small
@@ -399,7 +448,7 @@ void service_drop_segment(void* start) {
 }
 
 int service_huge_plan(uint64_t bytes) {
-  if (g_huge != HugePages::kCollapse) return 0;
+  if (g_huge != HugePages::kCollapse || g_as_foreseen) return 0;
   if (may_commit(bytes)) return 1;
   return g_only_huge ? -1 : 0;
 }

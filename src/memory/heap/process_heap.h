@@ -47,8 +47,9 @@ void* allocate(size_t bytes, size_t alignment, bool* zero);
 void release(void* block);
 size_t usable_bytes(const void* block);
 bool resize(void* block, size_t bytes);
-// A block for one of at least `bytes` that has outgrown its place, with room to grow on.
-void* allocate_growing(size_t bytes);
+// A block of at least `bytes` for one that has outgrown its place, with room to grow on. The old
+// one is looked at only.
+void* allocate_growing(size_t bytes, const void* old, size_t old_bytes);
 
 // Whether this process is one that may share memory, now or later.
 bool may_share();
