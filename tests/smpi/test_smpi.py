@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hosts import Host
-from support import expect, jobs, sharing
+from support import expect, jobs, programs, sharing
 from support.nodes import Nodes
+from support.programs import INCLUDE, ROOT
 
 HERE = Path(__file__).parent
+EXAMPLES = ROOT / "examples"
 Build = Callable[[Path], str]
 
 TWO_NODES = "0-2,0-3,1-2,1-3"
@@ -89,3 +93,154 @@ def test_across_nodes(host: Host, two_nodes: Nodes, compiled: Build, needs_overd
     expect.passed(result)
     assert near(result) == 2, result.report()
     assert answers(result) == answers(alone)
+
+
+MISUSES = {
+    "write": (
+        r"rank 1 writes through a view: 12345 bytes of rank 0, received at .*{seen}, byte 7",
+        1,
+    ),
+    "use": (r"rank 1 uses a view after its release: 12345 bytes of rank 0, .*{seen}, byte 8", 1),
+    "twice": (r"rank 1 releases a view twice: 12345 bytes of rank 0, received at .*{seen}", 0),
+    "leak": (r"rank 1 has not released a view before MPI_Finalize: 12345 bytes .*{seen}", 0),
+    "lent": (r"rank 0 writes to a block while it is lent: byte 100 of 12345, .*{made}, 1 views", 1),
+}
+"""What the debug mode has to say, and whether the program dies of it."""
+
+
+def line_of(comment: str) -> str:
+    """Return file and line of the statement with a comment."""
+    lines = (HERE / "misuse.c").read_text().splitlines()
+    return f"misuse.c:{next(i for i, text in enumerate(lines, 1) if comment in text)}"
+
+
+@pytest.mark.quick
+@pytest.mark.one
+@pytest.mark.parametrize("what", [*MISUSES, "none"])
+def test_debug_mode(what: str, host: Host, compiled: Build, needs_overdrive: None) -> None:
+    """Each misuse is reported with rank, size and place; right programs are not disturbed."""
+    program = compiled(HERE / "misuse.c")
+    result = jobs.run(host, 2, [program, f"--what={what}"], settings={"smpi_debug": "on"}, limit=30)
+    if what == "none":
+        expect.passed(result)
+        assert "SMPI:" not in result.stderr, result.report()
+        return
+    pattern, deadly = MISUSES[what]
+    pattern = pattern.format(seen=line_of("// received here"), made=line_of("// allocated here"))
+    assert re.search(pattern, result.stderr), result.report()
+    assert (result.returncode != 0) == bool(deadly), result.report()
+
+
+LIVES = {
+    "many": (2, {}, ["--count=100000"]),
+    "large": (2, {}, []),
+    "foreign": (3, {}, []),
+    "exit": (3, {}, []),
+    "fork": (3, {}, []),
+    "limit": (2, {"smpi_limit": "1M"}, []),
+}
+
+
+@pytest.mark.quick
+@pytest.mark.one
+@pytest.mark.parametrize("what", list(LIVES))
+def test_life(what: str, host: Host, compiled: Build, overdrive: bool) -> None:
+    """Many and large blocks, freed elsewhere, lent at the end, seen by children, limited."""
+    ranks, settings, arguments = LIVES[what]
+    if what in ("limit", "fork") and not overdrive:
+        pytest.skip("about Overdrive")
+    program = compiled(HERE / "life.c")
+    result = jobs.run(
+        host, ranks, [program, f"--what={what}", *arguments], overdrive=overdrive, settings=settings
+    )
+    expect.passed(result)
+    if overdrive and what == "many":
+        assert result.counter("smpi_passed") == 100000
+        assert result.counter("smpi_blocks") >= 100000
+    if overdrive and what == "foreign":
+        assert result.counter("smpi_returned") == 6000
+
+
+@pytest.mark.slow
+def test_a_million_blocks(host: Host, compiled: Build, overdrive: bool) -> None:
+    """As many messages under way at once."""
+    program = compiled(HERE / "life.c")
+    result = jobs.run(host, 2, [program, "--what=many"], overdrive=overdrive, limit=300)
+    expect.passed(result)
+
+
+@pytest.mark.quick
+@pytest.mark.one
+def test_killed_viewer(host: Host, compiled: Build, needs_overdrive: None) -> None:
+    """Whoever waits for a view of a rank that has died does not wait for ever."""
+    program = compiled(HERE / "life.c")
+    result = jobs.run(host, 2, [program, "--what=kill"], limit=60)
+    assert not result.timed_out and result.returncode != 0, result.report()
+    assert "WRONG" not in result.stdout, result.report()
+
+
+@pytest.mark.quick
+def test_cplusplus(host: Host, needs_overdrive: None) -> None:
+    """The wrapper of C++, with Overdrive, without it, and in debug mode."""
+    program = str(programs.program(host, HERE / "views.cc", ("-std=c++20",)))
+    for overdrive, settings in ((True, {}), (False, {}), (True, {"smpi_debug": "on"})):
+        result = jobs.run(host, 3, [program], overdrive=overdrive, settings=settings)
+        expect.passed(result)
+        assert "SMPI:" not in result.stderr, result.report()
+
+
+def right(result: jobs.Result) -> None:
+    """Check that an example has found its result right."""
+    assert result.returncode == 0 and ": right" in result.stdout, result.report()
+    assert "WRONG" not in result.stdout, result.report()
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("name", ["cannon_mpi", "cannon_smpi", "halo", "work_queue"])
+def test_examples(name: str, host: Host, compiled: Build, needs_overdrive: None) -> None:
+    """The examples in C, by address and by copies."""
+    program = compiled(EXAMPLES / f"{name}.c")
+    for overdrive, settings in ((True, {}), (False, {}), (True, {"test_remote": TWO_NODES})):
+        right(jobs.run(host, 4, [program], overdrive=overdrive, settings=settings))
+
+
+@pytest.mark.quick
+def test_fortran(host: Host, needs_overdrive: None, tmp_path: Path) -> None:
+    """The Fortran module, by the example."""
+    if host.mpifort is None:
+        pytest.skip(f"{host.name} has no Fortran compiler here")
+    folder = INCLUDE / "overdrive"
+    sources = [folder / "smpi_f08.f90", EXAMPLES / "cannon_smpi_f08.f90"]
+    defines = [f"-D{name}" for name in host.defines]
+    for command in (
+        [*host.mpicc, "-O2", *defines, "-I", str(INCLUDE), "-c", str(folder / "smpi_fortran.c")],
+        [*host.mpifort, "-O2", *map(str, sources), "smpi_fortran.o", "-o", "cannon"],
+    ):
+        built = subprocess.run(
+            command, cwd=tmp_path, env=host.environment(), capture_output=True, text=True
+        )
+        if built.returncode != 0 and "mpi_f08" in built.stderr:
+            pytest.skip(f"{host.name} has no module mpi_f08 for this compiler")
+        assert built.returncode == 0, built.stderr
+    for overdrive in (True, False):
+        right(jobs.run(host, 4, [str(tmp_path / "cannon")], overdrive=overdrive))
+
+
+@pytest.mark.quick
+def test_python(host: Host, needs_overdrive: None) -> None:
+    """The Python module and its example."""
+    if host.python is None:
+        pytest.skip(f"{host.name}: no Python interpreter with mpi4py")
+    env = {"PYTHONPATH": os.pathsep.join([str(ROOT / "cli"), os.environ.get("PYTHONPATH", "")])}
+    for overdrive, settings, expected in (
+        (True, {}, 4),
+        (False, {}, 1),
+        (True, {"test_remote": TWO_NODES}, 2),
+        (True, {"smpi_debug": "on"}, 4),
+    ):
+        command = [host.python, str(HERE / "views.py")]
+        result = jobs.run(host, 4, command, overdrive=overdrive, settings=settings, env=env)
+        expect.passed(result)
+        assert near(result) == expected, result.report()
+    command = [host.python, str(EXAMPLES / "cannon_smpi.py"), "128"]
+    right(jobs.run(host, 4, command, env=env))

@@ -1,0 +1,118 @@
+"""The Python module: blocks, views, ownership and collectives with numpy, every answer checked."""
+
+import sys
+from collections.abc import Callable
+
+import numpy
+from mpi4py import MPI
+from overdrive import smpi
+
+comm = smpi.attach(MPI.COMM_WORLD)
+rank, size = comm.rank, comm.size
+after, before = (rank + 1) % size, (rank - 1) % size
+checks = 0
+
+
+def check(condition: object, text: object) -> None:
+    """Count a check, or end the job."""
+    global checks
+    checks += 1
+    if not condition:
+        print(f"FAIL views rank {rank}: {text}", file=sys.stderr, flush=True)
+        MPI.COMM_WORLD.Abort(1)
+
+
+def fails(error: int, function: Callable, *arguments: object) -> None:
+    """Check that a call raises the error class."""
+    try:
+        function(*arguments)
+    except MPI.Exception as caught:
+        check(caught.Get_error_class() == error, f"{function}: {caught}")
+    else:
+        check(False, f"{function}: no error")
+
+
+# Lending in mixed lists of requests, of blocks, parts of blocks and other memory.
+for count in (0, 1, 7, 1000, 100_000):
+    block = smpi.Block(8 * count)
+    block.array("f8")[:] = numpy.arange(count) + rank
+    view, request = comm.irecv(8 * count, before, 1)
+    outside = numpy.full(3, rank, "i4")
+    other, second = comm.irecv(12, before, 2)
+    number = numpy.empty(1, "i4")
+    requests = [
+        request,
+        second,
+        MPI.COMM_WORLD.Irecv(number, before, 3),
+        comm.isend(block, after, 1),
+        comm.isend(outside, after, 2),
+        MPI.COMM_WORLD.Isend(numpy.array([rank], "i4"), after, 3),
+    ]
+    MPI.Request.Waitall(requests)
+    seen = view.array("f8")
+    check(seen.shape == (count,) and (seen == numpy.arange(count) + before).all(), count)
+    check(not seen.flags.writeable, "writeable")
+    check((view.source, view.tag, view.size) == (before, 1, 8 * count), "status")
+    check((other.array("i4") == before).all() and number[0] == before, "others")
+    del seen
+    view.release()
+    other.release()
+    block.reclaim()
+    check(block.lent == 0, "lent")
+    if count == 1000:
+        part = comm.isend(block.array("f8")[100:200], after, 4)
+        with comm.recv(before, 4) as view:
+            check((view.array("f8") == numpy.arange(100, 200) + before).all(), "part")
+        part.Wait()
+    block.reclaim()
+    block.free()
+
+# Ownership goes round.
+if rank == 0:
+    token = smpi.Block(4000)
+    token.array("i4")[:] = 0
+    comm.pass_(token, after)
+    fails(MPI.ERR_BUFFER, token.free)
+for _ in range(3):
+    token = comm.recv(before).own()
+    token.array("i4", (10, 100))[3, 4] += 1
+    if rank == 0 and _ == 2:
+        check(token.array("i4").sum() == 3 * size, "token")
+        token.free()
+    else:
+        comm.pass_(token, after)
+
+# What was lent becomes a copy.
+request = comm.isend(numpy.arange(50), after, 5)
+copy = comm.recv(before, 5).own()
+request.Wait()
+check((copy.array("i8") == numpy.arange(50)).all(), "copy")
+
+# Probe, any source, too long messages.
+request = comm.isend(bytes(33), after, 6)
+check(comm.probe(MPI.ANY_SOURCE, 6) == (before, 6, 33), "probe")
+comm.recv(before, 6).release()
+request.Wait()
+request = comm.isend(bytes(100), after, 7)
+fails(MPI.ERR_TRUNCATE, comm.recv, before, 7, 99)
+request.Wait()
+MPI.COMM_WORLD.Barrier()
+
+# Collectives.
+for root in range(size):
+    data = numpy.arange(5000) * root if rank == root else None
+    with comm.bcast(data, 40000, root) as view:
+        check((view.array("i8") == numpy.arange(5000) * root).all(), f"bcast {root}")
+views = comm.allgather(numpy.full(11, rank, "f4"))
+check([view.array("f4")[10] for view in views] == list(range(size)), "allgather")
+for view in views:
+    view.release()
+
+fails(MPI.ERR_RANK, comm.send, b"", size)
+fails(MPI.ERR_TAG, comm.send, b"", 0, -3)
+fails(MPI.ERR_ARG, views[0].release)
+near = sum(comm.near(i) for i in range(size))
+total = MPI.COMM_WORLD.allreduce(checks)
+if rank == 0:
+    print(f"near: {near}")
+    print(f"PASS views: {total} checks", flush=True)
