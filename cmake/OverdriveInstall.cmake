@@ -17,7 +17,12 @@ foreach(abi IN LISTS OVERDRIVE_FACES)
 endforeach()
 if(EXISTS "${CMAKE_SOURCE_DIR}/include/overdrive")
   install(DIRECTORY "${CMAKE_SOURCE_DIR}/include/overdrive" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
-          FILES_MATCHING PATTERN "*.h")
+          FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp" PATTERN "smpi_f08.f90" PATTERN "smpi_fortran.c")
+endif()
+if(EXISTS "${CMAKE_SOURCE_DIR}/examples")
+  install(DIRECTORY "${CMAKE_SOURCE_DIR}/examples"
+          DESTINATION "${CMAKE_INSTALL_DATADIR}/overdrive"
+          PATTERN "__pycache__" EXCLUDE)
 endif()
 
 # The files that name the prefix are written at install time, when `--prefix` is known.
