@@ -42,6 +42,8 @@ __all__ = ["Block", "Comm", "View", "attach"]
 _VERSION = 1
 _FRONT, _HEAD, _ALIGNMENT = 128, 64, 64
 _DESCRIPTOR_BYTES = 44
+_NEAR_BYTES = _HEAD + 192
+"""Most that a near message has: short ones come with their data."""
 _DESCRIPTOR, _DATA = 0x6F641, 0x6F642
 _OK = 0
 Buffer = Any
@@ -342,7 +344,8 @@ class View:
     """
 
     def __init__(self) -> None:
-        self._head = _Head()
+        self._near = (ctypes.c_char * _NEAR_BYTES)()
+        self._head = _Head.from_buffer(self._near)
         self._block = 0  # where a far message is received
         self._limit = 0
         self._place: _Place | None = None
@@ -372,6 +375,12 @@ class View:
                 engine.free(block)
             if too_long:
                 engine.close(place, 0)
+        elif not block:
+            if too_long:
+                self._fail(MPI.ERR_TRUNCATE)
+            self._address = ctypes.addressof(self._near) + _HEAD
+            self._bytes, self._state = head.bytes, "inline"
+            return
         else:
             place = _Place()
             if too_long:
@@ -427,9 +436,9 @@ class View:
     def own(self) -> Block:
         """End the view and return a block of one's own: the one that was passed, else a copy."""
         self._settle()
-        if self._state != "open":
+        if self._state not in ("open", "inline"):
             raise MPI.Exception(MPI.ERR_ARG)
-        if self._place.passed:
+        if self._place is not None and self._place.passed:
             address = _engine().own(self._place, self._number)
             _Head.from_address(address - _HEAD).kind = 0
             self._state = "released"
@@ -671,7 +680,7 @@ class Comm:
             view._state = "empty"
             return view, self._done()
         if all(self._near) if source == MPI.ANY_SOURCE else self._near[source]:
-            buffer = [view._head, _DESCRIPTOR_BYTES, MPI.BYTE]
+            buffer = [view._near, _NEAR_BYTES, MPI.BYTE]
         else:
             view._block = _engine().alloc(most)
             if not view._block:

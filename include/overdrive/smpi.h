@@ -64,7 +64,8 @@ int SMPI_Send(const void* buf, MPI_Count count, MPI_Datatype datatype, int dest,
 int SMPI_Isend(const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag,
                MPI_Comm comm, MPI_Request* request);
 /* Makes `dest` the owner of the block that begins at `base`; count elements of it are the message.
- * The caller must not touch it any more, also before the request is complete. */
+ * The caller must not touch it any more, also before the request is complete; it never waits for
+ * the receiver. */
 int SMPI_Pass(void* base, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm);
 int SMPI_Ipass(void* base, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm,
                MPI_Request* request);

@@ -66,6 +66,18 @@ SMPI_API_ void smpi_pending_add_(struct smpi_pending_* one) {
   smpi_unlock_();
 }
 
+/* One whose send has just been started: in the list, or for reuse. */
+SMPI_API_ void smpi_pending_keep_(struct smpi_pending_* one, int complete) {
+  if (!complete) {
+    smpi_pending_add_(one);
+    return;
+  }
+  smpi_lock_();
+  one->next = smpi_process_state_.spare;
+  smpi_process_state_.spare = one;
+  smpi_unlock_();
+}
+
 /* MPI frees the attributes of MPI_COMM_SELF first of all in MPI_Finalize. */
 SMPI_API_ int smpi_at_finalize_(MPI_Comm comm, int keyval, void* value, void* extra) {
   (void)comm, (void)keyval, (void)value, (void)extra;

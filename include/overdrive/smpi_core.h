@@ -15,6 +15,7 @@
 #include <dlfcn.h>
 #include <limits.h>
 #include <sched.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,8 +23,8 @@
 
 #define SMPI_API_ __attribute__((weak))
 
-/* The head of every message. A near one is its first SMPI_DESCRIPTOR_BYTES_, a far one all of it
- * with the data behind it: so the two differ in length, too. */
+/* The head of every message. A descriptor is its first SMPI_DESCRIPTOR_BYTES_; data comes behind
+ * the whole of it: so the two differ in length, too. */
 enum { SMPI_NOTHING_ = 0, SMPI_DESCRIPTOR_ = 0x6f641, SMPI_DATA_ = 0x6f642 };
 struct smpi_head_ {
   uint32_t kind;
@@ -37,6 +38,8 @@ struct smpi_head_ {
   uint32_t unused[5];
 };
 #define SMPI_DESCRIPTOR_BYTES_ 44
+/* So much data is sent to near ranks as well: copying it costs less than the lines of a block. */
+#define SMPI_INLINE_BYTES_ 192
 typedef char
     smpi_head_has_its_size_[sizeof(struct smpi_head_) == OVERDRIVE_SMPI_HEAD_BYTES ? 1 : -1];
 
@@ -64,16 +67,19 @@ struct smpi_view_ {
   const void* address;
   void* block; /* pending: where data of a far message goes; null: only near ones can come */
   MPI_Comm comm;
+  int inlined;     /* its data is in the view itself */
   uint64_t number; /* in the engine's debug mode */
   const char* site;
   struct overdrive_smpi_place place;
-  struct smpi_head_ head;
   struct smpi_view_* next;
+  struct smpi_head_ head __attribute__((aligned(16)));
+  char data[SMPI_INLINE_BYTES_]; /* right behind the head */
 };
 
 /* A message of our own whose request the program does not see. */
 struct smpi_pending_ {
   struct smpi_head_ head;
+  char data[SMPI_INLINE_BYTES_]; /* right behind the head */
   MPI_Request request;
   void* block; /* to be freed afterwards, or null */
   int near;

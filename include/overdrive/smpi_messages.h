@@ -110,14 +110,38 @@ SMPI_API_ int smpi_tell_(struct smpi_comm_* c, const struct overdrive_smpi_place
     return code;
   }
   MPI_Test(&one->request, &complete, MPI_STATUS_IGNORE);
-  if (!complete) {
-    smpi_pending_add_(one);
-    return MPI_SUCCESS;
+  smpi_pending_keep_(one, complete);
+  return MPI_SUCCESS;
+}
+
+/* Sends a short message to a near rank, data and all. */
+SMPI_API_ int smpi_send_inline_(struct smpi_comm_* c, const void* buf, uint64_t bytes, int dest,
+                                int tag, int may_block) {
+  const int length = (int)(sizeof(struct smpi_head_) + bytes);
+  struct smpi_pending_* one;
+  int code, complete = 0;
+  if (may_block && !smpi_process_state_.local && !(dest == c->rank && !c->is_inter)) {
+    struct {
+      struct smpi_head_ head;
+      char data[SMPI_INLINE_BYTES_];
+    } message;
+    smpi_head_(&message.head, c, tag, bytes, 0);
+    if (bytes > 0) memcpy(message.data, buf, (size_t)bytes);
+    return MPI_Send(&message, length, MPI_BYTE, dest, tag, c->hidden);
   }
-  smpi_lock_();
-  one->next = smpi_process_state_.spare;
-  smpi_process_state_.spare = one;
-  smpi_unlock_();
+  one = smpi_pending_new_();
+  if (one == 0) return MPI_ERR_NO_MEM;
+  smpi_head_(&one->head, c, tag, bytes, 0);
+  if (bytes > 0) memcpy(one->data, buf, (size_t)bytes);
+  one->block = 0;
+  one->near = 1;
+  code = MPI_Isend(one, length, MPI_BYTE, dest, tag, c->hidden, &one->request);
+  if (code != MPI_SUCCESS) {
+    free(one);
+    return code;
+  }
+  MPI_Test(&one->request, &complete, MPI_STATUS_IGNORE);
+  smpi_pending_keep_(one, complete);
   return MPI_SUCCESS;
 }
 
@@ -156,15 +180,15 @@ SMPI_API_ int smpi_in_place_(const void* buf, uint64_t bytes, const struct smpi_
   return fits;
 }
 
-SMPI_API_ int smpi_send_far_(struct smpi_comm_* c, const void* buf, uint64_t bytes, uint32_t passed,
-                             int dest, int tag) {
+SMPI_API_ int smpi_send_far_(struct smpi_comm_* c, const void* buf, uint64_t bytes, int dest,
+                             int tag) {
   const struct overdrive_smpi_engine* engine = smpi_process_state_.engine;
   char small[sizeof(struct smpi_head_) + SMPI_COPY_BYTES_];
   struct smpi_head_ head;
   MPI_Datatype type = MPI_DATATYPE_NULL;
   int code, fresh = 0;
   engine->note_copy(engine->self, bytes);
-  smpi_head_(&head, c, tag, bytes, passed);
+  smpi_head_(&head, c, tag, bytes, 0);
   if (bytes <= SMPI_COPY_BYTES_) {
     memcpy(small, &head, sizeof head);
     if (bytes > 0) memcpy(small + sizeof head, buf, (size_t)bytes);
@@ -259,6 +283,11 @@ SMPI_API_ int smpi_start_(const void* buf, MPI_Count count, MPI_Datatype datatyp
     if (pass) engine->free(engine->self, block, 0);
     return request != 0 ? smpi_done_(c, request) : MPI_SUCCESS;
   }
+  if (c->near[dest] && !pass && bytes <= SMPI_INLINE_BYTES_ && !engine->debug) {
+    code = smpi_send_inline_(c, buf, bytes, dest, tag, request == 0);
+    if (code == MPI_SUCCESS && request != 0) code = smpi_done_(c, request);
+    return smpi_raise_(comm, code);
+  }
   if (c->near[dest]) {
     if (!pass) {
       code = smpi_lend_(buf, bytes, 1, &place);
@@ -275,19 +304,14 @@ SMPI_API_ int smpi_start_(const void* buf, MPI_Count count, MPI_Datatype datatyp
     return smpi_raise_(comm, code);
   }
   if (!pass) {
-    code = request == 0 ? smpi_send_far_(c, buf, bytes, 0, dest, tag)
+    code = request == 0 ? smpi_send_far_(c, buf, bytes, dest, tag)
                         : smpi_isend_far_(c, buf, bytes, dest, tag, request);
-    return smpi_raise_(comm, code);
-  }
-  if (request == 0) {
-    code = smpi_send_far_(c, buf, bytes, 1, dest, tag);
-    if (code == MPI_SUCCESS) engine->free(engine->self, block, 0);
     return smpi_raise_(comm, code);
   }
   engine->note_copy(engine->self, bytes);
   smpi_head_(&head, c, tag, bytes, 1);
   code = smpi_isend_block_(c, block, &head, dest, tag);
-  if (code == MPI_SUCCESS) code = smpi_done_(c, request);
+  if (code == MPI_SUCCESS && request != 0) code = smpi_done_(c, request);
   return smpi_raise_(comm, code);
 }
 

@@ -4,6 +4,9 @@
 
 #include "overdrive/smpi_messages.h"
 
+/* What a near message has at most; head and data of a view lie together. */
+#define SMPI_NEAR_BYTES_ ((int)sizeof(struct smpi_head_) + SMPI_INLINE_BYTES_)
+
 SMPI_API_ SMPI_View smpi_view_new_(const struct smpi_comm_* c) {
   struct smpi_process_* p = &smpi_process_state_;
   SMPI_View view;
@@ -13,7 +16,7 @@ SMPI_API_ SMPI_View smpi_view_new_(const struct smpi_comm_* c) {
   smpi_unlock_();
   if (view == 0) view = (SMPI_View)malloc(sizeof *view);
   if (view == 0) return 0;
-  memset(view, 0, sizeof *view);
+  memset(view, 0, offsetof(struct smpi_view_, data));
   view->comm = c->user;
   view->site = smpi_site_;
   return view;
@@ -76,6 +79,13 @@ SMPI_API_ int smpi_settle_(SMPI_View view) {
     smpi_place_(head, &place);
     if (view->block != 0) engine->free(engine->self, view->block, 0);
     view->block = 0;
+  } else if (view->block == 0) {
+    view->state = too_long ? SMPI_EMPTY_ : SMPI_OPEN_;
+    if (too_long) return MPI_ERR_TRUNCATE;
+    view->inlined = 1;
+    view->address = view->data;
+    view->bytes = head->bytes;
+    return MPI_SUCCESS;
   } else {
     void* block = view->block;
     view->block = 0;
@@ -191,7 +201,7 @@ SMPI_API_ int SMPI_Recv(SMPI_View* view, MPI_Count count, MPI_Datatype datatype,
     smpi_view_null_(made);
   } else if (!smpi_unstash_(c, source, tag, made)) {
     if (smpi_only_near_(c, source)) {
-      code = MPI_Recv(&made->head, SMPI_DESCRIPTOR_BYTES_, MPI_BYTE, source, tag, c->hidden,
+      code = MPI_Recv(&made->head, SMPI_NEAR_BYTES_, MPI_BYTE, source, tag, c->hidden,
                       MPI_STATUS_IGNORE);
     } else {
       code = MPI_Mprobe(source, tag, c->hidden, &message, &found);
@@ -218,8 +228,7 @@ SMPI_API_ int smpi_irecv_(struct smpi_comm_* c, SMPI_View made, int source, int 
   char* data;
   int code;
   if (smpi_only_near_(c, source)) {
-    return MPI_Irecv(&made->head, SMPI_DESCRIPTOR_BYTES_, MPI_BYTE, source, tag, c->hidden,
-                     request);
+    return MPI_Irecv(&made->head, SMPI_NEAR_BYTES_, MPI_BYTE, source, tag, c->hidden, request);
   }
   data = (char*)engine->alloc(engine->self, made->limit, made->site);
   if (data == 0) return MPI_ERR_NO_MEM;
@@ -295,7 +304,9 @@ SMPI_API_ int SMPI_View_release(SMPI_View* view) {
   if (ended->state == SMPI_PENDING_ && ended->block != 0) {
     engine->free(engine->self, ended->block, 0);
   }
-  if (ended->state == SMPI_OPEN_) engine->close(engine->self, &ended->place, ended->number);
+  if (ended->state == SMPI_OPEN_ && !ended->inlined) {
+    engine->close(engine->self, &ended->place, ended->number);
+  }
   smpi_view_done_(ended);
   *view = SMPI_VIEW_NULL;
   return MPI_SUCCESS;
@@ -324,7 +335,7 @@ SMPI_API_ int SMPI_View_own(SMPI_View* view, void* baseptr) {
     block = engine->alloc(engine->self, ended->bytes, smpi_site_);
     if (block == 0) return smpi_raise_(ended->comm, MPI_ERR_NO_MEM);
     if (ended->bytes > 0) memcpy(block, ended->address, (size_t)ended->bytes);
-    engine->close(engine->self, &ended->place, ended->number);
+    if (!ended->inlined) engine->close(engine->self, &ended->place, ended->number);
   }
   smpi_view_done_(ended);
   *(void**)baseptr = block;

@@ -244,3 +244,90 @@ def test_python(host: Host, needs_overdrive: None) -> None:
         assert near(result) == expected, result.report()
     command = [host.python, str(EXAMPLES / "cannon_smpi.py"), "128"]
     right(jobs.run(host, 4, command, env=env))
+
+
+PAGES = sorted((ROOT / "docs" / "man").glob("SMPI_*.3.md"))
+
+
+def example_of(page: Path) -> str:
+    """Return the program that a manual page shows."""
+    text = page.read_text().partition("## Example\n")[2].partition("\n## ")[0]
+    return "\n".join(line[4:] for line in text.strip("\n").splitlines()) + "\n"
+
+
+@pytest.mark.quick
+@pytest.mark.one
+def test_manual_pages(host: Host, needs_overdrive: None, tmp_path: Path) -> None:
+    """The example of every page compiles without a warning and says the same in every situation."""
+    assert len(PAGES) >= 10
+    for page in PAGES:
+        source = tmp_path / f"{page.name.partition('.')[0]}.c"
+        source.write_text(example_of(page))
+        program = source.with_suffix("")
+        command = [*host.mpicc, "-std=c99", "-Wall", "-Wextra", "-Werror"]
+        # What MPICH declares of MPI_Waitall does not go with MPI_STATUSES_IGNORE.
+        command += ["-Wno-stringop-overflow", "-I", str(INCLUDE)]
+        built = subprocess.run(
+            [*command, str(source), "-o", str(program)],
+            env=host.environment(),
+            capture_output=True,
+            text=True,
+        )
+        assert built.returncode == 0, built.stderr
+        lines = []
+        for overdrive in (True, False):
+            result = jobs.run(host, 3, [str(program)], overdrive=overdrive)
+            assert result.returncode == 0, result.report()
+            lines.append(sorted(result.stdout.splitlines()))
+            assert lines[-1], result.report()
+        if page.name != "SMPI_Comm_attach.3.md":
+            assert lines[0] == lines[1], page
+
+
+def test_every_function_has_its_page() -> None:
+    """The header's functions and the pages' synopses are the same."""
+    header = (INCLUDE / "overdrive" / "smpi.h").read_text()
+    declared = set(re.findall(r"^int (SMPI_\w+)\(", header, re.MULTILINE))
+    described = set()
+    for page in PAGES:
+        described |= set(re.findall(r"^    int (SMPI_\w+)\(", page.read_text(), re.MULTILINE))
+    assert declared == described
+    overview = (ROOT / "docs" / "man" / "smpi.7.md").read_text()
+    assert all(name in overview for name in declared)
+
+
+@pytest.mark.one
+def test_installed(host: Host, needs_overdrive: None, tmp_path: Path) -> None:
+    """A program is built from an installation, by pkg-config and by CMake, and runs."""
+    prefix = tmp_path / "prefix"
+    build = jobs.overdrive_library().parents[1]
+    subprocess.run(
+        ["cmake", "--install", str(build), "--prefix", str(prefix)], check=True, capture_output=True
+    )
+    examples = prefix / "share" / "overdrive" / "examples"
+    environment = host.environment()
+    environment["PKG_CONFIG_PATH"] = str(next(prefix.glob("lib*/**/pkgconfig")))
+    flags = subprocess.run(
+        ["pkg-config", "--cflags", "--libs", "overdrive"],
+        env=environment,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout.split()
+    program = tmp_path / "by_pkg_config"
+    source = str(examples / "cannon_smpi.c")
+    command = [*host.mpicc, source, "-o", str(program), *flags, "-lm"]
+    subprocess.run(command, env=environment, check=True)
+    right(jobs.run(host, 4, [str(program)]))
+    (tmp_path / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.16)\nproject(by_cmake C)\n"
+        "find_package(MPI REQUIRED COMPONENTS C)\nfind_package(Overdrive REQUIRED)\n"
+        f"add_executable(by_cmake {source})\n"
+        "target_link_libraries(by_cmake Overdrive::smpi MPI::MPI_C m)\n"
+    )
+    configure = ["cmake", "-S", str(tmp_path), "-B", str(tmp_path / "build")]
+    configure += [f"-DCMAKE_PREFIX_PATH={prefix}", f"-DMPI_C_COMPILER={host.mpicc[0]}"]
+    subprocess.run(configure, env=environment, check=True, capture_output=True)
+    made = ["cmake", "--build", str(tmp_path / "build")]
+    subprocess.run(made, env=environment, check=True, capture_output=True)
+    right(jobs.run(host, 4, [str(tmp_path / "build" / "by_cmake")]))
