@@ -34,7 +34,7 @@ setup-build:
 	@$(HOSTS) setup
 
 setup-tests: setup-build
-	@$(PACKAGES) lint conformance simulation faults
+	@$(PACKAGES) lint conformance simulation network faults
 	@$(PYTHON) tools/setup/environments.py > /dev/null
 
 setup-programs: setup-build

@@ -11,17 +11,29 @@ endif()
 file(GLOB OVERDRIVE_SWITCH_SOURCES CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/switch/*.cc")
 set(OVERDRIVE_SWITCH_TESTS ${OVERDRIVE_SWITCH_SOURCES})
 list(FILTER OVERDRIVE_SWITCH_TESTS INCLUDE REGEX "_test\\.cc$")
-list(FILTER OVERDRIVE_SWITCH_SOURCES EXCLUDE REGEX "(_test|_fuzz|/main)\\.cc$")
+list(FILTER OVERDRIVE_SWITCH_SOURCES EXCLUDE REGEX "(_test|_fuzz|_tool|/main)\\.cc$")
 
-add_library(overdrive_switch_core STATIC ${OVERDRIVE_SWITCH_SOURCES})
+# The same arithmetic as on the hosts, without the vector kernels: packets are short.
+set(OVERDRIVE_SWITCH_KERNELS
+  "${CMAKE_SOURCE_DIR}/src/coll/ops/kinds.cc"
+  "${CMAKE_SOURCE_DIR}/src/coll/ops/scalar_kernels.cc"
+  "${CMAKE_SOURCE_DIR}/src/coll/ops/complex_product.cc")
+
+add_library(overdrive_switch_core STATIC ${OVERDRIVE_SWITCH_SOURCES} ${OVERDRIVE_SWITCH_KERNELS})
 target_include_directories(overdrive_switch_core PUBLIC "${CMAKE_SOURCE_DIR}")
 target_include_directories(overdrive_switch_core SYSTEM PRIVATE
   "${OVERDRIVE_CLI11_INCLUDE}" "${OVERDRIVE_JSON_INCLUDE}")
-target_link_libraries(overdrive_switch_core PUBLIC overdrive_options)
+target_link_libraries(overdrive_switch_core PUBLIC overdrive_innetwork overdrive_options)
 
-add_executable(overdrive-switch "${CMAKE_SOURCE_DIR}/switch/main.cc")
-target_include_directories(overdrive-switch SYSTEM PRIVATE "${OVERDRIVE_CLI11_INCLUDE}")
-target_link_libraries(overdrive-switch PRIVATE overdrive_switch_core overdrive_options)
-if(NOT OVERDRIVE_SANITIZER)
-  target_link_options(overdrive-switch PRIVATE -static-libstdc++ -static-libgcc)
-endif()
+# Adds a program of one source, linked with the switch's parts.
+function(overdrive_add_switch_program name source)
+  add_executable(${name} "${CMAKE_SOURCE_DIR}/switch/${source}")
+  target_include_directories(${name} SYSTEM PRIVATE "${OVERDRIVE_CLI11_INCLUDE}")
+  target_link_libraries(${name} PRIVATE overdrive_switch_core overdrive_options)
+  if(NOT OVERDRIVE_SANITIZER)
+    target_link_options(${name} PRIVATE -static-libstdc++ -static-libgcc)
+  endif()
+endfunction()
+overdrive_add_switch_program(overdrive-switch main.cc)
+# Leaders without an MPI, for tests and measurements.
+overdrive_add_switch_program(overdrive-switch-leaders leaders_tool.cc)

@@ -74,6 +74,11 @@ foreach(source IN LISTS OVERDRIVE_CORE_TESTS)
   overdrive_add_test(${name} "${source}" overdrive_core)
 endforeach()
 
+foreach(source IN LISTS OVERDRIVE_INNETWORK_TESTS)
+  get_filename_component(name "${source}" NAME_WE)
+  overdrive_add_test(${name} "${source}" overdrive_innetwork)
+endforeach()
+
 foreach(source IN LISTS OVERDRIVE_SWITCH_TESTS)
   get_filename_component(name "${source}" NAME_WE)
   overdrive_add_test(${name} "${source}" overdrive_switch_core)

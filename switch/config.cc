@@ -1,7 +1,10 @@
 // Reads and judges configurations.
 #include "switch/config.h"
 
+#include <arpa/inet.h>
+
 #include <algorithm>
+#include <bit>
 #include <fstream>
 #include <map>
 #include <set>
@@ -81,6 +84,42 @@ class Reader {
   const std::string& name_;
 };
 
+bool set_compute_value(SwitchConfig& own, std::string_view key, const std::string& text) {
+  ComputeSettings& compute = own.compute;
+  if (key == "compute") {
+    if (text != "tor" && text != "spine" && text != "off") {
+      throw ConfigError(bad_value(key, text, "tor, spine or off"));
+    }
+    own.computes = text != "off";
+    compute.spine = text == "spine";
+  } else if (key == "address") {
+    in_addr address{};
+    if (inet_pton(AF_INET, text.c_str(), &address) != 1 || address.s_addr == 0) {
+      throw ConfigError(bad_value(key, text, "an address such as 198.18.0.1"));
+    }
+    compute.address = ntohl(address.s_addr);
+  } else if (key == "window") {
+    const std::uint64_t window = need(parse_bytes(text), key, text, "16");
+    if (!std::has_single_bit(window) || window > 1024) {
+      throw ConfigError(bad_value(key, text, "a power of two up to 1024"));
+    }
+    compute.window = static_cast<std::uint32_t>(window);
+  } else if (key == "payload") {
+    const std::uint64_t bytes = need(parse_bytes(text), key, text, "1KiB");
+    if (bytes < 64 || bytes > 8192) throw ConfigError(bad_value(key, text, "64 to 8192 bytes"));
+    compute.payload_bytes = static_cast<std::uint32_t>(bytes);
+  } else if (key == "groups") {
+    compute.most_groups = need(parse_bytes(text), key, text, "256");
+  } else if (key == "group-memory") {
+    compute.memory_bytes = need(parse_bytes(text), key, text, "64MiB");
+  } else if (key == "lease") {
+    compute.lease_ns = need(parse_duration_ns(text), key, text, "60s");
+  } else {
+    return false;
+  }
+  return true;
+}
+
 SwitchConfig read_switch(const Reader& reader) {
   SwitchConfig found;
   reader.values({"port"}, [&](std::string_view key, const std::string& text) {
@@ -88,8 +127,12 @@ SwitchConfig read_switch(const Reader& reader) {
       found.name = text;
     } else if (key == "latency") {
       found.latency_ns = need(parse_duration_ns(text), key, text, "20us");
+    } else if (key == "udp") {
+      found.udp = text;
+    } else if (key.starts_with("udp-")) {
+      return set_link_value(found.udp_link, key.substr(4), text);
     } else {
-      return false;
+      return set_compute_value(found, key, text);
     }
     return true;
   });
@@ -200,6 +243,11 @@ Config read_config_text(std::string_view text, const std::string& name) {
   reader.tables("switch",
                 [&](const Reader& inner) { config.switches.push_back(read_switch(inner)); });
   reader.tables("link", [&](const Reader& inner) { config.links.push_back(read_link(inner)); });
+  for (std::size_t i = 0; i < config.switches.size(); ++i) {
+    // Of the range for measurements between networks (RFC 2544), where no host is.
+    ComputeSettings& compute = config.switches[i].compute;
+    if (compute.address == 0) compute.address = 0xc6120001 + static_cast<std::uint32_t>(i);
+  }
   try {
     check_config(config);
   } catch (const ConfigError& error) {
@@ -248,8 +296,10 @@ std::string fixed_difference(const Config& running, const Config& wanted) {
   if (running.seed != wanted.seed) return "the seed";
   if (running.realtime != wanted.realtime) return "the priority";
   if (!std::ranges::equal(running.switches, wanted.switches, [](const auto& a, const auto& b) {
-        return a.name == b.name && std::ranges::equal(a.ports, b.ports, {}, &PortConfig::interface,
-                                                      &PortConfig::interface);
+        return a.name == b.name && a.computes == b.computes && a.compute == b.compute &&
+               a.udp == b.udp &&
+               std::ranges::equal(a.ports, b.ports, {}, &PortConfig::interface,
+                                  &PortConfig::interface);
       })) {
     return "the switches or their ports";
   }

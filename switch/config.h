@@ -10,6 +10,17 @@
 //     [[switch]]
 //     name = "tor0"
 //     latency = "20us"
+//     compute = "tor"                          # sums what leaders at it send; "spine" what
+//     switches
+//                                              # below it send; "off"
+//     udp = "10.0.0.5:4791"                    # leaders talk with the switch itself, by UDP
+//     udp-loss = "1%"                          # and udp- before the other settings of a port
+//     address = "198.18.0.1"                   # by which in-network packets name it
+//     window = 16                              # packets of a group on the way, a power of two
+//     payload = "1KiB"                         # most values in a packet
+//     groups = 256                             # most groups at once
+//     group-memory = "64MiB"                   # most that they may take
+//     lease = "60s"                            # after which an unused group is freed
 //       [[switch.port]]
 //       interface = "eth1"
 //       rate = "1gbit"
@@ -20,7 +31,8 @@
 //     [[link]]
 //     between = ["tor0", "spine0"]             # and the settings of a port, in both directions
 //
-// A reload may change everything but names, ports, links, the control socket and the seed.
+// A reload may change everything but names, ports, links, the control socket, the seed, the
+// priority and what belongs to computing.
 #ifndef OVERDRIVE_SWITCH_CONFIG_H_
 #define OVERDRIVE_SWITCH_CONFIG_H_
 
@@ -31,6 +43,7 @@
 #include <utility>
 #include <vector>
 
+#include "switch/compute_settings.h"
 #include "switch/link.h"
 
 namespace od::fabric {
@@ -48,6 +61,10 @@ struct PortConfig {
 struct SwitchConfig {
   std::string name;
   std::uint64_t latency_ns = 0;
+  bool computes = false;
+  ComputeSettings compute;
+  std::string udp;
+  LinkSettings udp_link;
   std::vector<PortConfig> ports;
 };
 

@@ -17,6 +17,7 @@ struct Options {
   std::string config;
   std::string control;
   std::vector<std::string> interfaces;
+  std::string udp;
   std::string latency = "0";
   std::string memory;
   std::string spin;
@@ -35,6 +36,10 @@ od::fabric::Config from_options(const Options& options) {
   if (!options.spin.empty()) text += "spin = '" + options.spin + "'\n";
   if (!options.priority.empty()) text += "priority = '" + options.priority + "'\n";
   text += "[[switch]]\nname = 'switch'\nlatency = '" + options.latency + "'\n";
+  if (!options.udp.empty()) {
+    text += "compute = 'tor'\nudp = '" + options.udp + "'\n";
+    for (const auto& [name, value] : options.link) text += "udp-" + name + " = '" + value + "'\n";
+  }
   for (const std::string& interface : options.interfaces) {
     text += "[[switch.port]]\ninterface = '" + interface + "'\n";
     for (const auto& [name, value] : options.link) text += name + " = '" + value + "'\n";
@@ -79,6 +84,8 @@ int main(int argc, char** argv) {
                  std::string("Unix socket for --status and --reload (") + kDefaultControl + ")");
   auto* const interfaces =
       app.add_option("--interface", options.interfaces, "A port on this interface; repeat it");
+  auto* const udp = app.add_option("--udp", options.udp,
+                                   "Compute for leaders that send to this address and port by UDP");
   app.add_option("--latency", options.latency, "Time that every frame takes, such as 20us");
   for (const auto& [name, help] :
        {std::pair{"rate", "Rate of all ports, such as 1gbit"},
@@ -120,8 +127,9 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
     if (status->count() > 0 && options.status.empty()) options.status = "text";
-    if (config->count() + interfaces->count() + status->count() + reload->count() == 0) {
-      throw CLI::RequiredError("--config, --interface, --status or --reload");
+    if (config->count() + interfaces->count() + udp->count() + status->count() + reload->count() ==
+        0) {
+      throw CLI::RequiredError("--config, --interface, --udp, --status or --reload");
     }
     for (const CLI::Option* option : file_instead) {
       if (config->count() > 0 && option->count() > 0) {

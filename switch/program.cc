@@ -16,6 +16,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "switch/compute.h"
 #include "switch/status.h"
 
 namespace od::fabric {
@@ -84,6 +85,9 @@ void Program::watch(int descriptor) {
 void Program::build() {
   for (const SwitchConfig& own : config_.switches) {
     const std::uint32_t number = fabric_.add_switch(own.name, own.latency_ns);
+    if (own.computes) {
+      fabric_.switches()[number].compute = std::make_unique<Compute>(fabric_, number, own.compute);
+    }
     for (const PortConfig& port : own.ports) {
       fabric_.add_port(number, port.interface, config_.seed);
       packet_ports_.push_back(std::make_unique<PacketPort>(port.interface));
@@ -98,6 +102,13 @@ void Program::build() {
     fabric_.connect(number(link.one), number(link.other), config_.seed);
   }
   packet_ports_.resize(fabric_.ports().size());
+  for (std::uint32_t i = 0; i < config_.switches.size(); ++i) {
+    const SwitchConfig& own = config_.switches[i];
+    gates_.push_back(own.udp.empty() ? nullptr
+                                     : std::make_unique<UdpGate>(own.udp, fabric_, i, config_.seed,
+                                                                 own.udp_link));
+    if (gates_.back()) watch(gates_.back()->descriptor());
+  }
   apply(config_);
 }
 
@@ -106,6 +117,7 @@ void Program::apply(const Config& config) {
   std::size_t port = 0;
   for (std::size_t i = 0; i < config.switches.size(); ++i) {
     fabric_.switches()[i].latency_ns = config.switches[i].latency_ns;
+    if (gates_[i]) gates_[i]->set_link(config.switches[i].udp_link);
     for (const PortConfig& own : config.switches[i].ports) {
       fabric_.ports()[port++].link.set(own.link);
     }
@@ -134,6 +146,10 @@ std::string Program::reload() {
 }
 
 bool Program::transmit(std::uint32_t port, Frame& frame) {
+  if (port >= packet_ports_.size() || !packet_ports_[port]) {
+    UdpGate* const gate = gates_[fabric_.ports()[port].owner].get();
+    return gate != nullptr && gate->owns(port) && gate->send(port, frame);
+  }
   return packet_ports_[port]->send(frame);
 }
 
@@ -210,6 +226,9 @@ std::size_t Program::receive_all(std::uint64_t now_ns) {
           const std::uint64_t arrival_ns = now_ns > received.age_ns ? now_ns - received.age_ns : 0;
           fabric_.receive(number, std::move(received.frame), arrival_ns, now_ns);
         });
+  }
+  for (const auto& gate : gates_) {
+    if (gate) count += gate->receive(kFramesPerTurn, now_ns);
   }
   return count;
 }

@@ -19,6 +19,7 @@
 #include "switch/control_socket.h"
 #include "switch/fabric.h"
 #include "switch/packet_port.h"
+#include "switch/udp_gate.h"
 
 namespace od::fabric {
 
@@ -54,6 +55,7 @@ class Program : private Transmitter {
   FramePool pool_;
   Fabric fabric_;
   std::vector<std::unique_ptr<PacketPort>> packet_ports_;  // by port; null: inside
+  std::vector<std::unique_ptr<UdpGate>> gates_;            // by switch; null: none
   int epoll_ = -1;
   int signals_ = -1;
   std::unique_ptr<ControlSocket> control_;

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "switch/compute.h"
 #include "switch/units.h"
 
 namespace od::fabric {
@@ -64,6 +65,50 @@ std::string label(std::string_view text) {
   return escaped;
 }
 
+// What counts packets for computing, by name.
+struct Counted {
+  const char* name;
+  std::uint64_t ComputeCounters::*value;
+};
+constexpr Counted kCounted[] = {{"queries", &ComputeCounters::queries},
+                                {"notifies", &ComputeCounters::notifies},
+                                {"kills", &ComputeCounters::kills},
+                                {"contributions", &ComputeCounters::contributions},
+                                {"combined", &ComputeCounters::combined},
+                                {"results", &ComputeCounters::results},
+                                {"repeated", &ComputeCounters::repeated},
+                                {"stale", &ComputeCounters::stale},
+                                {"mismatches", &ComputeCounters::mismatches},
+                                {"bad_checks", &ComputeCounters::bad_checks},
+                                {"malformed", &ComputeCounters::malformed},
+                                {"bad_versions", &ComputeCounters::bad_versions},
+                                {"strangers", &ComputeCounters::strangers},
+                                {"refusals", &ComputeCounters::refusals},
+                                {"expired", &ComputeCounters::expired}};
+
+const Compute* compute_of(const Switch& own) {
+  return dynamic_cast<const Compute*>(own.compute.get());
+}
+
+void append_compute(std::string& text, const Compute& compute) {
+  append(text, "  computes as %s: %zu groups, %zu slots in use, %.1f of %.1f MiB\n",
+         compute.settings().spine ? "spine" : "tor", compute.groups(), compute.slots_in_use(),
+         static_cast<double>(compute.memory_bytes()) / (1 << 20),
+         static_cast<double>(compute.settings().memory_bytes) / (1 << 20));
+  std::string counted;
+  for (const Counted& one : kCounted) {
+    const std::uint64_t value = compute.counters().*one.value;
+    if (value > 0)
+      append(counted, "%s%llu %s", counted.empty() ? "" : ", ", number(value), one.name);
+  }
+  if (!counted.empty()) text += "    " + counted + "\n";
+  if (compute.waits().count() > 0) {
+    append(text, "    from the first contribution to the last: median %.1f us, 99 %% %.1f us\n",
+           static_cast<double>(compute.waits().quantile(0.5)) * 1e-3,
+           static_cast<double>(compute.waits().quantile(0.99)) * 1e-3);
+  }
+}
+
 }  // namespace
 
 std::string status_text(const Fabric& fabric, std::uint64_t uptime_ns) {
@@ -83,6 +128,7 @@ std::string status_text(const Fabric& fabric, std::uint64_t uptime_ns) {
     append(text, "\n%s: latency %s, %zu addresses, %llu frames forwarded, %llu to all\n",
            own.name.c_str(), duration_text(own.latency_ns).c_str(), own.table.size(),
            number(own.forwarded), number(own.flooded));
+    if (const Compute* compute = compute_of(own)) append_compute(text, *compute);
     append(text, "  %-16s %12s %14s %12s %14s %9s\n", "port", "received", "bytes", "sent", "bytes",
            "dropped");
     for (const std::uint32_t index : own.ports) {
@@ -122,6 +168,18 @@ std::string status_json(const Fabric& fabric, std::uint64_t uptime_ns) {
     shown["addresses"] = own.table.size();
     shown["forwarded"] = own.forwarded;
     shown["flooded"] = own.flooded;
+    if (const Compute* compute = compute_of(own)) {
+      ordered_json& inside = shown["compute"];
+      inside["role"] = compute->settings().spine ? "spine" : "tor";
+      inside["groups"] = compute->groups();
+      inside["slots_in_use"] = compute->slots_in_use();
+      inside["memory_bytes"] = compute->memory_bytes();
+      for (const Counted& one : kCounted) inside[one.name] = compute->counters().*one.value;
+      inside["wait_ns"] = {{"count", compute->waits().count()},
+                           {"median", compute->waits().quantile(0.5)},
+                           {"p99", compute->waits().quantile(0.99)},
+                           {"most", compute->waits().largest()}};
+    }
     shown["ports"] = ordered_json::array();
     for (const std::uint32_t index : own.ports) {
       const Port& port = fabric.ports()[index];
@@ -194,6 +252,15 @@ std::string status_metrics(const Fabric& fabric, std::uint64_t uptime_ns) {
              label(fabric.switches()[port.owner].name).c_str(), label(port.name).c_str(),
              drop_name(static_cast<Drop>(i)));
       append(text, " %llu\n", number(port.counters.drops[i]));
+    }
+  }
+  for (const Counted& one : kCounted) {
+    append(text, "# TYPE overdrive_switch_compute_%s_total counter\n", one.name);
+    for (const Switch& own : fabric.switches()) {
+      const Compute* const compute = compute_of(own);
+      if (compute == nullptr) continue;
+      append(text, "overdrive_switch_compute_%s_total{switch=\"%s\"} %llu\n", one.name,
+             label(own.name).c_str(), number(compute->counters().*one.value));
     }
   }
   return text;

@@ -16,7 +16,7 @@ LEVELS = (
     ("smpi",),
     ("coll/run",),
     ("coll/plan", "coll/shm", "p2p"),
-    ("coll/ops", "node", "memory", "host"),
+    ("coll/ops", "node", "memory", "host", "innetwork"),
     ("topology", "observe"),
     ("config",),
     ("base",),

@@ -41,6 +41,7 @@ GROUPS: dict[str, list[str]] = {
     "programs": ["netpipe-openmpi", "netpipe-mpich2", "hpcc", "lammps", "lammps-data"],
     "conformance": ["automake", "autoconf", "libtool", "dpkg-dev", "xz-utils"],
     "simulation": ["libsimgrid-dev"],
+    "network": ["tshark"],
     "faults": ["libjemalloc2", "libtcmalloc-minimal4", "iproute2", "util-linux"],
 }
 """Package names by purpose; `python3 tools/setup/packages.py GROUP...` installs them."""

@@ -98,6 +98,7 @@ def configuration(layout: Layout, socket_path: str) -> str:
     lines = [f'control = "{socket_path}"', 'priority = "realtime"']
     for own, name in enumerate(names):
         lines += ["[[switch]]", f'name = "{name}"', f'latency = "{layout.latency_ns}ns"']
+        lines.append('compute = "tor"')
         for node in range(nodes):
             if node * count // nodes != own:
                 continue
@@ -107,6 +108,7 @@ def configuration(layout: Layout, socket_path: str) -> str:
             lines += ["[[switch.port]]", f'interface = "p{nodes}"']
     if layout.fabric == TOR_SPINE:
         lines += ["[[switch]]", 'name = "spine"', f'latency = "{layout.latency_ns}ns"']
+        lines.append('compute = "spine"')
         for name in names:
             lines += ["[[link]]", f'between = ["{name}", "spine"]']
     return "\n".join(lines) + "\n"
