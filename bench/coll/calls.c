@@ -17,6 +17,7 @@ const char* const kCollectiveNames[kCollectives] = {"bcast",
                                                     "gather",
                                                     "scatter",
                                                     "scan"};
+const char* const kModeNames[kModes] = {"blocking", "nonblocking", "persistent"};
 
 enum { kMaxRanks = 256 };
 // With more ranks than cores a call of some libraries takes seconds.
@@ -76,7 +77,15 @@ int IsPossible(Collective collective, size_t words, int ranks) {
   return words > 0 && (collective != kReduceScatterBlock || words % (size_t)ranks == 0);
 }
 
-void Call(const Calls* c, int64_t turn) {
+#if MPI_VERSION >= 4 || (defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION >= 5)
+#define HAVE_PERSISTENT 1
+#else
+#define HAVE_PERSISTENT 0
+#endif
+
+int IsModeKnown(Mode mode) { return mode != kPersistent || HAVE_PERSISTENT; }
+
+static void CallBlocking(const Calls* c, int64_t turn) {
   int root = Root(c, turn), count = (int)c->words, bytes = count * (int)sizeof(double);
   MPI_Comm world = MPI_COMM_WORLD;
   switch (c->collective) {
@@ -116,6 +125,128 @@ void Call(const Calls* c, int64_t turn) {
       break;
     default:
       break;
+  }
+}
+
+static void StartNonblocking(const Calls* c, int64_t turn, MPI_Request* request) {
+  int root = Root(c, turn), count = (int)c->words, bytes = count * (int)sizeof(double);
+  MPI_Comm world = MPI_COMM_WORLD;
+  switch (c->collective) {
+    case kBcast:
+      MPI_Ibcast(c->out, bytes, MPI_BYTE, root, world, request);
+      break;
+    case kReduce:
+      MPI_Ireduce(c->in, c->out, count, MPI_DOUBLE, MPI_SUM, root, world, request);
+      break;
+    case kAllreduce:
+      MPI_Iallreduce(c->in, c->out, count, MPI_DOUBLE, MPI_SUM, world, request);
+      break;
+    case kAllgather:
+      MPI_Iallgather(c->in, bytes, MPI_BYTE, c->out, bytes, MPI_BYTE, world, request);
+      break;
+    case kAlltoall:
+      MPI_Ialltoall(c->in, bytes, MPI_BYTE, c->out, bytes, MPI_BYTE, world, request);
+      break;
+    case kReduceScatter:
+      MPI_Ireduce_scatter(c->in, c->out, c->counts, MPI_DOUBLE, MPI_SUM, world, request);
+      break;
+    case kReduceScatterBlock:
+      MPI_Ireduce_scatter_block(c->in, c->out, count / c->bench->ranks, MPI_DOUBLE, MPI_SUM, world,
+                                request);
+      break;
+    case kBarrier:
+      MPI_Ibarrier(world, request);
+      break;
+    case kGather:
+      MPI_Igather(c->in, bytes, MPI_BYTE, c->out, bytes, MPI_BYTE, root, world, request);
+      break;
+    case kScatter:
+      MPI_Iscatter(c->in, bytes, MPI_BYTE, c->out, bytes, MPI_BYTE, root, world, request);
+      break;
+    case kScan:
+      MPI_Iscan(c->in, c->out, count, MPI_DOUBLE, MPI_SUM,
+                IsReversed(c, turn) ? c->reversed : world, request);
+      break;
+    default:
+      break;
+  }
+}
+
+#if HAVE_PERSISTENT
+static void MakePersistent(const Calls* c, int64_t turn, MPI_Request* request) {
+  int root = Root(c, turn), count = (int)c->words, bytes = count * (int)sizeof(double);
+  MPI_Comm world = MPI_COMM_WORLD;
+  MPI_Info none = MPI_INFO_NULL;
+  switch (c->collective) {
+    case kBcast:
+      MPI_Bcast_init(c->out, bytes, MPI_BYTE, root, world, none, request);
+      break;
+    case kReduce:
+      MPI_Reduce_init(c->in, c->out, count, MPI_DOUBLE, MPI_SUM, root, world, none, request);
+      break;
+    case kAllreduce:
+      MPI_Allreduce_init(c->in, c->out, count, MPI_DOUBLE, MPI_SUM, world, none, request);
+      break;
+    case kAllgather:
+      MPI_Allgather_init(c->in, bytes, MPI_BYTE, c->out, bytes, MPI_BYTE, world, none, request);
+      break;
+    case kAlltoall:
+      MPI_Alltoall_init(c->in, bytes, MPI_BYTE, c->out, bytes, MPI_BYTE, world, none, request);
+      break;
+    case kReduceScatter:
+      MPI_Reduce_scatter_init(c->in, c->out, c->counts, MPI_DOUBLE, MPI_SUM, world, none, request);
+      break;
+    case kReduceScatterBlock:
+      MPI_Reduce_scatter_block_init(c->in, c->out, count / c->bench->ranks, MPI_DOUBLE, MPI_SUM,
+                                    world, none, request);
+      break;
+    case kBarrier:
+      MPI_Barrier_init(world, none, request);
+      break;
+    case kGather:
+      MPI_Gather_init(c->in, bytes, MPI_BYTE, c->out, bytes, MPI_BYTE, root, world, none, request);
+      break;
+    case kScatter:
+      MPI_Scatter_init(c->in, bytes, MPI_BYTE, c->out, bytes, MPI_BYTE, root, world, none, request);
+      break;
+    case kScan:
+      MPI_Scan_init(c->in, c->out, count, MPI_DOUBLE, MPI_SUM,
+                    IsReversed(c, turn) ? c->reversed : world, none, request);
+      break;
+    default:
+      break;
+  }
+}
+#else
+static void MakePersistent(const Calls* c, int64_t turn, MPI_Request* request) {
+  (void)c, (void)turn, (void)request;
+}
+#endif
+
+// Different calls of one collective.
+static int Turns(const Calls* c) { return IsRooted(c->collective) ? c->bench->ranks : 2; }
+
+void BeginCalls(Calls* c) {
+  if (c->mode != kPersistent) return;
+  for (int turn = 0; turn < Turns(c); ++turn) MakePersistent(c, turn, &c->persistent[turn]);
+}
+
+void EndCalls(Calls* c) {
+  if (c->mode != kPersistent) return;
+  for (int turn = 0; turn < Turns(c); ++turn) MPI_Request_free(&c->persistent[turn]);
+}
+
+void Call(const Calls* c, int64_t turn) {
+  if (c->mode == kBlocking) {
+    CallBlocking(c, turn);
+  } else if (c->mode == kPersistent) {
+    MPI_Request* request = &c->persistent[turn % Turns(c)];
+    MPI_Start(request);
+    MPI_Wait(request, MPI_STATUS_IGNORE);
+  } else {
+    MPI_Request request;
+    StartNonblocking(c, turn, &request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
   }
 }
 
@@ -256,7 +387,7 @@ static void VerifyCall(const Calls* c, int64_t turn) {
 }
 
 void Verify(Calls* c) {
-  int turns = IsRooted(c->collective) ? c->bench->ranks : 2;
+  int turns = Turns(c);
   double start = od_probe_now_ns(), spent_ns = 0;
   for (int turn = 0; turn < turns && spent_ns < kLongVerificationNs; ++turn) {
     VerifyCall(c, turn);

@@ -25,6 +25,7 @@ static const char kUsage[] =
     "barrier\n"
     "          gather scatter scan; first communicators\n"
     "  shapes  usual app (with app comes work)\n"
+    "  modes   blocking nonblocking persistent\n"
     "  kinds   all min avg max\n";
 
 static const double kDefaultSampleMs = 3;
@@ -76,23 +77,26 @@ static void CheckSum(const Calls* calls) {
   MPI_Abort(MPI_COMM_WORLD, 3);
 }
 
-static void Point(const Bench* bench, Collective collective, Shape shape, size_t bytes,
+static void Point(const Bench* bench, Collective collective, Mode mode, Shape shape, size_t bytes,
                   int64_t* iterations) {
   static const Body kBodies[kShapes] = {RunUsual, RunApp, RunWork};
   Calls calls = shared;
   calls.collective = collective;
+  calls.mode = mode;
   calls.words = bytes / sizeof(double);
   for (int rank = 0; rank < bench->ranks; ++rank) {
     size_t ranks = (size_t)bench->ranks;
     calls.counts[rank] = (int)(calls.words / ranks + ((size_t)rank < calls.words % ranks ? 1 : 0));
   }
   SampleTimes times;
+  BeginCalls(&calls);
   if (*iterations == 0) {
     Verify(&calls);
     TakeSample(bench, kBodies[shape], &calls, iterations, &times);
   }
   TakeSample(bench, kBodies[shape], &calls, iterations, &times);
   if (shape == kApp) CheckSum(&calls);
+  EndCalls(&calls);
   double count = (double)*iterations * 1e3;
   const struct {
     const char* kind;
@@ -102,8 +106,12 @@ static void Point(const Bench* bench, Collective collective, Shape shape, size_t
                 {"avg", od_probe_sum(times.mine_ns) / bench->ranks / count},
                 {"max", Largest(times.mine_ns) / count}};
   for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); ++i) {
-    Label label = {
-        kCollectiveNames[collective], kShapeNames[shape], "blocking", values[i].kind, "us", bytes};
+    Label label = {kCollectiveNames[collective],
+                   kShapeNames[shape],
+                   kModeNames[mode],
+                   values[i].kind,
+                   "us",
+                   bytes};
     if (Listed(bench->kinds, values[i].kind)) {
       Report(bench, &label, values[i].us, times.before_ns, times.after_ns, times.waited);
     }
@@ -137,7 +145,7 @@ static int ListPlaces(const Bench* bench, Place* places) {
 }
 
 static void RunTests(const Bench* bench) {
-  static int64_t iterations[kCollectives][kShapes][kMaxSizes];
+  static int64_t iterations[kCollectives][kModes][kShapes][kMaxSizes];
   static Place places[kCollectives * kMaxSizes];
   int count = ListPlaces(bench, places);
   for (int at = 0; at < count; ++at) {
@@ -146,10 +154,13 @@ static void RunTests(const Bench* bench) {
     size_t bytes = collective == kBarrier ? 0 : bench->sizes[i] / sizeof(double) * sizeof(double);
     if (!IsPossible(collective, bytes / sizeof(double), bench->ranks)) continue;
     if (!IsTimeLeft(bench)) return;
-    for (int shape = 0; shape < kShapes; ++shape) {
+    for (int each = 0; each < kModes * kShapes; ++each) {
+      int mode = each / kShapes, shape = each % kShapes;
+      if (!Listed(bench->modes, kModeNames[mode]) || !IsModeKnown((Mode)mode)) continue;
       if (!Listed(bench->shapes, kShapeNames[shape == kWork ? kApp : shape])) continue;
       if (collective == kBarrier && shape != kUsual) continue;
-      Point(bench, collective, (Shape)shape, bytes, &iterations[collective][shape][i]);
+      Point(bench, collective, (Mode)mode, (Shape)shape, bytes,
+            &iterations[collective][mode][shape][i]);
     }
   }
   if (Listed(bench->tests, "first")) RunFirstUse(bench);
@@ -180,7 +191,8 @@ static void SetUp(const Bench* bench) {
   }
   shared = (Calls){.bench = bench, .in = Allocate(largest), .out = Allocate(largest)};
   shared.counts = malloc((size_t)bench->ranks * sizeof(int));
-  if (shared.counts == NULL) MPI_Abort(MPI_COMM_WORLD, 1);
+  shared.persistent = malloc((size_t)(bench->ranks + 1) * sizeof(MPI_Request));
+  if (shared.counts == NULL || shared.persistent == NULL) MPI_Abort(MPI_COMM_WORLD, 1);
   MPI_Comm_split(MPI_COMM_WORLD, 0, bench->ranks - bench->rank, &shared.reversed);
 }
 

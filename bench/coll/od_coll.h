@@ -24,14 +24,21 @@ typedef enum {
 } Collective;
 extern const char* const kCollectiveNames[kCollectives];
 
+// Non-blocking: the call that starts it, then at once MPI_Wait. Persistent: MPI_Start and MPI_Wait
+// of requests that were made before, where the host has them (MPI 4).
+typedef enum { kBlocking, kNonblocking, kPersistent, kModes } Mode;
+extern const char* const kModeNames[kModes];
+
 // The calls of one collective at one size. `turn` is the number of the call: what has a root has
 // another one in each call, and a scan runs in the other direction in each second one. So a rank
 // cannot run ahead of the others for longer than a call.
 typedef struct {
   const Bench* bench;
   Collective collective;
-  MPI_Comm reversed;  // the ranks of MPI_COMM_WORLD from last to first
-  size_t words;       // of the message as the collective counts its size
+  Mode mode;
+  MPI_Request* persistent;  // by root, or two
+  MPI_Comm reversed;        // the ranks of MPI_COMM_WORLD from last to first
+  size_t words;             // of the message as the collective counts its size
   double *in, *out;
   int* counts;    // of reduce_scatter
   uint64_t done;  // calls with rewritten buffers; the number of a call is its seed
@@ -42,7 +49,11 @@ typedef struct {
 size_t BufferWords(Collective collective, size_t words, int ranks);
 // 0 where the collective does not know this size.
 int IsPossible(Collective collective, size_t words, int ranks);
+int IsModeKnown(Mode mode);
 void Call(const Calls* calls, int64_t turn);
+// Before the first and after the last call of a mode.
+void BeginCalls(Calls* calls);
+void EndCalls(Calls* calls);
 // What a program does before and after a call: writes all that this rank contributes, reads all
 // that it has got.
 void WriteInput(const Calls* calls, int64_t turn, uint64_t seed);

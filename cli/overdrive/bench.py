@@ -43,6 +43,7 @@ FLAGS = ("-O3", "-g", "-std=gnu11")
 JUDGED = ("bcast", "reduce", "allreduce", "allgather", "alltoall", "reduce_scatter", "barrier")
 KNOWN = (*JUDGED, "reduce_scatter_block", "gather", "scatter", "scan")
 SIZES = "8,64,512,1K,2K,4K,8K,16K,32K,64K,128K,256K,512K,1M,2M,4M"
+MODES = ("blocking", "nonblocking", "persistent")
 HOST, OVERDRIVE = "host", "Overdrive"
 ROUNDS_APART = 3
 """How often jobs that cannot take turns are run each."""
@@ -88,6 +89,12 @@ def parser() -> Parser:
     made.add_argument("-n", type=number(1, MOST_RANKS), metavar="RANKS", help="number of ranks (2)")
     made.add_argument("--sizes", default=SIZES, metavar="LIST", help="bytes; suffixes K and M")
     made.add_argument("--shapes", default="usual", metavar="LIST", help="usual, app or both")
+    made.add_argument(
+        "--mode",
+        default=MODES[0],
+        choices=MODES,
+        help="how the collectives are called; the last ones followed by MPI_Wait at once",
+    )
     made.add_argument(
         "--seconds",
         type=number(0.1, MOST_SECONDS, whole=False),
@@ -308,6 +315,7 @@ class Bench:
         return [
             *("--tests", ",".join(self.options.collectives), "--sizes", self.options.sizes),
             *("--shapes", self.options.shapes, "--kinds", "all,min,avg,max"),
+            *("--modes", self.options.mode),
             *("--sample-ms", f"{self.options.sample_ms or usual_ms:g}"),
             # A point that is missing from the table would say nothing about why.
             *("--whole-round", "1"),

@@ -23,15 +23,9 @@ using host::kSuccess;
 
 namespace {
 
-constexpr std::uint64_t kPersistent = 0x50657273;
-
 // How often a blocking call looks by itself before it waits like all others, where the rank has a
 // core of its own: about as long as the other ranks of a short collective take.
 constexpr int kLooks = 2000;
-
-}  // namespace
-
-namespace {
 
 // Whether collectives of this communicator can be ours at all. The host answers for those that have
 // been revoked.
@@ -55,13 +49,12 @@ int Rank::collective(const CollectiveCall& call, Comm& comm, bool* served) {
   RankState& s = *state_;
   *served = false;
   if (!served_here(s, comm)) return kSuccess;
-  bool needs_hidden;
-  {
+  // Only collective calls on the communicator change this, which the program makes one by one.
+  if (comm.collectives == nullptr) [[unlikely]] {
     Guard guard(s);
-    CollectiveComm& own = s.collectives.comm_state(comm);
-    needs_hidden = own.spans_nodes() && own.hidden == 0;
+    s.collectives.comm_state(comm);
   }
-  if (needs_hidden) [[unlikely]] {
+  if (comm.collectives->spans_nodes() && comm.collectives->hidden == 0) [[unlikely]] {
     const int error = open_hidden(comm);
     if (error != kSuccess) return error;
   }
@@ -73,15 +66,16 @@ int Rank::collective(const CollectiveCall& call, Comm& comm, bool* served) {
     *served = true;
     const std::uint64_t context = Collectives::next_context(comm);
     // Who is late may be waiting for this very core, or for what only our host does.
-    const int patience = s.tight_looks && !s.notes.any() ? kLineLooks : 0;
-    if (!s.threads && s.collectives.serve_at_once(call, comm, decision, patience)) {
+    const int looks = s.tight_looks && !s.notes.any() ? kLineLooks : 0;
+    CollectiveTeam* const team = s.collectives.blocking_team(comm, decision);
+    if (s.collectives.serve_at_once(call, comm, team, decision, {looks, &s.lock.waiters()})) {
       s.let_host_follow();
       return kSuccess;
     }
     op = s.collectives.take();
-    int error = s.collectives.start(*op, call, comm, decision, context);
+    int error = s.collectives.start(*op, call, comm, decision, context, team);
     if (error == kSuccess && s.tight_looks && !s.notes.any()) {
-      for (int i = 0; i < kLooks && !op->done(); ++i) {
+      for (int i = 0; i < kLooks && !op->done() && !s.lock.wanted(); ++i) {
         const bool moved = s.transport->progress();
         if (!op->advance() && !moved) pause_processor();
       }
@@ -139,11 +133,20 @@ int Rank::make_collective(CollectiveCall&& call, Comm& comm, bool persistent, Re
   coll::Decision decision;
   if (!s.collectives.decide(call, comm, &decision)) return kSuccess;
   *served = true;
-  // What a team does has one order; see next_context(), and persistent collectives may be started
-  // in any.
-  decision.mode = coll::Mode::kFlat;
+  ++s.counters.collectives_later;
+  if (s.requests.full()) return s.host.err_no_mem;
+  std::uint64_t context = 0;
+  CollectiveTeam* team = nullptr;
+  if (!persistent) {
+    context = Collectives::next_context_without_blocking(comm);
+    team = s.collectives.team_without_blocking(comm, decision);
+    if (s.collectives.serve_at_once(call, comm, team, decision, {})) {
+      ++s.counters.collectives_later_shared;
+      *out = s.requests.completed_collective();
+      return kSuccess;
+    }
+  }
   Request* const request = s.requests.allocate();
-  if (request == nullptr) return s.host.err_no_mem;
   CollectiveOp* const op = s.collectives.take();
   op->kept = std::make_unique<CollectiveCall>(std::move(call));
   op->decision = decision;
@@ -159,17 +162,11 @@ int Rank::make_collective(CollectiveCall&& call, Comm& comm, bool persistent, Re
   ++comm.references;
   *out = request;
   if (persistent) {
-    // Ranks may start several in different orders: each has a line of contexts of its own.
-    op->last_context = combine(Collectives::next_context_without_blocking(comm), kPersistent);
+    s.collectives.prepare_persistent(*op, comm);
     return kSuccess;
   }
-  const int error = s.collectives.start(*op, *op->kept, comm, decision,
-                                        Collectives::next_context_without_blocking(comm));
-  if (error == kSuccess) {
-    s.collectives.keep_going(*op);
-    return kSuccess;
-  }
-  s.finish_orphan(*request);
+  const int error = s.collectives.start_without_blocking(*op, comm, context, team);
+  if (error != kSuccess) s.finish_orphan(*request);
   return error;
 }
 

@@ -1,13 +1,17 @@
 // Ranks in forked processes call random collectives, several at once, served by random algorithms;
 // every result is compared with the definition.
+//
+// Starts threads: the helper of ranks that sit in a call of the host, and threads of the program.
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "coll/ops/kernels.h"
@@ -57,6 +61,7 @@ class Vector {
       : step_(sparse ? 2 : 1), values_(static_cast<std::size_t>(count * step_), kGap) {}
   Value& operator[](std::int64_t i) { return values_[static_cast<std::size_t>(i * step_)]; }
   void* data() { return values_.data(); }
+  std::vector<Value>& values() { return values_; }
   std::int64_t step_bytes() const { return step_ * static_cast<std::int64_t>(sizeof(Value)); }
   bool gaps_are_whole() const {
     for (std::size_t i = 1; step_ == 2 && i < values_.size(); i += 2) {
@@ -106,9 +111,12 @@ class Trial {
     sparse_ = sparse;
     call_.reduction.kernel = coll::ops::find_kernel(coll::ops::Op::sum, coll::ops::Kind::int64);
     fill(in_place);
+    before_ = output_.values();
   }
 
   CollectiveCall& call() { return call_; }
+  // The input again, which a call in place has overwritten.
+  void restore() { std::copy(before_.begin(), before_.end(), output_.values().begin()); }
   std::string text() const {
     return std::string(coll::info(call_.collective).name) + ", count " + std::to_string(count_) +
            ", root " + std::to_string(call_.root) + (call_.in_place ? ", in place" : "") +
@@ -173,6 +181,7 @@ class Trial {
   p2p::LayoutRef layout_;
   Vector input_;
   Vector output_;
+  std::vector<Value> before_;  // content of the output
   std::vector<Value> expected_;
 };
 
@@ -467,6 +476,183 @@ TEST(Collectives, PersistentOnesMayBeStartedInAnyOrder) {
       rank->release(*requests[i]);
       rank->free_request(*requests[i]);
     }
+    rank->finalize();
+    return 0;
+  }));
+}
+
+// A call that is waited for later: its request and what must come out.
+struct Pending {
+  std::unique_ptr<Trial> trial;
+  Request* request = nullptr;
+};
+
+// Whether it ended well.
+bool complete(Rank& rank, Pending& pending) {
+  rank.wait(*pending.request);
+  if (pending.request->status.error != 0) return false;
+  const std::int64_t wrong = pending.trial->first_wrong();
+  if (wrong != -1) {
+    std::fprintf(stderr, "%s: wrong at %lld\n", pending.trial->text().c_str(),
+                 static_cast<long long>(wrong));
+    return false;
+  }
+  rank.release(*pending.request);
+  return true;
+}
+
+// Far more than exchanges that can be under way at once; ranks wait in different orders, and call
+// blocking ones and send messages meanwhile.
+TEST(Collectives, HundredsMayBePending) {
+  expect_success(run_forked_job(3, [&](int me, const Exchange& exchange) {
+    auto rank = make_test_rank(exchange);
+    Comm& world = *rank->world();
+    const p2p::LayoutRef bytes = byte_layout();
+    std::mt19937_64 same(23);
+    std::mt19937_64 own(static_cast<std::uint64_t>(me));
+    std::vector<Pending> pending;
+    for (int number = 0; number < 600; ++number) {
+      Pending next{std::make_unique<Trial>(number, me, exchange.size, same)};
+      bool served = false;
+      if (number % 9 == 8) {
+        REQUIRE(rank->collective(next.trial->call(), world, &served) == 0 && served);
+        REQUIRE(next.trial->first_wrong() == -1);
+        continue;
+      }
+      CollectiveCall copy = next.trial->call();
+      REQUIRE(rank->icollective(std::move(copy), world, &next.request, &served) == 0 && served);
+      pending.push_back(std::move(next));
+      if (number % 50 == 0) {
+        int token = number, got = -1;
+        Request* receive = nullptr;
+        host::Status status;
+        REQUIRE(rank->irecv(&got, sizeof got, bytes, (me + 2) % 3, 1, world, &receive) == 0);
+        REQUIRE(rank->send(&token, sizeof token, bytes, (me + 1) % 3, 1, world,
+                           SendMode::standard) == 0);
+        rank->wait(*receive);
+        REQUIRE(got == number);
+        rank->release(*receive);
+      }
+    }
+    std::shuffle(pending.begin(), pending.end(), own);
+    for (Pending& each : pending) REQUIRE(complete(*rank, each));
+    const observe::Counters& counters = rank->state().counters;
+    REQUIRE(counters.collectives_later == pending.size());
+    REQUIRE(counters.collectives_later_shared > 0);
+    REQUIRE(rank->state().collectives.active.empty());
+    rank->finalize();
+    return 0;
+  }));
+}
+
+// Each has slots of its own; those for which none are left go by messages, at all ranks alike.
+TEST(Collectives, PersistentOnesShareWhatSlotsThereAre) {
+  config::Settings settings;
+  settings.collective_slots = 8;
+  expect_success(run_forked_job(3, [&](int me, const Exchange& exchange) {
+    auto rank = make_test_rank(exchange, settings);
+    Comm& world = *rank->world();
+    constexpr int kCalls = 20;
+    for (int round = 0; round < 3; ++round) {
+      std::mt19937_64 same(100 + static_cast<std::uint64_t>(round));
+      std::vector<Pending> made;
+      for (int number = 0; number < kCalls; ++number) {
+        made.push_back({std::make_unique<Trial>(number, me, exchange.size, same)});
+        bool served = false;
+        CollectiveCall copy = made.back().trial->call();
+        REQUIRE(rank->collective_init(std::move(copy), world, &made.back().request, &served) == 0);
+        REQUIRE(served);
+      }
+      for (int start = 0; start < 4; ++start) {
+        for (int i = 0; i < kCalls; ++i) {
+          const int which = (i * 7 + me * 3 + start) % kCalls;
+          REQUIRE(rank->start(*made[static_cast<std::size_t>(which)].request) == 0);
+        }
+        bool served = false;
+        Trial between(1000 + start, me, exchange.size, same);
+        REQUIRE(rank->collective(between.call(), world, &served) == 0 && served);
+        REQUIRE(between.first_wrong() == -1);
+        for (int i = 0; i < kCalls; ++i) {
+          Pending& each = made[static_cast<std::size_t>((i * 3 + me) % kCalls)];
+          REQUIRE(complete(*rank, each));
+          each.trial->restore();
+        }
+      }
+      for (Pending& each : made) rank->free_request(*each.request);
+      exchange.barrier();
+    }
+    const RankState& state = rank->state();
+    REQUIRE(state.counters.collectives_later_shared > 0);
+    REQUIRE(state.counters.teams_refused > 0);
+    // Half of the slots are left to others, and all that persistent calls had have come back.
+    REQUIRE(state.collectives.slots->in_use() == 1);
+    rank->finalize();
+    return 0;
+  }));
+}
+
+// A rank that sits in a call of the host takes part all the same.
+TEST(Collectives, PendingOnesGoOnWhileARankIsInTheHost) {
+  expect_success(run_forked_job(2, [&](int me, const Exchange& exchange) {
+    auto rank = make_test_rank(exchange);
+    std::mt19937_64 same(31);
+    for (int number = 0; number < 60; ++number) {
+      Pending one{std::make_unique<Trial>(number, me, exchange.size, same)};
+      bool served = false;
+      CollectiveCall copy = one.trial->call();
+      REQUIRE(rank->icollective(std::move(copy), *rank->world(), &one.request, &served) == 0);
+      REQUIRE(served);
+      const bool inside = me == number % 2;
+      const bool open = inside && !one.request->complete && rank->entering_host_call();
+      if (!inside) REQUIRE(complete(*rank, one));
+      exchange.barrier();  // the host's
+      if (open) rank->left_host_call();
+      if (inside) REQUIRE(complete(*rank, one));
+    }
+    rank->finalize();
+    return 0;
+  }));
+}
+
+// One thread calls collectives, others exchange messages: each lets the others have the lock.
+TEST(Collectives, OtherThreadsSendMessages) {
+  expect_success(run_forked_job(2, [&](int me, const Exchange& exchange) {
+    auto rank = make_test_rank(exchange, {}, true);
+    Comm& world = *rank->world();
+    const p2p::LayoutRef bytes = byte_layout();
+    std::atomic<int> wrong{0};
+    const auto exchange_messages = [&](int tag) {
+      for (int i = 0; i < 300; ++i) {
+        int out = i * 10 + tag, in = -1;
+        Request* receive = nullptr;
+        if (rank->irecv(&in, sizeof in, bytes, 1 - me, tag, world, &receive) != 0) ++wrong;
+        if (rank->send(&out, sizeof out, bytes, 1 - me, tag, world, SendMode::standard) != 0)
+          ++wrong;
+        rank->wait(*receive);
+        if (in != out) ++wrong;
+        rank->release(*receive);
+      }
+    };
+    std::thread first([&] { exchange_messages(1); });
+    std::thread second([&] { exchange_messages(2); });
+    std::mt19937_64 same(41);
+    for (int number = 0; number < 300; ++number) {
+      Pending one{std::make_unique<Trial>(number, me, exchange.size, same)};
+      bool served = false;
+      if (number % 2 == 0) {
+        REQUIRE(rank->collective(one.trial->call(), world, &served) == 0 && served);
+        REQUIRE(one.trial->first_wrong() == -1);
+      } else {
+        CollectiveCall copy = one.trial->call();
+        REQUIRE(rank->icollective(std::move(copy), world, &one.request, &served) == 0 && served);
+        REQUIRE(complete(*rank, one));
+      }
+    }
+    first.join();
+    second.join();
+    REQUIRE(wrong == 0);
+    // Short ones are as short as without threads.
+    REQUIRE(rank->state().counters.collectives_lines > 0);
     rank->finalize();
     return 0;
   }));

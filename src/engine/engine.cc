@@ -18,7 +18,22 @@ using p2p::MessageHeader;
 using p2p::prepare;
 using p2p::Unexpected;
 
-void YieldingLock::yield() { sched_yield(); }
+void YieldingLock::lock_late() {
+  waiters_.fetch_add(1, std::memory_order_relaxed);
+  int spins = 0;
+  do {
+    while (busy_.load(std::memory_order_relaxed)) {
+      if (++spins > 64) {
+        sched_yield();
+        spins = 0;
+      } else {
+        pause_processor();
+      }
+    }
+    // Pairs with the release in unlock().
+  } while (busy_.exchange(true, std::memory_order_acquire));
+  waiters_.fetch_sub(1, std::memory_order_relaxed);
+}
 
 Rank::Rank(std::unique_ptr<RankState> state) : state_(std::move(state)) {}
 Rank::~Rank() = default;
@@ -296,7 +311,7 @@ void RankState::release_finished_orphans() {
 }
 
 void Rank::release(Request& request) {
-  if (request.index == RequestSlab::kCompletedSend) return;
+  if (RequestSlab::shared(request.index)) return;
   RankState& s = *state_;
   Guard guard(s);
   if (request.persistent) {
@@ -308,7 +323,7 @@ void Rank::release(Request& request) {
 }
 
 void Rank::free_request(Request& request) {
-  if (request.index == RequestSlab::kCompletedSend) return;
+  if (RequestSlab::shared(request.index)) return;
   RankState& s = *state_;
   Guard guard(s);
   if (!request.active || request.complete) {
@@ -320,7 +335,7 @@ void Rank::free_request(Request& request) {
 }
 
 void Rank::cancel(Request& request) {
-  if (request.index == RequestSlab::kCompletedSend) return;
+  if (RequestSlab::shared(request.index)) return;
   RankState& s = *state_;
   Guard guard(s);
   if (request.complete || !request.active) return;

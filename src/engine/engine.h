@@ -180,6 +180,7 @@ class Rank {
     }
 
    private:
+    void look_at_queues();
     void occasionally();
     void count_yields();
 

@@ -194,7 +194,7 @@ std::unique_ptr<Rank> Rank::create(const host::HostTable& host, const config::Se
                                    static_cast<std::uint64_t>(settings.spin_ns));
   s.wake_mode = s.node->wake_mode();
   if (s.node->oversubscribed()) s.wake_mode.expedited = false;
-  s.tight_looks = !threads_multiple && !s.node->oversubscribed();
+  s.tight_looks = !s.node->oversubscribed();
   s.transport = std::make_unique<p2p::Transport>(*s.node, s.wake_mode, s.settings, s.host,
                                                  s.matching, s.counters);
   s.smpi =

@@ -27,26 +27,34 @@
 namespace od {
 
 // Test-and-set lock that yields: waiters of an MPI lock are few and hold it for nanoseconds, but
-// their cores may be oversubscribed.
+// their cores may be oversubscribed. Who looks for something while it holds the lock goes on only
+// as long as nobody else wants it: so a rank of which one thread at a time is inside MPI is as fast
+// as one that has a single thread.
 class YieldingLock {
  public:
   void lock() {
-    for (int spins = 0; busy_.exchange(true, std::memory_order_acquire); ++spins) {
-      while (busy_.load(std::memory_order_relaxed)) {
-        if (++spins > 64) {
-          yield();
-          spins = 0;
-        } else {
-          pause_processor();
-        }
-      }
-    }
+    // Pairs with the release in unlock().
+    if (busy_.exchange(true, std::memory_order_acquire)) [[unlikely]]
+      lock_late();
   }
   void unlock() { busy_.store(false, std::memory_order_release); }  // pairs with lock()
 
+  // Whether a thread waits for it. Relaxed: a hint.
+  const std::atomic<std::uint32_t>& waiters() const { return waiters_; }
+  bool wanted() const { return waiters_.load(std::memory_order_relaxed) != 0; }
+  // Not held by the caller, who has just let go of it and will want it again: lets others have it,
+  // which need some tens of nanoseconds to see that it is free.
+  void give_way() const {
+    for (int i = 0; i < kGiveWayPauses && wanted(); ++i) pause_processor();
+  }
+
  private:
-  static void yield();
+  static constexpr int kGiveWayPauses = 16;
+
+  void lock_late();
+
   std::atomic<bool> busy_{false};
+  std::atomic<std::uint32_t> waiters_{0};
 };
 
 class RankState : public p2p::Endpoint {
@@ -74,7 +82,7 @@ class RankState : public p2p::Endpoint {
   HostCallHelper helper{*this};
 
   node::WaitPlan wait_plan;
-  bool tight_looks = false;              // one thread, and a core of its own
+  bool tight_looks = false;              // a core of its own
   std::uint64_t started_ns = 0;          // when MPI_Init joined the node
   std::unique_ptr<smpi::Service> smpi;   // address passing, for programs that ask for it
   node::RegionHeader* header = nullptr;  // own region

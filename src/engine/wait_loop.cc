@@ -110,22 +110,26 @@ void Rank::WaitLoop::count_yields() {
   s.counters.yields_peer_away += idler_.yields_with_peer();
 }
 
+// Most waits are for one message that comes within a microsecond: looks at the queues alone first.
+// Not where the host has to be looked after as well, once that has begun; nor any longer when
+// another thread waits to do something. Lock held.
+void Rank::WaitLoop::look_at_queues() {
+  RankState& s = *rank_.state_;
+  if (host_pending_ || s.transport->streams_active() || (rounds_ != 0 && s.notes.any())) return;
+  for (int i = 0; i < kTightLooks && !s.transport->arrived() && !s.lock.wanted(); ++i) {
+    if (!s.collectives.active.empty() && s.collectives.anything_ready()) break;
+    pause_processor();
+  }
+}
+
 void Rank::WaitLoop::step() {
   RankState& s = *rank_.state_;
-  // Most waits are for one message that comes within a microsecond: look at the queues alone first.
-  // Only without other threads, whose progress would change what is looked at.
-  // Nor where the host has to be looked after as well, once that has begun.
-  if (s.tight_looks && !s.locking && !host_pending_ && !s.transport->streams_active() &&
-      (rounds_ == 0 || !s.notes.any())) [[likely]] {
-    for (int i = 0; i < kTightLooks && !s.transport->arrived(); ++i) {
-      if (!s.collectives.active.empty() && s.collectives.anything_ready()) break;
-      pause_processor();
-    }
-  }
   bool host_pending;
   bool unfinished_sends;
   {
     Guard guard(s);
+    if (s.tight_looks) [[likely]]
+      look_at_queues();
     if (s.progress()) {
       idler_.reset();
       if (s.notes.any() && s.notes.need() != HostDrive::Need::quiet &&
@@ -134,8 +138,11 @@ void Rank::WaitLoop::step() {
       }
       return;
     }
-    if (collective_ != nullptr && s.wait_plan.peer_spin_ns != 0) {
-      idler_.watch(collective_->awaited_member());
+    if (s.wait_plan.peer_spin_ns != 0) {
+      const CollectiveOp* collective = collective_;
+      // A request lets go of its operation when it is complete.
+      if (waiting_for_ != nullptr && !waiting_for_->complete) collective = waiting_for_->collective;
+      if (collective != nullptr) idler_.watch(collective->awaited_member());
     }
     unfinished_sends = s.transport->has_unfinished_sends();
     if (++rounds_ % kRoundsPerLook == 0 && unfinished_sends) {
@@ -145,6 +152,7 @@ void Rank::WaitLoop::step() {
       s.warm_some();
     host_pending = s.idle_round(caller_asks_) != HostDrive::Need::quiet || host_pending_;
   }
+  s.lock.give_way();
   std::uint64_t limit_ns = kLongestSleepNs;
   if (unfinished_sends) {
     limit_ns = std::min(limit_ns, std::max<std::uint64_t>(s.settings.unmatched_wait_ns, 1000));

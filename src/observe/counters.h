@@ -43,6 +43,8 @@
   X(collectives_host, kSum, messages, "collective calls of ranks left to the installed MPI library")\
   X(collectives_shared, kSum, messages, "of the served ones, made in shared memory inside nodes")   \
   X(collectives_lines, kSum, messages, "of the shared ones, done with a line of each rank at once") \
+  X(collectives_later, kSum, messages, "of the served ones, non-blocking and persistent")           \
+  X(collectives_later_shared, kSum, messages, "of these, made in shared memory")                    \
   X(teams_made, kSum, messages, "communicators whose ranks on this node work in shared memory")    \
   X(teams_refused, kSum, messages, "communicators without, because collective slots had run out")  \
   X(reductions_in_groups, kSum, messages,                                                          \

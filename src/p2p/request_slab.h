@@ -24,13 +24,19 @@ class RequestSlab {
   static constexpr std::uint32_t kChunk = 1024;
   // 2^20 handles fit every face's handle range.
   static constexpr std::uint32_t kCapacity = 1u << 20;
+  // Requests that any number of handles of the program may stand for: complete from the start.
   static constexpr std::uint32_t kCompletedSend = 0;
+  static constexpr std::uint32_t kCompletedCollective = 1;
+  static constexpr bool shared(std::uint32_t index) { return index <= kCompletedCollective; }
 
   RequestSlab() {
     chunks_.reserve(kCapacity / kChunk);
     completed_send_ = allocate();
     completed_send_->kind = RequestKind::send;
     completed_send_->complete = true;
+    completed_collective_ = allocate();
+    completed_collective_->kind = RequestKind::collective;
+    completed_collective_->complete = true;
   }
   ~RequestSlab() {
     // Relaxed: nobody else is left.
@@ -41,6 +47,7 @@ class RequestSlab {
   RequestSlab& operator=(const RequestSlab&) = delete;
 
   Request* completed_send() { return completed_send_; }
+  Request* completed_collective() { return completed_collective_; }
 
   // Null only when kCapacity requests are pending.
   Request* allocate() {
@@ -86,6 +93,7 @@ class RequestSlab {
     return request->kind == RequestKind::free ? nullptr : request;
   }
   std::uint32_t in_use() const { return in_use_; }
+  bool full() const { return in_use_ == kCapacity; }
   template <typename Visit>
   void each(Visit&& visit) {
     // Relaxed: called by whoever may allocate.
@@ -119,6 +127,7 @@ class RequestSlab {
   std::vector<std::unique_ptr<Chunk>> chunks_;  // reserved: readers on other threads are safe
   std::atomic<std::uint32_t> made_{0};          // requests constructed: slots 0 to made_ - 1
   Request* completed_send_ = nullptr;
+  Request* completed_collective_ = nullptr;
   Request* free_ = nullptr;
   std::uint32_t in_use_ = 0;
 };

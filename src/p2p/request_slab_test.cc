@@ -17,7 +17,7 @@ Request* pending(RequestSlab& slab) {
 TEST(RequestSlab, PlacesAreConstantAndLastFreedIsFirstReused) {
   RequestSlab slab;
   std::vector<Request*> requests;
-  for (std::uint32_t i = 1; i <= 3 * RequestSlab::kChunk; ++i) {
+  for (std::uint32_t i = 2; i <= 3 * RequestSlab::kChunk; ++i) {
     Request* request = pending(slab);
     ASSERT_NE(request, nullptr);
     ASSERT_EQ(request->index, i);  // in order, also from chunk to chunk
@@ -38,6 +38,7 @@ TEST(RequestSlab, PlacesAreConstantAndLastFreedIsFirstReused) {
 TEST(RequestSlab, WhatWasNeverHandedOutIsNoRequest) {
   RequestSlab slab;
   EXPECT_NE(slab.at(RequestSlab::kCompletedSend), nullptr);
+  EXPECT_NE(slab.at(RequestSlab::kCompletedCollective), nullptr);
   Request* request = pending(slab);
   EXPECT_EQ(slab.at(request->index + 1), nullptr);
   EXPECT_EQ(slab.at(RequestSlab::kChunk), nullptr);
@@ -45,12 +46,12 @@ TEST(RequestSlab, WhatWasNeverHandedOutIsNoRequest) {
   EXPECT_EQ(slab.at(~std::uint32_t{0}), nullptr);
   int seen = 0;
   slab.each([&](Request&) { ++seen; });
-  EXPECT_EQ(seen, 2);  // the completed send and this one
+  EXPECT_EQ(seen, 3);  // the completed ones and this one
 }
 
 TEST(RequestSlab, EndsAtItsCapacity) {
   RequestSlab slab;
-  for (std::uint32_t i = 1; i < RequestSlab::kCapacity; ++i) ASSERT_NE(pending(slab), nullptr);
+  for (std::uint32_t i = 2; i < RequestSlab::kCapacity; ++i) ASSERT_NE(pending(slab), nullptr);
   EXPECT_EQ(slab.allocate(), nullptr);
   slab.release(*slab.at(77));
   EXPECT_EQ(pending(slab)->index, 77u);

@@ -22,6 +22,12 @@ namespace {
 
 constexpr std::uint64_t kTeamContext = 0x5465616d;
 constexpr std::uint64_t kNonBlocking = 0x49636f6c;
+constexpr std::uint64_t kPersistent = 0x50657273;
+
+// The share of the slots, one in so many, that stays free for other communicators' blocking calls
+// (and, of what persistent calls leave, for non-blocking ones); 0: none.
+constexpr std::uint32_t kSpareOfNonBlocking = 4;
+constexpr std::uint32_t kSpareOfPersistent = 2;
 
 }  // namespace
 
@@ -70,55 +76,72 @@ bool Collectives::decide(const CollectiveCall& call, Comm& comm, coll::Decision*
 }
 
 int Collectives::start(CollectiveOp& op, const CollectiveCall& call, Comm& comm,
-                       const coll::Decision& decision, std::uint64_t context) {
-  CollectiveComm& own = *comm.collectives;
+                       const coll::Decision& decision, std::uint64_t context,
+                       CollectiveTeam* team) {
   const int error = op.prepare(*this, {&call, &comm, decision, context,
                                        timed ? message_bytes(call, comm.size, comm.rank) : 0});
   if (error != kSuccess) return error;
   ++endpoint.counters.collectives_served;
-  if (decision.mode == coll::Mode::kHierarchical && slots != nullptr) {
-    if (own.team == nullptr) [[unlikely]]
-      make_team(comm);
-    if (own.team != nullptr && own.team->phase() == CollectiveTeam::Phase::joining) [[unlikely]] {
-      op.wait_for(*own.team);
-      op.advance();
-      return kSuccess;
-    }
+  if (team != nullptr && team->phase() == CollectiveTeam::Phase::leased) [[unlikely]]
+    team->tell_members();
+  if (team != nullptr && team->phase() == CollectiveTeam::Phase::joining) [[unlikely]] {
+    op.wait_for(*team);
+    op.advance();
+    return kSuccess;
   }
-  const int launched = launch(op);
+  const int launched = launch(op, team);
   if (launched == kSuccess) op.advance();
   return launched;
 }
 
-void Collectives::make_team(Comm& comm) {
+CollectiveTeam* Collectives::make_team(std::unique_ptr<CollectiveTeam>& team, Comm& comm,
+                                       const coll::Decision& decision, std::uint64_t context,
+                                       std::uint32_t spare_share) {
+  if (decision.mode != coll::Mode::kHierarchical || slots == nullptr) return nullptr;
   const QuietFloats quiet;
   CollectiveComm& own = *comm.collectives;
   const std::span<const int> members = own.nodes().members(own.nodes().node_of(comm.rank));
-  if (members.size() < 2) return;
-  own.team = std::make_unique<CollectiveTeam>(*this, comm,
-                                              std::vector<int>(members.begin(), members.end()),
-                                              combine(own.context, kTeamContext));
+  if (members.size() < 2) return nullptr;
+  team = std::make_unique<CollectiveTeam>(
+      *this, comm, std::vector<int>(members.begin(), members.end()), combine(context, kTeamContext),
+      spare_share == 0 ? 0 : slots->count() / spare_share);
+  return team.get();
+}
+
+CollectiveTeam* Collectives::blocking_team(Comm& comm, const coll::Decision& decision) {
+  CollectiveComm& own = *comm.collectives;
+  if (own.team != nullptr) [[likely]]
+    return own.team.get();
+  return make_team(own.team, comm, decision, own.context, 0);
+}
+
+CollectiveTeam* Collectives::team_without_blocking(Comm& comm, const coll::Decision& decision) {
+  CollectiveComm& own = *comm.collectives;
+  if (own.team_without_blocking != nullptr) [[likely]]
+    return own.team_without_blocking.get();
+  return make_team(own.team_without_blocking, comm, decision, combine(own.context, kNonBlocking),
+                   kSpareOfNonBlocking);
 }
 
 namespace {
 
-// The team that serves the call; null: it goes by messages, or the team is not ready yet.
-CollectiveTeam* team_for(const CollectiveCall& call, const CollectiveComm& own,
-                         const coll::Decision& decision) {
-  CollectiveTeam* const team = own.team.get();
-  if (decision.mode != coll::Mode::kHierarchical || team == nullptr) return nullptr;
-  return team->phase() == CollectiveTeam::Phase::ready && team->serves(call) ? team : nullptr;
+// Whether the team serves the call; else it goes by messages, or the team is not ready yet.
+bool serves(const CollectiveTeam* team, const CollectiveCall& call,
+            const coll::Decision& decision) {
+  return team != nullptr && decision.mode == coll::Mode::kHierarchical &&
+         team->phase() == CollectiveTeam::Phase::ready && team->serves(call);
 }
 
 }  // namespace
 
-int Collectives::launch(CollectiveOp& op) {
+int Collectives::launch(CollectiveOp& op, CollectiveTeam* team) {
   const CollectiveOp::Task& task = op.task();
   CollectiveComm& own = *task.comm->collectives;
-  CollectiveTeam* const team = team_for(*task.call, own, task.decision);
+  if (!serves(team, *task.call, task.decision)) team = nullptr;
   if (team != nullptr) {
     team->look_at_distance();
     ++endpoint.counters.collectives_shared;
+    if (op.request != nullptr) ++endpoint.counters.collectives_later_shared;
     if (!own.spans_nodes()) {
       op.begin_whole(*team);
       return kSuccess;
@@ -140,12 +163,10 @@ int Collectives::launch(CollectiveOp& op) {
   return op.begin(way, std::move(found.schedule), found.units_per_unit, team);
 }
 
-bool Collectives::serve_at_once(const CollectiveCall& call, const Comm& comm,
-                                const coll::Decision& decision, int patience) {
-  const CollectiveComm& own = *comm.collectives;
-  if (timed || own.spans_nodes()) return false;
-  CollectiveTeam* const team = team_for(call, own, decision);
-  if (team == nullptr || !serve_as_line(team->team(), call, patience)) return false;
+bool Collectives::serve_at_once(const CollectiveCall& call, const Comm& comm, CollectiveTeam* team,
+                                const coll::Decision& decision, coll::shm::Patience patience) {
+  if (timed || comm.collectives->spans_nodes()) return false;
+  if (!serves(team, call, decision) || !serve_as_line(team->team(), call, patience)) return false;
   ++endpoint.counters.collectives_served;
   ++endpoint.counters.collectives_shared;
   ++endpoint.counters.collectives_lines;
@@ -154,13 +175,19 @@ bool Collectives::serve_at_once(const CollectiveCall& call, const Comm& comm,
 
 bool Collectives::advance(bool without_host) {
   bool moved = false;
+  const CollectiveTeam* advanced = nullptr;  // hundreds may be under way in one
   for (std::size_t i = 0; i < active.size();) {
     CollectiveOp* const op = active[i];
     if (without_host && op->steps_need_host()) {
       ++i;
       continue;
     }
-    moved |= op->advance(without_host);
+    CollectiveTeam* const team = op->team();
+    if (team != nullptr && team != advanced) {
+      moved |= team->advance();
+      advanced = team;
+    }
+    moved |= op->settle(without_host);
     if (!op->done()) {
       ++i;
       continue;
@@ -183,19 +210,36 @@ void Collectives::complete(CollectiveOp& op) {
   request.complete = true;
 }
 
-int Collectives::restart(Request& request) {
-  CollectiveOp& op = *request.collective;
-  const int error = start(op, *op.kept, *request.comm, op.decision, ++op.last_context);
-  if (error == kSuccess) keep_going(op);
-  return error;
+void Collectives::prepare_persistent(CollectiveOp& op, Comm& comm) {
+  // Ranks may start several in different orders: each has a line of contexts of its own.
+  op.last_context = combine(next_context_without_blocking(comm), kPersistent);
+  make_team(op.own_team, comm, op.decision, op.last_context, kSpareOfPersistent);
 }
 
-void Collectives::keep_going(CollectiveOp& op) {
+int Collectives::restart(Request& request) {
+  CollectiveOp& op = *request.collective;
+  Comm& comm = *request.comm;
+  CollectiveTeam* const team = op.own_team.get();
+  ++op.last_context;
+  if (serve_at_once(*op.kept, comm, team, op.decision, {})) {
+    ++endpoint.counters.collectives_later_shared;
+    request.status = host::Status{};
+    request.complete = true;
+    return kSuccess;
+  }
+  return start_without_blocking(op, comm, op.last_context, team);
+}
+
+int Collectives::start_without_blocking(CollectiveOp& op, Comm& comm, std::uint64_t context,
+                                        CollectiveTeam* team) {
+  const int error = start(op, *op.kept, comm, op.decision, context, team);
+  if (error != kSuccess) return error;
   if (op.done()) {
     complete(op);
   } else {
     active.push_back(&op);
   }
+  return kSuccess;
 }
 
 }  // namespace od

@@ -3,7 +3,6 @@
 #ifndef OVERDRIVE_COLL_RUN_COLLECTIVES_H_
 #define OVERDRIVE_COLL_RUN_COLLECTIVES_H_
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -46,8 +45,14 @@ class Collectives {
 
   // Whether an operation would move that stood still.
   bool anything_ready() const {
-    return std::any_of(active.begin(), active.end(),
-                       [](const CollectiveOp* op) { return op->anything_ready(); });
+    const CollectiveTeam* asked = nullptr;
+    for (const CollectiveOp* op : active) {
+      const CollectiveTeam* const team = op->team();
+      if (team == nullptr || team == asked) continue;
+      if (team->anything_ready()) return true;
+      asked = team;
+    }
+    return false;
   }
 
   // What the communicator's collectives need; made at the first of them.
@@ -59,18 +64,25 @@ class Collectives {
   // orders, and there are programs that do.
   static std::uint64_t next_context(Comm& comm);
   static std::uint64_t next_context_without_blocking(Comm& comm);
-  // Whether the call was so short that it is done, after another look `patience` times. Not where
-  // calls are timed: statistics want to know when all ranks were called.
-  bool serve_at_once(const CollectiveCall& call, const Comm& comm, const coll::Decision& decision,
-                     int patience);
+  // The team of a communicator's blocking calls, and that of its non-blocking ones, which are made
+  // when the first of them needs it; null: they go without.
+  CollectiveTeam* blocking_team(Comm& comm, const coll::Decision& decision);
+  CollectiveTeam* team_without_blocking(Comm& comm, const coll::Decision& decision);
+  // Whether the call was so short that it is done. Not where calls are timed: statistics want to
+  // know when all ranks were called.
+  bool serve_at_once(const CollectiveCall& call, const Comm& comm, CollectiveTeam* team,
+                     const coll::Decision& decision, coll::shm::Patience patience);
   // Starts a call; `call` outlives it. Whoever asked advances it until it is done.
   int start(CollectiveOp& op, const CollectiveCall& call, Comm& comm,
-            const coll::Decision& decision, std::uint64_t context);
+            const coll::Decision& decision, std::uint64_t context, CollectiveTeam* team);
   // The second half, when the ranks of the node are ready.
-  int launch(CollectiveOp& op);
-  int restart(Request& request);  // of a persistent one
-  // Of a call that does not block: it is complete, or advance() completes it.
-  void keep_going(CollectiveOp& op);
+  int launch(CollectiveOp& op, CollectiveTeam* team);
+  // Of a call that does not block (op.kept): it is complete, or advance() completes it.
+  int start_without_blocking(CollectiveOp& op, Comm& comm, std::uint64_t context,
+                             CollectiveTeam* team);
+  // A persistent one is made, and started.
+  void prepare_persistent(CollectiveOp& op, Comm& comm);
+  int restart(Request& request);
   // Moves what is under way; without_host leaves out what may call the host.
   bool advance(bool without_host);
 
@@ -90,7 +102,9 @@ class Collectives {
   }
 
  private:
-  void make_team(Comm& comm);
+  CollectiveTeam* make_team(std::unique_ptr<CollectiveTeam>& team, Comm& comm,
+                            const coll::Decision& decision, std::uint64_t context,
+                            std::uint32_t spare_share);
   void complete(CollectiveOp& op);
 };
 

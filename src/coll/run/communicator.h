@@ -54,8 +54,10 @@ class CollectiveComm {
   std::uint64_t context = 0;   // of messages of collectives; the call's number is added
   std::uint64_t sequence = 0;  // blocking collectives served so far
   std::uint64_t sequence_without_blocking = 0;  // and others
-  host::Handle hidden = 0;               // the host's communicator for messages between nodes
-  std::unique_ptr<CollectiveTeam> team;  // made when a call first asks for it
+  host::Handle hidden = 0;  // the host's communicator for messages between nodes
+  // Made when a call first asks for one: for blocking calls and for non-blocking ones.
+  std::unique_ptr<CollectiveTeam> team;
+  std::unique_ptr<CollectiveTeam> team_without_blocking;
 
  private:
   std::uint64_t draws_ = 0;  // of choose_any()

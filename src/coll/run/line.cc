@@ -152,7 +152,7 @@ bool fill_line(const Team& team, const CollectiveCall& call, Line& line) {
 
 }  // namespace
 
-bool serve_as_line(Team& team, const CollectiveCall& call, int patience) {
+bool serve_as_line(Team& team, const CollectiveCall& call, coll::shm::Patience patience) {
   Line line;
   return fill_line(team, call, line) && team.serve_line(line, patience);
 }

@@ -11,10 +11,9 @@ namespace od {
 // Until then nothing else makes progress.
 inline constexpr int kLineLooks = 200;
 
-// True: the call is done. False: after another look at what is missing, `patience` times, it goes
-// on as start_whole(), of which the others notice nothing. The team must be that of the whole
-// communicator.
-bool serve_as_line(coll::shm::Team& team, const CollectiveCall& call, int patience);
+// True: the call is done. False: when patience is at its end it goes on as start_whole(), of which
+// the others notice nothing. The team must be that of the whole communicator.
+bool serve_as_line(coll::shm::Team& team, const CollectiveCall& call, coll::shm::Patience patience);
 
 }  // namespace od
 

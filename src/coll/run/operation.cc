@@ -73,25 +73,25 @@ TeamWork* CollectiveOp::take_work() {
   return works_[works_used_++].get();
 }
 
+void CollectiveOp::launch() {
+  note(owner_->launch(*this, team_));
+  if (error_ != kSuccess) done_ = true;
+}
+
 bool CollectiveOp::advance(bool without_host) {
-  bool moved = false;
-  if (waits_for_team()) [[unlikely]] {
-    moved = team_->join();
-    if (waits_for_team()) return moved;
-    note(owner_->launch(*this));
-    if (error_ != kSuccess) {
-      done_ = true;
-      return true;
-    }
-  }
-  if (team_ != nullptr) moved |= team_->team().advance();
+  const bool moved = team_ != nullptr && team_->advance();
+  return settle(without_host) || moved;
+}
+
+bool CollectiveOp::settle(bool without_host) {
+  if (waits_for_team() || done_) return false;
   if (whole_) {
-    if (works_[0]->operation.done()) {
-      if (!works_[0]->operation.lengths_agree()) note(owner_->endpoint.host.err_truncate);
-      finish();
-    }
-    return moved;
+    if (!works_[0]->operation.done() || (without_host && buffers_.unpacks_in_host())) return false;
+    if (!works_[0]->operation.lengths_agree()) note(owner_->endpoint.host.err_truncate);
+    finish();
+    return true;
   }
+  bool moved = false;
   for (std::size_t i = 0; i < pending_.size();) {
     if (!finished(pending_[i])) {
       ++i;
@@ -321,6 +321,7 @@ void CollectiveOp::release() {
   if (works_.size() > 16) works_.resize(16);
   request = nullptr;
   kept.reset();
+  own_team.reset();
 }
 
 }  // namespace od

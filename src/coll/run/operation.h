@@ -51,8 +51,13 @@ class CollectiveOp {
   };
   // Prepares the buffers. Returns a host error code; then nothing has started.
   int prepare(Collectives& owner, const Task& task);
-  // Waits until the team knows its members, then goes on by Collectives::launch().
-  void wait_for(CollectiveTeam& team) { team_ = &team; }
+  // Waits until the team knows its members, which then calls launch().
+  void wait_for(CollectiveTeam& team) {
+    team_ = &team;
+    team.launch_later(*this);
+  }
+  // Goes on by Collectives::launch().
+  void launch();
   // Starts with a schedule; `team` does its steps of kind kNode.
   int begin(const Way& way, std::shared_ptr<const coll::Schedule> schedule,
             std::int64_t units_per_unit, CollectiveTeam* team);
@@ -61,17 +66,16 @@ class CollectiveOp {
   // One round; true if anything moved. Never blocks. Where the host may not be called the operation
   // does for the other ranks what there is to do, and is not done before its result is unpacked.
   bool advance(bool without_host = false);
+  // The same without the team's part.
+  bool settle(bool without_host);
+  // The team that does something for it; null: none.
+  CollectiveTeam* team() const { return done_ ? nullptr : team_; }
   bool done() const { return done_; }
   int error() const { return error_; }
   // Whether its steps call the host.
   bool steps_need_host() const { return way_.host_comm != 0 || buffers_.computes_in_host(); }
   // After done(): forgets everything that belongs to the call.
   void release();
-
-  // Whether advance() would move something that stood still: another member of the team has come.
-  bool anything_ready() const {
-    return team_ != nullptr && !waits_for_team() && team_->team().anything_ready();
-  }
 
   // As Team::awaited_member().
   const std::atomic<std::uint32_t>* awaited_member() const {
@@ -87,6 +91,7 @@ class CollectiveOp {
   // Of a call that does not block: its request, arguments, and what was chosen for it.
   Request* request = nullptr;
   std::unique_ptr<CollectiveCall> kept;
+  std::unique_ptr<CollectiveTeam> own_team;  // of a persistent one
   coll::Decision decision;
   std::uint64_t last_context = 0;  // of a persistent one: that of its last start
 

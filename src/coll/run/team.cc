@@ -21,14 +21,18 @@ using coll::shm::SlotLease;
 using host::kSuccess;
 
 CollectiveTeam::CollectiveTeam(Collectives& owner, Comm& comm, std::vector<int> members,
-                               std::uint64_t context)
+                               std::uint64_t context, std::uint32_t spare_slots)
     : owner_(owner),
       endpoint_(owner.endpoint),
       comm_(comm),
       members_(std::move(members)),
       context_(context) {
   joining_.resize(members_.size());
-  own_ = {owner_.slots->allocate(), owner_.cache};
+  own_ = {owner_.slots->allocate(spare_slots), owner_.cache};
+}
+
+void CollectiveTeam::tell_members() {
+  phase_ = Phase::joining;
   const p2p::LayoutRef& bytes = CollectiveBuffers::byte_layout();
   for (std::size_t i = 0; i < members_.size(); ++i) {
     const int rank = members_[i];
@@ -68,6 +72,12 @@ void CollectiveTeam::leave() {
   own_.lease.slot = SlotLease::kNone;
 }
 
+bool CollectiveTeam::advance() {
+  if (phase_ == Phase::joining) [[unlikely]]
+    return join();
+  return team_ != nullptr && team_->advance();
+}
+
 bool CollectiveTeam::join() {
   bool moved = false;
   for (std::size_t i = 0; i < messages_.size();) {
@@ -92,6 +102,8 @@ bool CollectiveTeam::join() {
     leave();
     phase_ = Phase::impossible;
   }
+  for (CollectiveOp* op : waiting_) op->launch();
+  waiting_ = {};
   return true;
 }
 

@@ -2,10 +2,15 @@
 // they find each other's slots, and which collective of the program is which of the team's.
 //
 // At the first collective every member sends the others which slot it has taken and which cache it
-// works at; until all have told, that call waits (it would wait for these members anyway). If one
-// of them has none left, all of this node go on without: by messages.
+// works at; until all have told, that call waits (it would wait for these members anyway), and so
+// do those that follow it. If one of them has none left, all of this node go on without: by
+// messages.
 //
-// Only blocking calls have a team, so it serves one at a time, in the same order at all members.
+// What a team serves has one order, the same at all members. So a communicator has one for blocking
+// calls, one at a time, and one for non-blocking calls, of which any number may be under way; ranks
+// may call the ones and the others in different orders. Each persistent call has its own, because
+// ranks may start several in any order; its slot is taken when it is made, which happens in one
+// order, so that all run out of slots at the same call.
 #ifndef OVERDRIVE_COLL_RUN_TEAM_H_
 #define OVERDRIVE_COLL_RUN_TEAM_H_
 
@@ -22,21 +27,32 @@
 
 namespace od {
 
+class CollectiveOp;
 class Collectives;
 
 class CollectiveTeam {
  public:
-  enum class Phase : std::uint8_t { joining, ready, impossible };
+  enum class Phase : std::uint8_t { leased, joining, ready, impossible };
 
-  // `members` are the ranks of `comm` on this node, in ascending order.
-  CollectiveTeam(Collectives& owner, Comm& comm, std::vector<int> members, std::uint64_t context);
+  // Takes a slot. `members` are the ranks of `comm` on this node, in ascending order. So many slots
+  // are left for others.
+  CollectiveTeam(Collectives& owner, Comm& comm, std::vector<int> members, std::uint64_t context,
+                 std::uint32_t spare_slots);
   ~CollectiveTeam();
   CollectiveTeam(const CollectiveTeam&) = delete;
   CollectiveTeam& operator=(const CollectiveTeam&) = delete;
 
   Phase phase() const { return phase_; }
-  // Looks whether the other members have told; true if anything has moved.
-  bool join();
+  // The first call begins: what was leased becomes joining.
+  void tell_members();
+  // While joining: the operation is launched, after those that came before, when that is over.
+  void launch_later(CollectiveOp& op) { waiting_.push_back(&op); }
+  // Looks whether the other members have told, or does what can be done in shared memory; true if
+  // anything has moved.
+  bool advance();
+  // Whether it would move something that stood still: another member has come. What members tell
+  // while joining are messages, for which others look.
+  bool anything_ready() const { return phase_ == Phase::ready && team_->anything_ready(); }
 
   coll::shm::Team& team() { return *team_; }
   // When ready: whether it can do this reduction, or any collective that only moves data; the same
@@ -52,6 +68,7 @@ class CollectiveTeam {
     topology::CacheClaim cache;
   };
 
+  bool join();
   void leave();
   void make_team();
   void describe_team() const;
@@ -61,11 +78,12 @@ class CollectiveTeam {
   Comm& comm_;
   std::vector<int> members_;
   std::uint64_t context_;
-  Phase phase_ = Phase::joining;
+  Phase phase_ = Phase::leased;
   Joining own_;
   std::vector<Joining> joining_;    // by member
   std::vector<Request*> messages_;  // under way while joining
-  std::uint32_t neighbour_ = 0;     // node index of another member
+  std::vector<CollectiveOp*> waiting_;
+  std::uint32_t neighbour_ = 0;  // node index of another member
   bool far_ = false;
   std::unique_ptr<coll::shm::Team> team_;
 };

@@ -14,7 +14,7 @@
 
 namespace od::coll::shm {
 
-bool Team::serve_line(const Line& line, int patience) {
+bool Team::serve_line(const Line& line, Patience patience) {
   if (first_open_ != nullptr || completed_ != next_number_ || broken_) return false;
   // As an exchange it is one round.
   if (line.bytes > std::min<std::uint64_t>(kLinesBytes, piece_bytes(line.content, size_, 1)))
@@ -98,14 +98,14 @@ void Team::take_next_lines(std::uint64_t bytes) {
 }
 
 // Whether the lines of all sources are there, and are what this member expects.
-bool Team::lines_here(const Line& line, Span sources, int patience) {
+bool Team::lines_here(const Line& line, Span sources, Patience patience) {
   for (int i = sources.first; i < sources.last; ++i) {
     if (i == me_) continue;
     const Post& post = lane(i, next_number_).post;
     const std::uint64_t expected = ticket(i, next_number_);
     // Pairs with the release in show_line() and post().
     while (post.ticket.load(std::memory_order_acquire) != expected) {
-      if (--patience < 0) return false;
+      if (!patience.another_look()) return false;
       pause_processor();
     }
     if (!as_expected(line, post)) return false;

@@ -8,6 +8,7 @@
 #ifndef OVERDRIVE_COLL_SHM_LINE_H_
 #define OVERDRIVE_COLL_SHM_LINE_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -15,6 +16,18 @@
 #include "coll/shm/exchange.h"
 
 namespace od::coll::shm {
+
+// How often to look for what the others show before giving up.
+struct Patience {
+  int looks = 0;
+  // Gives up at once while this is not 0 (a hint, read relaxed); null: nothing interrupts.
+  const std::atomic<std::uint32_t>* interrupt = nullptr;
+
+  bool another_look() {
+    if (interrupt != nullptr && interrupt->load(std::memory_order_relaxed) != 0) return false;
+    return --looks >= 0;
+  }
+};
 
 struct Line {
   Pattern pattern = Pattern::everyone;

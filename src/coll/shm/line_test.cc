@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 #include <unistd.h>
+#include <atomic>
 
 #include <cstdint>
 #include <cstdio>
@@ -72,7 +73,7 @@ class Member {
     if (one.kind == Kind::bcast && me == one.root) {
       for (std::uint64_t i = 0; i < one.count; ++i) out_[i] = one.value(me, i);
     }
-    if (patience >= 0 && team_.serve_line(line(one), patience)) {
+    if (patience >= 0 && team_.serve_line(line(one), {patience})) {
       ++lines_;
     } else {
       Operation op;
@@ -241,6 +242,38 @@ TEST(Line, OfTwoThatGiveUp) { mixed(2, 2, true, false); }
 TEST(Line, OfThreeThatGiveUp) { mixed(3, 3, true, false); }
 TEST(Line, OfFiveWithMoreRanksThanCores) { mixed(5, 4, true, true); }
 
+// Another thread wants to do something: the line is shown, and the rest is done as an operation.
+TEST(Line, GivesUpWhenItIsInterrupted) {
+  const std::vector<int> codes = run_forked_job(2, [](int me, const Exchange& exchange) {
+    TestNode node(exchange, {});
+    auto team = node.make_team();
+    REQUIRE(team);
+    std::int64_t data[2] = {me == 0 ? 5 : 1, me == 0 ? 6 : 2};
+    Line line;
+    line.pattern = Pattern::from_root;
+    line.content = Content::same;
+    line.use = Use::copy;
+    line.shown = line.into = reinterpret_cast<std::byte*>(data);
+    line.bytes = sizeof(data);
+    const std::atomic<std::uint32_t> waiters{1};
+    if (me == 1) {
+      // Rank 0 has shown nothing yet: this would look for a very long time.
+      REQUIRE(!team->serve_line(line, {1 << 30, &waiters}));
+      exchange.barrier();
+      Operation op;
+      team->bcast(op, 0, data, sizeof(data));
+      node.wait_for(*team, op);
+      REQUIRE(op.lengths_agree() && data[0] == 5 && data[1] == 6);
+    } else {
+      exchange.barrier();
+      REQUIRE(team->serve_line(line, {1 << 30, &waiters}));
+    }
+    exchange.barrier();
+    return 0;
+  });
+  EXPECT_EQ(codes, std::vector<int>({0, 0}));
+}
+
 // A contribution of another length than expected: what an operation reports.
 TEST(Line, LengthsThatDisagree) {
   const std::vector<int> codes = run_forked_job(2, [](int me, const Exchange& exchange) {
@@ -255,7 +288,7 @@ TEST(Line, LengthsThatDisagree) {
     line.into = reinterpret_cast<std::byte*>(data);
     line.shown = line.into;
     line.bytes = me == 0 ? 8 : 16;
-    const bool served = team->serve_line(line, 1 << 30);
+    const bool served = team->serve_line(line, {1 << 30});
     REQUIRE(served == (me == 0));
     if (!served) {
       Operation op;

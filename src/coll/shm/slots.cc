@@ -22,7 +22,8 @@ bool Slots::acknowledged(Slot& slot) {
   return true;
 }
 
-SlotLease Slots::allocate() {
+SlotLease Slots::allocate(std::uint32_t spare) {
+  if (in_use_ + 1 + spare > count()) return {};
   for (std::uint32_t i = 0; i < slots_.size(); ++i) {
     Slot& slot = slots_[i];
     if (slot.used || !acknowledged(slot)) continue;

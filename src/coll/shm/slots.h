@@ -34,8 +34,9 @@ class Slots {
   // cost a page and a page of the page table, and most programs use one or two.
   Slots(std::byte* region, const od::node::RegionLayout& layout);
 
-  // The lowest free slot, so that few of them are ever touched; kNone if there is none.
-  SlotLease allocate();
+  // The lowest free slot, so that few of them are ever touched; kNone if there is none, or if fewer
+  // than `spare` would be left for others.
+  SlotLease allocate(std::uint32_t spare = 0);
   // After `exchanges` of the communicator: those that the acknowledgements are about.
   void release(const SlotLease& lease, std::uint64_t exchanges,
                std::vector<Acknowledgement> acknowledgements);

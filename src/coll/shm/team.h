@@ -145,8 +145,8 @@ class Team {
   void reduce_scatter(Operation& op, const Blocks& send, void* recv, const Combiner& combiner);
 
   // All at once, while nothing else is under way; false: to be started as an Operation, which then
-  // has to be the team's next one. Looks so often for what the others show.
-  bool serve_line(const Line& line, int patience);
+  // has to be the team's next one.
+  bool serve_line(const Line& line, Patience patience);
 
   bool reduces_whole(std::uint64_t bytes) const;
   bool allreduces_whole(std::uint64_t bytes) const;
@@ -243,7 +243,7 @@ class Team {
   void show_line(const Line& line);
   void tell_of_line(const Line& line, Span readers);
   void take_next_lines(std::uint64_t bytes);
-  bool lines_here(const Line& line, Span sources, int patience);
+  bool lines_here(const Line& line, Span sources, Patience patience);
   bool as_expected(const Line& line, const Post& post) const;
   void take_lines(const Line& line, Span sources);
   void complete_line();
