@@ -15,7 +15,7 @@
 namespace od::p2p {
 
 // What the sender offers.
-enum class Route : std::uint8_t {
+enum class Path : std::uint8_t {
   cells,        // copy in, copy out, piece by piece
   pull,         // the receiver reads the sender's buffer through shared memory
   cooperative,  // the same, and the sender helps by writing parts of it into the receiver's buffer
@@ -49,31 +49,31 @@ class CopyPlan {
   }
 
   // `reachable`: the receiver can map the sender's buffer.
-  Route choose(std::uint64_t bytes, bool far, bool reachable, bool rewritten) const {
+  Path choose(std::uint64_t bytes, bool far, bool reachable, bool rewritten) const {
     switch (forced_) {
       case config::CopyPath::kAuto:
         break;
       case config::CopyPath::kCells:
-        return Route::cells;
+        return Path::cells;
       case config::CopyPath::kPull:
-        return reachable ? Route::pull : Route::cells;
+        return reachable ? Path::pull : Path::cells;
       case config::CopyPath::kPush:
-        return Route::push;
+        return Path::push;
       case config::CopyPath::kCooperative:
-        return reachable ? Route::cooperative : Route::cells;
+        return reachable ? Path::cooperative : Path::cells;
       case config::CopyPath::kKernel:
-        return Route::kernel;
+        return Path::kernel;
     }
     const Row& row = far ? far_ : near_;
     if (reachable) {
       const std::uint64_t pull_min = rewritten ? row.pull_rewritten_min_bytes : row.pull_min_bytes;
       if (bytes >= pull_min) {
-        return bytes >= row.cooperative_min_bytes ? Route::cooperative : Route::pull;
+        return bytes >= row.cooperative_min_bytes ? Path::cooperative : Path::pull;
       }
     }
-    if (bytes >= row.push_min_bytes) return Route::push;
-    if (!reachable && bytes >= row.kernel_min_bytes) return Route::kernel;
-    return Route::cells;
+    if (bytes >= row.push_min_bytes) return Path::push;
+    if (!reachable && bytes >= row.kernel_min_bytes) return Path::kernel;
+    return Path::cells;
   }
 
  private:

@@ -79,7 +79,7 @@ struct alignas(64) Envelope {
   std::uint32_t generation;
   Kind kind;  // inline_data, cell or stream
   std::uint8_t contended;
-  std::uint8_t route;  // stream: Route
+  std::uint8_t path;  // stream: Path
   std::uint8_t unused;
   std::uint32_t header_checksum;  // inline_data, cell: of the payload
   union {
@@ -119,7 +119,7 @@ struct StreamDescriptor {
   std::uint32_t generation;
   std::uint32_t cell_bytes;
   std::uint8_t contended;  // 1: the sender may change the state as well
-  std::uint8_t route;      // Route: what the sender offers
+  std::uint8_t path;       // Path: what the sender offers
   // 1: the payload begins in the frame that carries this, as much as a frame holds. The receiver
   // keeps the frame's index plus one here.
   std::uint8_t frame;

@@ -62,10 +62,10 @@ struct OutgoingStream {
   bool synchronous = false;
   bool buffered = false;   // Bsend: may not wait for the receiver at all
   bool line_seen = false;  // what the receiver has measured has been noted
-  bool late = false;       // see Way
+  bool late = false;       // see ChosenPath
   bool offered = false;    // the receiver may read the program's buffer: nothing is in cells
   bool attached = false;   // of these: it has to attach our memory for it
-  Route route = Route::cells;
+  Path path = Path::cells;
   const char* contiguous = nullptr;
   Cursor cursor;
   LayoutRef layout;
@@ -251,14 +251,14 @@ class Transport {
     }
   };
 
-  struct Way {  // how a payload is going to travel
-    Route route = Route::cells;
+  struct ChosenPath {  // how a payload is going to travel
+    Path path = Path::cells;
     std::uint64_t source_address = 0;
     bool late = false;  // the receiver usually is: do not wait for it
   };
 
   // Sending.
-  Way choose_way(std::uint32_t peer, const Payload& payload);
+  ChosenPath choose_path(std::uint32_t peer, const Payload& payload);
   bool open_box(std::uint32_t peer);
   bool usable_box(std::uint32_t peer, std::uint32_t bytes);
   // Whether the box may be used again, for a sender that has listed messages; now and then this
@@ -278,7 +278,8 @@ class Transport {
   bool post(std::uint32_t peer, const MessageHeader& header, const void* data, std::uint32_t bytes);
   void copy_into_frame(Link& link, void* to, const void* from, std::uint64_t bytes, bool seen);
   int send_stream(std::uint32_t peer, MessageHeader header, const Payload& payload, Cursor* cursor,
-                  std::unique_ptr<char[]> packed, SendMode mode, const Way& way, Request& request);
+                  std::unique_ptr<char[]> packed, SendMode mode, const ChosenPath& chosen,
+                  Request& request);
   bool advance_outgoing(OutgoingStream& stream);
   enum class Place : std::uint8_t { frame, cell, own_memory };
   void fill(OutgoingStream& stream, std::byte* to, std::uint64_t bytes, Place place);

@@ -247,7 +247,7 @@ void Transport::take_listed(std::uint32_t peer, Envelope& envelope) {
     descriptor.generation = generation;
     descriptor.cell_bytes = envelope.cell_bytes;
     descriptor.contended = envelope.contended;
-    descriptor.route = envelope.route;
+    descriptor.path = envelope.path;
     descriptor.source_address = envelope.source_address;
     envelope.taken.store(generation, std::memory_order_release);
     arrive_stream(peer, header, descriptor);

@@ -47,10 +47,10 @@ std::uint64_t claim(Envelope& envelope) {
 
 // --- sending -------------------------------------------------------------------------------------
 
-Transport::Way Transport::choose_way(std::uint32_t peer, const Payload& payload) {
+Transport::ChosenPath Transport::choose_path(std::uint32_t peer, const Payload& payload) {
   Link& link = links_[peer];
-  Way way;
-  if (payload.contiguous == nullptr) return way;  // strided data takes cells
+  ChosenPath chosen;
+  if (payload.contiguous == nullptr) return chosen;  // strided data takes cells
   const bool far = link.distance.far();
   std::uint64_t offset = memory::kUnreachable;
   if (link.reaches_us) offset = memory::reach_offset(payload.contiguous, payload.bytes);
@@ -58,35 +58,37 @@ Transport::Way Transport::choose_way(std::uint32_t peer, const Payload& payload)
   const bool reachable = in_file || (link.opens_us && payload.bytes >= settings_.xpmem_min_bytes);
   const bool rewritten = !reachable || !plan_.wants_guess(payload.bytes, far) ||
                          history_.rewritten(payload.contiguous, payload.bytes);
-  way.route = plan_.choose(payload.bytes, far, reachable, rewritten);
-  const auto reads_it = [&] { return way.route == Route::pull || way.route == Route::cooperative; };
+  chosen.path = plan_.choose(payload.bytes, far, reachable, rewritten);
+  const auto reads_it = [&] {
+    return chosen.path == Path::pull || chosen.path == Path::cooperative;
+  };
   if (reads_it() && !in_file) {
     // Not before it matters: it is a system call.
     offset = attachable_place(link, payload.contiguous, payload.bytes);
     if (offset == memory::kUnreachable) {
-      way.route = plan_.choose(payload.bytes, far, false, true);
+      chosen.path = plan_.choose(payload.bytes, far, false, true);
     }
   }
-  switch (way.route) {
-    case Route::pull:
-    case Route::cooperative:
+  switch (chosen.path) {
+    case Path::pull:
+    case Path::cooperative:
       if (!link.offer_worthwhile()) {
-        way = {.route = Route::cells, .late = true};
+        chosen = {.path = Path::cells, .late = true};
       } else {
-        way.source_address = offset;
+        chosen.source_address = offset;
       }
       break;
-    case Route::kernel:
-      if (!link.offer_worthwhile()) way = {.route = Route::cells, .late = true};
-      way.source_address = reinterpret_cast<std::uintptr_t>(payload.contiguous);
+    case Path::kernel:
+      if (!link.offer_worthwhile()) chosen = {.path = Path::cells, .late = true};
+      chosen.source_address = reinterpret_cast<std::uintptr_t>(payload.contiguous);
       break;
-    case Route::push:
-      if (link.reach == nullptr && !windows_.open(peer)) way.route = Route::cells;
+    case Path::push:
+      if (link.reach == nullptr && !windows_.open(peer)) chosen.path = Path::cells;
       break;
-    case Route::cells:
+    case Path::cells:
       break;
   }
-  return way;
+  return chosen;
 }
 
 std::uint64_t Transport::attachable_place(const Link& link, const void* address,
@@ -105,12 +107,12 @@ bool Transport::advance_offer(OutgoingStream& stream) {
         link.distance.sample_answer(now_ns() - stream.offered_ns, settings_.far_threshold_ns);
         stream.offered_ns = 0;
       }
-      return stream.route == Route::cooperative && help_receiver(stream);
+      return stream.path == Path::cooperative && help_receiver(stream);
     case EnvelopeState::done:
       stream.offered = false;
       stream.filled = stream.bytes;
       link.late_receives = static_cast<std::uint8_t>(link.late_receives / 2);
-      ++(stream.route == Route::cooperative ? counters_.sends_cooperative : counters_.sends_direct);
+      ++(stream.path == Path::cooperative ? counters_.sends_cooperative : counters_.sends_direct);
       counters_.bytes_direct += stream.bytes;
       return true;
     case EnvelopeState::matched:
@@ -245,12 +247,12 @@ bool Transport::push_rest(OutgoingStream& stream) {
 // --- receiving -----------------------------------------------------------------------------------
 
 bool Transport::readable(std::uint32_t peer, const StreamDescriptor& descriptor) {
-  switch (static_cast<Route>(descriptor.route)) {
-    case Route::pull:
-    case Route::cooperative:
+  switch (static_cast<Path>(descriptor.path)) {
+    case Path::pull:
+    case Path::cooperative:
       direct_source_ = peer_bytes(peer, descriptor.source_address, descriptor.bytes, "send buffer");
       return direct_source_ != nullptr;
-    case Route::kernel:
+    case Path::kernel:
       return !links_[peer].kernel_refused;
     default:
       return false;
@@ -260,8 +262,8 @@ bool Transport::readable(std::uint32_t peer, const StreamDescriptor& descriptor)
 Taken Transport::take_stream(std::uint32_t peer, const StreamDescriptor& descriptor,
                              const Request& receive) {
   Envelope& envelope = *envelope_at(peer, descriptor.envelope_offset);
-  const auto route = static_cast<Route>(descriptor.route);
-  if (route == Route::push || route == Route::cooperative) {
+  const auto path = static_cast<Path>(descriptor.path);
+  if (path == Path::push || path == Path::cooperative) {
     // Where the sender may write; plain stores, published with the state.
     std::uint64_t target = memory::kUnreachable;
     char* start = nullptr;
@@ -289,7 +291,7 @@ Taken Transport::take_stream(std::uint32_t peer, const StreamDescriptor& descrip
 
 bool Transport::read_direct(std::uint32_t peer, const StreamDescriptor& descriptor,
                             Request& receive) {
-  if (static_cast<Route>(descriptor.route) == Route::kernel) {
+  if (static_cast<Path>(descriptor.path) == Path::kernel) {
     return read_through_kernel(peer, descriptor, receive);
   }
   const std::byte* from = direct_source_;
@@ -342,7 +344,7 @@ bool Transport::read_through_kernel(std::uint32_t peer, const StreamDescriptor& 
 }
 
 bool Transport::cooperates(std::uint32_t peer, const StreamDescriptor& descriptor) const {
-  if (static_cast<Route>(descriptor.route) != Route::cooperative) return false;
+  if (static_cast<Path>(descriptor.path) != Path::cooperative) return false;
   return envelope_at(peer, descriptor.envelope_offset)->target_generation == descriptor.generation;
 }
 

@@ -37,7 +37,7 @@ constexpr std::uint64_t kFarFramePieceBytes = 64u << 10;
 
 int Transport::send_stream(std::uint32_t peer, MessageHeader header, const Payload& payload,
                            Cursor* cursor, std::unique_ptr<char[]> packed, SendMode mode,
-                           const Way& way, Request& request) {
+                           const ChosenPath& chosen, Request& request) {
   collect_lingering(false);
   Envelope* envelope = envelopes_.allocate();
   if (envelope == nullptr) {
@@ -71,10 +71,10 @@ int Transport::send_stream(std::uint32_t peer, MessageHeader header, const Paylo
   }
   stream->packed = std::move(packed);
   stream->bytes = payload.bytes;
-  stream->route = way.route;
-  stream->late = way.late;
-  stream->offered = way.route != Route::cells && way.route != Route::push;
-  stream->attached = stream->offered && memory::is_address(way.source_address);
+  stream->path = chosen.path;
+  stream->late = chosen.late;
+  stream->offered = chosen.path != Path::cells && chosen.path != Path::push;
+  stream->attached = stream->offered && memory::is_address(chosen.source_address);
   stream->checksum = memory::kChecksumStart;
   request.outgoing = stream.get();
 
@@ -87,8 +87,8 @@ int Transport::send_stream(std::uint32_t peer, MessageHeader header, const Paylo
   descriptor.generation = envelope->generation;
   descriptor.cell_bytes = static_cast<std::uint32_t>(pool_.chunk_bytes());
   descriptor.contended = !request.blocking || stream->offered ? 1 : 0;
-  descriptor.route = static_cast<std::uint8_t>(way.route);
-  descriptor.source_address = way.source_address;
+  descriptor.path = static_cast<std::uint8_t>(chosen.path);
+  descriptor.source_address = chosen.source_address;
   if (verify_ && stream->offered) {
     // Nobody else will look at the payload on its way.
     envelope->checksum = memory::checksum_fold(
@@ -108,7 +108,7 @@ int Transport::send_stream(std::uint32_t peer, MessageHeader header, const Paylo
   } else if (!post(peer, header, &descriptor, sizeof(descriptor))) {
     envelope->cell_bytes = descriptor.cell_bytes;
     envelope->contended = descriptor.contended;
-    envelope->route = descriptor.route;
+    envelope->path = descriptor.path;
     envelope->source_address = descriptor.source_address;
     list_envelope(peer, *envelope, header, payload.bytes);
   }
@@ -192,7 +192,7 @@ bool Transport::advance_outgoing(OutgoingStream& stream) {
   Envelope& envelope = *stream.envelope;
   free_drained_cells(stream);
   if (stream.filled == stream.bytes) return false;
-  if (stream.route == Route::push && push_rest(stream)) return true;
+  if (stream.path == Path::push && push_rest(stream)) return true;
   const std::uint64_t cell_bytes = pool_.chunk_bytes();
   const std::uint64_t stop = std::min(stream.bytes, stream.filled + kTurnBytes);
   bool moved = false;

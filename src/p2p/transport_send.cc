@@ -211,9 +211,10 @@ int Transport::send(std::uint32_t peer, const MessageHeader& header_in, const Pa
     walk = &cursor;
     ++counters_.layouts_direct;
   }
-  Way way;
+  ChosenPath chosen;
   // A buffered send may not wait for its receiver.
-  if (view.bytes >= plan_.floor_bytes() && mode != SendMode::buffered) way = choose_way(peer, view);
+  if (view.bytes >= plan_.floor_bytes() && mode != SendMode::buffered)
+    chosen = choose_path(peer, view);
   if (mode != SendMode::synchronous) {
     if (view.bytes <= inline_max_) {
       const auto bytes = static_cast<std::uint32_t>(view.bytes);
@@ -247,13 +248,13 @@ int Transport::send(std::uint32_t peer, const MessageHeader& header_in, const Pa
         }
       }
     }
-    if (way.route == Route::cells && view.bytes <= eager_max_ &&
+    if (chosen.path == Path::cells && view.bytes <= eager_max_ &&
         (send_frame(peer, header, view, walk) || send_cell(peer, header, view, walk))) {
       request.complete = true;
       return host::kSuccess;
     }
   }
-  return send_stream(peer, header, view, walk, std::move(packed), mode, way, request);
+  return send_stream(peer, header, view, walk, std::move(packed), mode, chosen, request);
 }
 
 bool Transport::send_frame(std::uint32_t peer, MessageHeader header, const Payload& payload,

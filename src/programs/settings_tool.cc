@@ -129,17 +129,17 @@ void write_counters(JsonWriter& json) {
   json.close_array();
 }
 
-const char* route_name(p2p::Route route) {
-  switch (route) {
-    case p2p::Route::cells:
+const char* path_name(p2p::Path path) {
+  switch (path) {
+    case p2p::Path::cells:
       return "cells";
-    case p2p::Route::pull:
+    case p2p::Path::pull:
       return "pull";
-    case p2p::Route::cooperative:
+    case p2p::Path::cooperative:
       return "cooperative";
-    case p2p::Route::push:
+    case p2p::Path::push:
       return "push";
-    case p2p::Route::kernel:
+    case p2p::Path::kernel:
       return "kernel";
   }
   return "";
@@ -173,7 +173,7 @@ void write_routes(JsonWriter& json, const config::Settings& s) {
         if (bytes >= config::kTiB) continue;
         const bool below = bytes < plan.floor_bytes();
         const std::string way =
-            route_name(below ? p2p::Route::cells : plan.choose(bytes, far, reachable, rewritten));
+            path_name(below ? p2p::Path::cells : plan.choose(bytes, far, reachable, rewritten));
         if (way == last) continue;
         last = way;
         json.open_object();
