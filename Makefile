@@ -8,6 +8,8 @@
 #   make conformance  the whole conformance suites; the table goes to docs/measurements
 #   make fuzz TIME=1h [HOSTS=openmpi4,mpich4] [SEED=1]  random MPI programs; goes on where it ended
 #   make install PREFIX=/where
+#   make wheel      a wheel for pip into dist; make deb  Debian packages into dist/debian
+#   make release VERSION=1.2.3 [DRY_RUN=1]  version, changelog, tag, packages, checksums, list of parts
 #   make lint [TIDY=1], make format
 #   make check PARTS="unit-release lint"   only these parts; make check-all FRESH=1 forgets results
 
@@ -23,9 +25,9 @@ HOSTS := $(PYTHON) tools/hosts/hosts.py
 CONFIGURE_FLAGS := $(if $(filter 1,$(OVERDRIVE_WERROR)),-DOVERDRIVE_WERROR=ON)
 
 .PHONY: all release setup-build setup-tests setup-programs demo check check-all bench conformance \
-	fuzz install lint format clean
+	build fuzz install wheel deb lint format clean
 
-all: release
+all: build
 
 # Without an mpi.h there is no face to build, so even a plain build asks for the host MPIs.
 setup-build:
@@ -41,19 +43,19 @@ setup-programs: setup-build
 	@$(PACKAGES) programs
 	@$(PYTHON) tools/setup/environments.py > /dev/null
 
-release: setup-build
+build: setup-build
 	@cmake --preset release $(CONFIGURE_FLAGS)
 	@cmake --build build/release -j $(JOBS)
 
-demo: setup-programs release
+demo: setup-programs build
 	@$(VENV)/bin/python bench/demo.py
 
-bench: setup-programs release
+bench: setup-programs build
 	@$(VENV)/bin/python bench/run.py
 	@$(VENV)/bin/python bench/copy_paths.py
 	@$(VENV)/bin/python bench/coll.py
 
-conformance: setup-tests release
+conformance: setup-tests build
 	@$(VENV)/bin/python tests/conformance/run.py --all
 
 check: setup-tests setup-programs
@@ -63,12 +65,28 @@ check-all: setup-tests setup-programs
 	@$(VENV)/bin/python tools/check/check.py --all $(if $(FRESH),--fresh) $(PARTS)
 
 # LAB=2x3 runs on two virtual nodes with three ranks each. Findings are kept in build/fuzz.
-fuzz: setup-build release
+fuzz: setup-build build
 	@$(VENV)/bin/python tests/fuzz/run.py --time $(or $(TIME),10m) $(if $(HOSTS),--hosts $(HOSTS)) \
 		$(if $(SEED),--seed $(SEED)) $(if $(LAB),--lab $(LAB))
 
-install: release
+install: build
 	@cmake --install build/release --prefix "$(PREFIX)"
+
+wheel: setup-build
+	@$(PYTHON) packaging/wheel/build_wheel.py --jobs $(JOBS)
+
+deb: setup-build
+	@$(PACKAGES) packages
+	@$(PYTHON) packaging/build_deb.py --jobs $(JOBS) $(if $(LTO),--lto $(LTO))
+
+# With a version on the command line the work of a release, else the build of the preset "release".
+ifeq ($(origin VERSION),command line)
+release: setup-tests
+	@$(PACKAGES) packages
+	@$(PYTHON) packaging/release.py $(VERSION) $(if $(DRY_RUN),--dry-run)
+else
+release: build
+endif
 
 lint:
 	@tools/setup/bootstrap $(PYTHON)

@@ -3,7 +3,10 @@
 # A face holds the engine and the C++ library statically, exports one symbol and never links libmpi.
 # libgcc stays shared: a C++ program's error handler may throw, and then the program's unwinder walks
 # through frames of the face, which it can only do with the same libgcc on both sides.
+# Compilers with an unwinder of their own (zig) are told where libgcc is: OVERDRIVE_UNWINDER.
 # Where no mpi.h of an ABI is found that face is skipped; OVERDRIVE_<ABI>_INCLUDE names one by hand.
+
+set(OVERDRIVE_UNWINDER "" CACHE FILEPATH "Shared libgcc to link where the compiler does not by itself")
 
 if(OVERDRIVE_HOSTS_DIR)
   set(hosts "${OVERDRIVE_HOSTS_DIR}")
@@ -84,7 +87,7 @@ function(overdrive_add_face abi include)
   target_link_libraries(overdrive_face_${abi} PUBLIC overdrive_core)
 
   add_library(overdrive-${abi} MODULE $<TARGET_OBJECTS:overdrive_face_${abi}>)
-  target_link_libraries(overdrive-${abi} PRIVATE overdrive_core)
+  target_link_libraries(overdrive-${abi} PRIVATE overdrive_core ${OVERDRIVE_UNWINDER})
   set_target_properties(overdrive-${abi} PROPERTIES
     LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib/overdrive"
     LINKER_LANGUAGE CXX)

@@ -4,11 +4,15 @@
 #   bin/overdrive-switch              the switch         lib/systemd/system/     its service
 #   lib/overdrive/liboverdrive-*.so   the faces          share/overdrive/cli/    the command's package
 #   include/overdrive/                headers            lib/pkgconfig, lib/cmake/Overdrive
-#   share/man, share/modulefiles/overdrive/VERSION, share/doc/overdrive
+#   share/man, share/modulefiles/overdrive/VERSION, share/doc/overdrive, completions of shells
 #
 # Parts that were not built are left out; the loader finds the faces relative to itself.
+#
+# Packages take components, never lists of files: `runtime` (what is not said to be anything else),
+# `development` (headers, pkg-config, CMake package), `documentation`, `completions`, `modulefile`.
 
 include(CMakePackageConfigHelpers)
+set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME runtime)
 set(OVERDRIVE_MODULEFILE_DIR "${CMAKE_INSTALL_DATADIR}/modulefiles/overdrive")
 set(packaging "${CMAKE_BINARY_DIR}/packaging")
 
@@ -17,32 +21,34 @@ foreach(abi IN LISTS OVERDRIVE_FACES)
 endforeach()
 if(EXISTS "${CMAKE_SOURCE_DIR}/include/overdrive")
   install(DIRECTORY "${CMAKE_SOURCE_DIR}/include/overdrive" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
+          COMPONENT development
           FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp" PATTERN "smpi_f08.f90" PATTERN "smpi_fortran.c")
 endif()
 if(EXISTS "${CMAKE_SOURCE_DIR}/examples")
   install(DIRECTORY "${CMAKE_SOURCE_DIR}/examples"
-          DESTINATION "${CMAKE_INSTALL_DATADIR}/overdrive"
+          DESTINATION "${CMAKE_INSTALL_DATADIR}/overdrive" COMPONENT development
           PATTERN "__pycache__" EXCLUDE)
 endif()
 
-# The files that name the prefix are written at install time, when `--prefix` is known.
-install(CODE "set(OVERDRIVE_FACES \"${OVERDRIVE_FACES}\")
-set(PROJECT_VERSION \"${PROJECT_VERSION}\")
-set(PROJECT_DESCRIPTION \"${PROJECT_DESCRIPTION}\")
+# The file for pkg-config finds the prefix relative to itself.
+file(RELATIVE_PATH OVERDRIVE_PC_TO_PREFIX
+  "/prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/prefix")
+string(REGEX REPLACE "/$" "" OVERDRIVE_PC_TO_PREFIX "${OVERDRIVE_PC_TO_PREFIX}")
+configure_file("${CMAKE_SOURCE_DIR}/packaging/overdrive.pc.in" "${packaging}/overdrive.pc" @ONLY)
+install(FILES "${packaging}/overdrive.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig"
+        COMPONENT development)
+
+# The modulefile names the prefix, and is therefore written when `--prefix` is known.
+install(CODE "set(PROJECT_VERSION \"${PROJECT_VERSION}\")
 set(CMAKE_INSTALL_BINDIR \"${CMAKE_INSTALL_BINDIR}\")
 set(CMAKE_INSTALL_LIBDIR \"${CMAKE_INSTALL_LIBDIR}\")
 set(CMAKE_INSTALL_MANDIR \"${CMAKE_INSTALL_MANDIR}\")
 set(CMAKE_INSTALL_INCLUDEDIR \"${CMAKE_INSTALL_INCLUDEDIR}\")
-set(OVERDRIVE_FULL_LIBDIR \"\\\${prefix}/${CMAKE_INSTALL_LIBDIR}\")
-set(OVERDRIVE_FULL_INCLUDEDIR \"\\\${prefix}/${CMAKE_INSTALL_INCLUDEDIR}\")
 get_filename_component(CMAKE_INSTALL_PREFIX \"\${CMAKE_INSTALL_PREFIX}\" ABSOLUTE)
-foreach(file IN ITEMS overdrive.pc modulefile)
-  configure_file(\"${CMAKE_SOURCE_DIR}/packaging/\${file}.in\" \"${packaging}/\${file}\" @ONLY)
-endforeach()")
-
-install(FILES "${packaging}/overdrive.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+configure_file(\"${CMAKE_SOURCE_DIR}/packaging/modulefile.in\" \"${packaging}/modulefile\" @ONLY)"
+  COMPONENT modulefile)
 install(FILES "${packaging}/modulefile" DESTINATION "${OVERDRIVE_MODULEFILE_DIR}"
-        RENAME "${PROJECT_VERSION}")
+        RENAME "${PROJECT_VERSION}" COMPONENT modulefile)
 install(FILES "${CMAKE_SOURCE_DIR}/VERSION" DESTINATION "${CMAKE_INSTALL_LIBDIR}/overdrive")
 
 # The command; it looks for its package and the library relative to itself.
@@ -54,6 +60,14 @@ if(EXISTS "${CMAKE_SOURCE_DIR}/overdrive")
           PATTERN "__pycache__" EXCLUDE
           PATTERN "*_test.py" EXCLUDE
           PATTERN "test_*.py" EXCLUDE)
+  # Users cannot write beside what an administrator has installed: without this Python would compile
+  # the command at each start.
+  option(OVERDRIVE_COMPILE_PYTHON "Compile the command's Python modules when they are installed" ON)
+  if(OVERDRIVE_COMPILE_PYTHON)
+    install(CODE "execute_process(COMMAND \"${Python3_EXECUTABLE}\" -m compileall -q
+      -s \"\$ENV{DESTDIR}\"
+      \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}/overdrive/cli\")")
+  endif()
 endif()
 # What `overdrive bench coll` compiles with the compiler of the user's MPI library.
 if(EXISTS "${CMAKE_SOURCE_DIR}/bench/coll")
@@ -90,7 +104,7 @@ if(TARGET overdrive)
   write_basic_package_version_file("${packaging}/OverdriveConfigVersion.cmake"
     COMPATIBILITY SameMajorVersion)
   install(FILES "${packaging}/OverdriveConfig.cmake" "${packaging}/OverdriveConfigVersion.cmake"
-          DESTINATION "${config_dir}")
+          DESTINATION "${config_dir}" COMPONENT development)
 endif()
 
 # Man pages: docs/man/NAME.SECTION.md, made with the build.
@@ -125,8 +139,34 @@ if(pages)
   add_custom_target(man ALL DEPENDS ${pages})
 endif()
 
-foreach(file IN ITEMS README.md LICENSE)
-  if(EXISTS "${CMAKE_SOURCE_DIR}/${file}")
-    install(FILES "${CMAKE_SOURCE_DIR}/${file}" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+# Completion: the command prints the scripts, shells look for them in these folders.
+set(completions "")
+set(OVERDRIVE_ZSH_COMPLETIONS "${CMAKE_INSTALL_DATADIR}/zsh/site-functions"
+    CACHE STRING "Where zsh looks for completions, below the prefix")
+function(overdrive_install_completion shell file folder)
+  set(script "${CMAKE_BINARY_DIR}/completions/${file}")
+  add_custom_command(OUTPUT "${script}"
+    COMMAND ${CMAKE_COMMAND} -DPYTHON=${Python3_EXECUTABLE} -DCOMMAND=${CMAKE_SOURCE_DIR}/overdrive
+            -DSHELL=${shell} -DOUTPUT=${script} -P "${CMAKE_SOURCE_DIR}/cmake/WriteCompletion.cmake"
+    DEPENDS "${CMAKE_SOURCE_DIR}/cli/overdrive/completion.py"
+            "${CMAKE_SOURCE_DIR}/cmake/WriteCompletion.cmake"
+    COMMENT "Completion for ${shell}"
+    VERBATIM)
+  install(FILES "${script}" DESTINATION "${folder}" COMPONENT completions)
+  set(completions ${completions} "${script}" PARENT_SCOPE)
+endfunction()
+overdrive_install_completion(bash overdrive "${CMAKE_INSTALL_DATADIR}/bash-completion/completions")
+overdrive_install_completion(zsh _overdrive "${OVERDRIVE_ZSH_COMPLETIONS}")
+overdrive_install_completion(fish overdrive.fish
+  "${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d")
+add_custom_target(completions ALL DEPENDS ${completions})
+
+foreach(file IN ITEMS README.md CHANGELOG.md LICENSE docs/manual.md docs/manual)
+  if(IS_DIRECTORY "${CMAKE_SOURCE_DIR}/${file}")
+    install(DIRECTORY "${CMAKE_SOURCE_DIR}/${file}" DESTINATION "${CMAKE_INSTALL_DOCDIR}"
+            COMPONENT documentation)
+  elseif(EXISTS "${CMAKE_SOURCE_DIR}/${file}")
+    install(FILES "${CMAKE_SOURCE_DIR}/${file}" DESTINATION "${CMAKE_INSTALL_DOCDIR}"
+            COMPONENT documentation)
   endif()
 endforeach()

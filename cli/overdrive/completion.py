@@ -66,6 +66,7 @@ _overdrive() {
 complete -F _overdrive overdrive
 """,
     "zsh": """\
+#compdef overdrive
 _overdrive() {
     local line
     local -a found
@@ -78,7 +79,12 @@ _overdrive() {
     done
     (( ${#found} )) && _describe overdrive found
 }
-compdef _overdrive overdrive
+# Loaded from a folder of completions this file is the function itself, at its first call.
+if [[ ${funcstack[1]} == _overdrive ]]; then
+    _overdrive "$@"
+else
+    compdef _overdrive overdrive
+fi
 """,
     "fish": """\
 function __overdrive_complete

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from matrix import MATRIX
 from steps import ROOT, Step
 
 CPUS = len(os.sched_getaffinity(0))
@@ -167,6 +168,24 @@ def short_parts() -> list[Part]:
     ]
 
 
+def matrix_part(name: str) -> Part:
+    """Return the part that builds another configuration and runs its unit tests."""
+    junit = f"matrix-{name}.xml"
+
+    def steps(logs: Path) -> list[Step]:
+        command = ["ctest", "--test-dir", f"build/matrix-{name}", "-j", JOBS, "--output-on-failure"]
+        command += ["--no-tests=error", "--output-junit", str(logs / junit)]
+        return [Step(command, logs / junit, True)]
+
+    return Part(
+        f"matrix-{name}",
+        LONG_SECONDS,
+        steps,
+        lambda: [Step([python(), "tools/check/matrix.py", name, "--jobs", JOBS])],
+        group="matrix",
+    )
+
+
 LONG_SECONDS = 4 * 3600
 """Of a part of `make check-all`: hours for the longest, so only what hangs is ended."""
 
@@ -214,4 +233,5 @@ def long_parts() -> list[Part]:
     whole.group = "conformance-all"
     command = [python(), "tests/fuzz/run.py", "--time", "1h"]
     fuzz = Part("fuzz", LONG_SECONDS, lambda logs: [Step(command, counts=True)])
-    return [*parts, unit_part("ubsan", LONG_SECONDS), fuzz, whole]
+    matrix = [matrix_part(name) for name in MATRIX]
+    return [*parts, unit_part("ubsan", LONG_SECONDS), *matrix, fuzz, whole]

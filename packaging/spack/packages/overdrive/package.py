@@ -1,0 +1,60 @@
+"""Spack recipe of Overdrive; `spack repo add packaging/spack` makes Spack find it."""
+
+from spack_repo.builtin.build_systems.cmake import CMakePackage
+
+from spack.package import depends_on, generator, license, run_after, variant, version, which
+
+
+class Overdrive(CMakePackage):
+    """Makes unmodified MPI programs run faster over the MPI library that is installed.
+
+    The library is preloaded when a job starts (`overdrive mpirun -n 4 ./app`); programs neither
+    link it nor depend on it. Which MPI libraries it serves is decided by the headers it is built
+    with.
+    """
+
+    license("Apache-2.0")
+
+    # Give the checkout or an archive: `spack dev-build -d /path/to/overdrive overdrive@0.1.0`.
+    version("0.1.0")
+
+    variant("lto", default=True, description="Optimise across files")
+    variant("openmpi", default=True, description="Serve Open MPI 4.1 and 5")
+    variant("mpich", default=True, description="Serve MPICH, Intel MPI and MVAPICH")
+
+    depends_on("c", type="build")
+    depends_on("cxx", type="build")
+    depends_on("cmake@3.21:", type="build")
+    depends_on("ninja", type="build")
+    depends_on("python@3.9:", type=("build", "run"))
+    depends_on("highway@1.0.3:", type="build")
+    depends_on("tomlplusplus@3.3:", type="build")
+    depends_on("nlohmann-json@3.11:", type="build")
+    # Headers alone: the face is compiled with them, nothing is linked.
+    depends_on("openmpi@4.1:", type="build", when="+openmpi")
+    depends_on("mpich@4:", type="build", when="+mpich")
+
+    generator("ninja")
+
+    def cmake_args(self):
+        """Return the project's own options."""
+        args = [
+            self.define("OVERDRIVE_TESTS", False),
+            self.define_from_variant("OVERDRIVE_LTO", "lto"),
+            self.define("OVERDRIVE_HIGHWAY_INCLUDE", self.spec["highway"].prefix.include),
+            self.define("OVERDRIVE_JSON_INCLUDE", self.spec["nlohmann-json"].prefix.include),
+        ]
+        for abi in ("openmpi", "mpich"):
+            if self.spec.satisfies(f"+{abi}"):
+                include = self.spec[abi].prefix.include
+                args.append(self.define(f"OVERDRIVE_{abi.upper()}_INCLUDE", include))
+        return args
+
+    def setup_run_environment(self, env):
+        """Show what the modulefile of the installation shows."""
+        env.set("OVERDRIVE_ROOT", self.prefix)
+
+    @run_after("install")
+    def tell(self):
+        """Start the command once: it finds its parts relative to itself."""
+        which(self.prefix.bin.join("overdrive"))("info")

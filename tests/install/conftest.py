@@ -1,0 +1,123 @@
+"""Fixtures of the tests of packages: what `make wheel` and `make deb` build, and clean images."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import hosts
+import pytest
+from support.images import IMAGES, Image, Unavailable
+
+ROOT = Path(__file__).resolve().parents[2]
+PROOF = ROOT / "packaging" / "proof"
+BUILD_SECONDS = 3 * 3600
+
+
+def _build(script: str, *arguments: str) -> None:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "packaging" / script), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=BUILD_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, f"{script}: {done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+
+
+@pytest.fixture(scope="session")
+def wheel() -> Path:
+    """Return the wheel of these sources."""
+    _build("wheel/build_wheel.py")
+    return next((ROOT / "dist").glob("overdrive_mpi-*.whl"))
+
+
+@pytest.fixture(scope="session")
+def debian_packages() -> dict[str, Path]:
+    """Return the binary packages of these sources by name."""
+    _build("build_deb.py")
+    found = (ROOT / "dist" / "debian").glob("*.deb")
+    return {path.name.partition("_")[0]: path for path in found}
+
+
+@pytest.fixture
+def image() -> Iterator[Callable[[str], Image]]:
+    """Return a function that makes a clean image of a Debian release, or skips, saying why."""
+    made = []
+
+    def make(release: str) -> Image:
+        try:
+            made.append(Image(release))
+        except Unavailable as reason:
+            pytest.skip(str(reason))
+        made[-1].mount(PROOF, "/mnt/proof")
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.remove()
+
+
+@pytest.fixture(scope="session")
+def small_jobs(wheel: Path) -> Path:
+    """Return a folder with the small job for Debian's MPIs, which runs on every release.
+
+    Compiled like the wheel: a program of this machine's compiler would need this machine's glibc.
+    """
+    folder = IMAGES / "jobs"
+    folder.mkdir(parents=True, exist_ok=True)
+    compiler = ROOT / "build" / "wheel" / "toolchain" / "clang"
+    for name in ("openmpi4", "mpich4"):
+        host = hosts.get(name)
+        if host is None:
+            continue
+        command = [str(compiler), "-O1", "-isystem", host.include_dir, str(PROOF / "job.c")]
+        command += [host.lib_path, "-Wl,--allow-shlib-undefined", "-o", str(folder / name)]
+        subprocess.run(command, check=True)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def python_packages() -> Callable[[str, list[str]], Path]:
+    """Return a function that fetches wheels for a Python version into a folder for images."""
+
+    def fetch(version: str, requirements: list[str]) -> Path:
+        folder = IMAGES / f"wheels-{version}"
+        stamp = folder / ("-".join(sorted(requirements)).replace("/", "_") + ".stamp")
+        if not stamp.exists():
+            command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps"]
+            command += ["--only-binary=:all:", f"--python-version={version}", "-d", str(folder)]
+            done = subprocess.run(
+                [*command, *requirements], capture_output=True, text=True, check=False
+            )
+            if done.returncode != 0:
+                pytest.skip(f"no package index: {done.stderr[-500:]}")
+            stamp.touch()
+        return folder
+
+    return fetch
+
+
+@pytest.fixture
+def modulefiles(scratch: Path) -> Path:
+    """Return a folder of modulefiles for /opt/overdrive, as CMake writes them."""
+    builds = [ROOT / "build" / name for name in ("release", "wheel/build", "dev")]
+    build = next((path for path in builds if (path / "cmake_install.cmake").exists()), None)
+    if build is None:
+        pytest.skip("run `make` first")
+    prefix = "/opt/overdrive"
+    command = ["cmake", "--install", str(build), "--component", "modulefile", "--prefix", prefix]
+    environment = {**os.environ, "DESTDIR": str(scratch)}
+    subprocess.run(command, env=environment, check=True, capture_output=True)
+    return scratch / "opt" / "overdrive" / "share" / "modulefiles"
+
+
+@pytest.fixture
+def scratch() -> Iterator[Path]:
+    """Return an empty folder."""
+    with tempfile.TemporaryDirectory(prefix="overdrive-install-") as name:
+        yield Path(name)

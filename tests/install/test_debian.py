@@ -1,0 +1,69 @@
+"""The Debian packages: in a clean system, by their own tests, and purged without a trace."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tarfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_job_over_both_mpis_and_purged_without_a_trace(
+    image, debian_packages: dict[str, Path], small_jobs: Path
+) -> None:
+    system = image("bookworm")
+    system.mount(next(iter(debian_packages.values())).parent, "/mnt/debian")
+    system.mount(small_jobs, "/mnt/jobs")
+    before = system.files()
+    system.need("dpkg -i /mnt/debian/overdrive-mpi_*.deb /mnt/debian/overdrive-mpi-doc_*.deb "
+                "/mnt/debian/overdrive-mpi-dev_*.deb")  # fmt: skip
+    for job, launcher in (("openmpi4", "mpirun.openmpi --oversubscribe"),
+                          ("mpich4", "mpirun.mpich")):  # fmt: skip
+        system.need(f"python3 -B /mnt/proof/proof.py {launcher} -n 2 /mnt/jobs/{job}")
+    # Without the command, and without a path.
+    by_name = "env LD_PRELOAD=liboverdrive.so OVERDRIVE_STATS=1 mpirun.mpich -n 2 /mnt/jobs/mpich4"
+    assert "PASS" in system.need(by_name)
+    system.need("overdrive doctor")
+    system.need("test -s /usr/share/bash-completion/completions/overdrive")
+    system.need("dpkg --purge overdrive-mpi overdrive-mpi-dev overdrive-mpi-doc")
+    left = {name for name in system.files() - before if name != "/etc/ld.so.cache"}
+    assert not left
+    assert not [name for name in system.files() if "overdrive" in name]
+
+
+@pytest.mark.parametrize("test", ["job-openmpi", "job-mpich", "build-system"])
+def test_the_tests_of_the_packages(
+    test: str, debian_packages: dict[str, Path], scratch: Path
+) -> None:
+    """debian/tests on the unpacked packages of this machine, which has the compilers."""
+    for package in debian_packages.values():
+        subprocess.run(["dpkg-deb", "-x", str(package), str(scratch / "root")], check=True)
+    tree = scratch / "tree"
+    archive = next((ROOT / "dist" / "debian").glob("*.debian.tar.xz"))
+    with tarfile.open(archive) as tar:
+        tar.extractall(tree)
+    shutil.copytree(ROOT / "packaging" / "proof", tree / "packaging" / "proof")
+    libraries = next((scratch / "root/usr/lib").glob("*-linux-gnu"))
+    variables = {
+        "PATH": f"{scratch}/root/usr/bin:/usr/bin:/bin",
+        "AUTOPKGTEST_TMP": str(scratch / "work"),
+        "PKG_CONFIG_PATH": str(libraries / "pkgconfig"),
+        "CMAKE_PREFIX_PATH": str(scratch / "root/usr"),
+        "HOME": str(scratch),
+    }
+    (scratch / "work").mkdir()
+    done = subprocess.run(
+        [str(tree / "debian" / "tests" / test)],
+        cwd=tree,
+        env=variables,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"

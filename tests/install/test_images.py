@@ -1,0 +1,81 @@
+"""Containers: Overdrive of one system in another; what fits works, what does not says so."""
+
+from __future__ import annotations
+
+import subprocess
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+pytestmark = pytest.mark.slow
+
+JOBS = (("openmpi4", "mpirun.openmpi --oversubscribe"), ("mpich4", "mpirun.mpich"))
+
+
+@pytest.fixture
+def unpacked_wheel(wheel: Path, scratch: Path) -> Path:
+    """Return the prefix that the wheel holds, unpacked for containers."""
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(scratch)
+        for entry in archive.infolist():
+            (scratch / entry.filename).chmod(entry.external_attr >> 16)
+    return next(scratch.glob("*.data")) / "data"
+
+
+@pytest.mark.parametrize("release", ["bullseye", "bookworm", "trixie"])
+def test_the_wheels_prefix_works_in_every_image(
+    release: str, image, unpacked_wheel: Path, small_jobs: Path
+) -> None:
+    system = image(release)
+    system.mount(unpacked_wheel, "/opt/overdrive")
+    system.mount(small_jobs, "/mnt/jobs")
+    for job, launcher in JOBS:
+        system.need(
+            "python3 -B /mnt/proof/proof.py --overdrive /opt/overdrive/bin/overdrive "
+            f"{launcher} -n 2 /mnt/jobs/{job}"
+        )
+
+
+@pytest.fixture
+def own_build(scratch: Path) -> Path:
+    """Return an installation that this machine's compiler built for this machine's C library."""
+    build = ROOT / "build" / "release"
+    if not (build / "cmake_install.cmake").exists():
+        pytest.skip("run `make` first")
+    prefix = scratch / "own"
+    subprocess.run(
+        ["cmake", "--install", str(build), "--prefix", str(prefix)], check=True, capture_output=True
+    )
+    return prefix
+
+
+def glibc_here() -> tuple[int, ...]:
+    said = subprocess.check_output(["getconf", "GNU_LIBC_VERSION"], text=True)
+    return tuple(map(int, said.split()[1].split(".")))
+
+
+@pytest.mark.parametrize("release", ["bullseye", "bookworm", "trixie"])
+def test_a_build_of_a_newer_system_says_that_it_does_not_fit(
+    release: str, image, own_build: Path, small_jobs: Path
+) -> None:
+    """Never a job that fails: it runs over the installed library, and doctor says why."""
+    system = image(release)
+    system.mount(own_build, "/opt/overdrive")
+    system.mount(small_jobs, "/mnt/jobs")
+    there = system.need("ldd --version | head -1").split()[-1]
+    fits = tuple(map(int, there.split("."))) >= glibc_here()
+    command = "/opt/overdrive/bin/overdrive"
+    doctor = system.run(f"{command} doctor")
+    for job, launcher in JOBS:
+        line = f"{launcher} -n 2 /mnt/jobs/{job}"
+        if fits:
+            system.need(f"python3 -B /mnt/proof/proof.py --overdrive {command} {line}")
+        else:
+            allow = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+            assert "PASS" in system.need(f"{command} {line}", allow)
+    assert doctor.returncode == (0 if fits else 1), doctor.stdout
+    if not fits:
+        assert "GLIBC_" in doctor.stdout and "C library" in doctor.stdout, doctor.stdout

@@ -1,0 +1,83 @@
+"""The modulefile, with the distribution's Environment Modules and Lmod in clean systems."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+INIT = {"modules": "/usr/share/modules/init/bash", "lmod": "/etc/profile.d/lmod.sh"}
+
+VARIABLES = ("OVERDRIVE_ROOT", "PATH", "MANPATH", "CPATH", "PKG_CONFIG_PATH", "CMAKE_PREFIX_PATH")
+
+
+@pytest.fixture(params=["modules", "lmod"])
+def shell(request: pytest.FixtureRequest, image, modulefiles: Path):
+    """Return a function that runs lines where `module` is defined, and returns what they print."""
+    system = image(request.param)
+    folder = modulefiles / "overdrive"
+    shutil.copy(next(folder.iterdir()), folder / "99.0")
+    system.mount(modulefiles, "/mnt/modulefiles")
+
+    def run(*lines: str) -> list[str]:
+        text = "\n".join([f". {INIT[request.param]}", "module use /mnt/modulefiles", *lines])
+        (system.top / "upper" / "lines.sh").write_text(text + "\n")
+        return system.need("bash /lines.sh 2>&1").splitlines()
+
+    run.version = next(path.name for path in folder.iterdir() if path.name != "99.0")
+    return run
+
+
+def shown() -> str:
+    return "; ".join(f'echo "{name}=${{{name}-unset}}"' for name in VARIABLES)
+
+
+def values(lines: list[str]) -> dict[str, str]:
+    pairs = (line.partition("=") for line in lines)
+    return {name: value for name, equals, value in pairs if equals}
+
+
+def test_load_shows_everything_and_unload_leaves_nothing(shell) -> None:
+    before = values(shell(shown()))
+    loaded = values(shell(f"module load overdrive/{shell.version}", shown()))
+    prefix = "/opt/overdrive"
+    assert loaded["OVERDRIVE_ROOT"] == prefix
+    assert loaded["PATH"].split(":")[0] == f"{prefix}/bin"
+    assert loaded["MANPATH"].split(":")[0] == f"{prefix}/share/man"
+    assert loaded["CPATH"] == f"{prefix}/include"
+    assert loaded["PKG_CONFIG_PATH"].startswith(f"{prefix}/lib")
+    assert loaded["CMAKE_PREFIX_PATH"] == prefix
+    after = values(
+        shell(f"module load overdrive/{shell.version}", "module unload overdrive", shown())
+    )
+    # Lmod keeps variables of paths that it has emptied.
+    assert {n: v for n, v in after.items() if v} == {n: v for n, v in before.items() if v} or {
+        n: v.replace("unset", "") for n, v in after.items()
+    } == {n: v.replace("unset", "") for n, v in before.items()}
+
+
+def test_pages_of_the_system_are_still_found(shell) -> None:
+    """An entry for a MANPATH that was unset would hide all other pages."""
+    lines = shell("unset MANPATH", "module load overdrive/99.0", "manpath -q")
+    assert "/usr/share/man" in lines[-1].split(":")
+
+
+def test_two_versions_exclude_each_other(shell) -> None:
+    """Environment Modules refuse the second one, Lmod puts it in the place of the first."""
+    lines = shell(
+        f"module load overdrive/{shell.version}",
+        "module load overdrive/99.0 && echo second=loaded || echo second=refused",
+        'echo "loaded=$LOADEDMODULES"',
+        'echo "path=$(echo $PATH | tr : "\\n" | grep -c ^/opt/overdrive/bin$)"',
+    )
+    found = values(lines)
+    assert found["path"] == "1"
+    names = [name for name in found["loaded"].split(":") if name.startswith("overdrive/")]
+    assert len(names) == 1, lines
+
+
+def test_the_description_is_shown(shell) -> None:
+    assert any("accelerates unmodified MPI" in line for line in shell("module whatis overdrive"))

@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+"""Builds the unit tests with another compiler, optimisation or processor: `matrix.py NAME`.
+
+`make check-all` builds every configuration of MATRIX into build/matrix-NAME and runs its unit
+tests. The programs for aarch64 are cross-compiled and run by qemu's user emulation: the code for
+that processor runs, not only compiles. There are no faces in them, because Debian's MPI headers
+are for one processor.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tools" / "setup"), str(ROOT / "packaging" / "wheel")]
+
+from packages import SetupError, ensure, log  # noqa: E402
+
+EMULATOR = "qemu-aarch64-static"
+TRIPLET = "aarch64-linux-gnu"
+
+
+@dataclass
+class Configuration:
+    """One way to build."""
+
+    settings: dict[str, str] = field(default_factory=dict)
+    packages: list[str] = field(default_factory=list)
+    clang: bool = False
+    """Whether the newest clang of the distribution compiles."""
+    emulated: bool = False
+
+
+MATRIX = {
+    "gcc12-O0": Configuration(
+        {"CMAKE_C_COMPILER": "gcc-12", "CMAKE_CXX_COMPILER": "g++-12", "CMAKE_BUILD_TYPE": "None",
+         "CMAKE_C_FLAGS": "-O0", "CMAKE_CXX_FLAGS": "-O0"},
+        ["gcc-12", "g++-12"],
+    ),
+    "gcc12-lto": Configuration(
+        {"CMAKE_C_COMPILER": "gcc-12", "CMAKE_CXX_COMPILER": "g++-12", "OVERDRIVE_LTO": "ON"},
+        ["gcc-12", "g++-12"],
+    ),
+    "clang": Configuration({"OVERDRIVE_WERROR": "OFF"}, clang=True),
+    "clang-O0": Configuration(
+        {"CMAKE_BUILD_TYPE": "None", "CMAKE_C_FLAGS": "-O0", "CMAKE_CXX_FLAGS": "-O0"}, clang=True
+    ),
+    "aarch64": Configuration(
+        {
+            "CMAKE_SYSTEM_NAME": "Linux",
+            "CMAKE_SYSTEM_PROCESSOR": "aarch64",
+            "CMAKE_C_COMPILER": f"{TRIPLET}-gcc",
+            "CMAKE_CXX_COMPILER": f"{TRIPLET}-g++",
+            "CMAKE_CROSSCOMPILING_EMULATOR": f"{EMULATOR};-L;/usr/{TRIPLET}",
+            "OVERDRIVE_ABIS": "",
+            # The library of this machine is for this machine; the sources are for all.
+            "CMAKE_DISABLE_FIND_PACKAGE_GTest": "ON",
+        },
+        ["g++-aarch64-linux-gnu", "qemu-user-static", "libgtest-dev"],
+        emulated=True,
+    ),
+}  # fmt: skip
+
+
+def newest_clang() -> int:
+    """Return the highest version of clang that the distribution has."""
+    done = subprocess.run(
+        ["apt-cache", "pkgnames", "clang-"], capture_output=True, text=True, check=False
+    )
+    found = [int(v) for v in re.findall(r"^clang-(\d+)$", done.stdout, re.MULTILINE)]
+    if not found:
+        raise SetupError("the distribution has no clang")
+    return max(found)
+
+
+def folder(name: str) -> Path:
+    """Return where a configuration is built."""
+    return ROOT / "build" / f"matrix-{name}"
+
+
+def build(name: str, targets: list[str], jobs: str) -> None:
+    """Install what is needed, configure and build."""
+    chosen = MATRIX[name]
+    packages, settings = list(chosen.packages), {"CMAKE_BUILD_TYPE": "Release", **chosen.settings}
+    if chosen.clang:
+        number = newest_clang()
+        packages.append(f"clang-{number}")
+        settings |= {"CMAKE_C_COMPILER": f"clang-{number}"}
+        settings |= {"CMAKE_CXX_COMPILER": f"clang++-{number}"}
+        log(f"clang {number}")
+    ensure(packages)
+    if chosen.emulated:
+        import build_wheel
+
+        # Beside the header-only libraries lie the headers of this machine.
+        headers = folder(name) / "include"
+        build_wheel.write_headers(headers)
+        settings["CMAKE_CXX_FLAGS"] = f"-isystem {headers}"
+        settings["OVERDRIVE_HIGHWAY_INCLUDE"] = settings["OVERDRIVE_JSON_INCLUDE"] = str(headers)
+    settings.setdefault("OVERDRIVE_LTO", "OFF")
+    configure = ["cmake", "-S", str(ROOT), "-B", str(folder(name)), "-G", "Ninja"]
+    configure += [f"-D{key}={value}" for key, value in settings.items()]
+    command = ["cmake", "--build", str(folder(name)), "-j", jobs]
+    for words in (configure, [*command, "--target", *(targets or ["unit_tests"])]):
+        if subprocess.run(words, cwd=ROOT, check=False).returncode != 0:
+            raise SetupError(f"`{' '.join(words[:3])} ...` failed")
+
+
+def main() -> int:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("name", choices=MATRIX)
+    parser.add_argument("targets", nargs="*", help="only these; default: all unit tests")
+    parser.add_argument("--jobs", default=str(len(os.sched_getaffinity(0))))
+    options = parser.parse_args()
+    try:
+        build(options.name, options.targets, options.jobs)
+    except SetupError as error:
+        print(f"matrix: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
