@@ -83,6 +83,8 @@ def build(tree: Path, options: argparse.Namespace) -> None:
         ["dpkg-buildpackage", "-us", "-uc", "--no-check-builddeps"],
         tree,
         DEB_BUILD_OPTIONS=" ".join(flags),
+        # The distribution's own tools, whatever else this user has.
+        PATH="/usr/sbin:/usr/bin:/sbin:/bin",
         # debhelper gives the build a home of its own; a cache of the compiler should outlive it.
         CCACHE_DIR=cache,
         OVERDRIVE_LTO=options.lto,
