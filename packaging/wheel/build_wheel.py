@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Builds the wheel `overdrive-mpi`: what CMake installs, for every Linux with glibc 2.28 or newer.
 
-The wheel holds a prefix, not a Python package: bin/overdrive, lib/liboverdrive.so, lib/overdrive,
-share/overdrive and so on, as the wheels of MPI libraries do. pip unpacks it into the environment,
-and everything finds the rest relative to itself.
+The wheel holds a prefix (bin/overdrive, lib/liboverdrive.so, lib/overdrive, share/overdrive and
+so on) as the package `overdrive_mpi`, and the command a second time for the environment's bin. In
+a folder of its own nothing of it stays when it is uninstalled: of folders such as share/man pip
+leaves empty ones.
 
 The code is compiled by the clang of the wheel `ziglang`, which brings headers and stubs of old C
 libraries along. libgcc is taken from this machine, as a shared library: exceptions that pass
@@ -149,13 +150,18 @@ def stage(folder: Path) -> Path:
     """Install into the layout of a wheel; return its top folder."""
     shutil.rmtree(folder, ignore_errors=True)
     name = f"overdrive_mpi-{version()}"
-    prefix = folder / f"{name}.data" / "data"
+    prefix = folder / "overdrive_mpi"
     for component in COMPONENTS:
         run(
             ["cmake", "--install", str(BUILD / "build"), "--strip", "--component", component]
             + ["--prefix", str(prefix)],
             DESTDIR="",
         )
+    # The command finds the prefix from there (see the file itself).
+    scripts = folder / f"{name}.data" / "scripts"
+    scripts.mkdir(parents=True)
+    shutil.copy2(prefix / "bin" / "overdrive", scripts / "overdrive")
+    shutil.copy2(ROOT / "packaging" / "wheel" / "package.py", prefix / "__init__.py")
     described = folder / f"{name}.dist-info"
     template = (ROOT / "packaging" / "wheel" / "METADATA.in").read_text(encoding="utf-8")
     write_if_changed(described / "METADATA", template.replace("@VERSION@", version()))

@@ -22,7 +22,7 @@ def unpacked_wheel(wheel: Path, scratch: Path) -> Path:
         archive.extractall(scratch)
         for entry in archive.infolist():
             (scratch / entry.filename).chmod(entry.external_attr >> 16)
-    return next(scratch.glob("*.data")) / "data"
+    return scratch / "overdrive_mpi"
 
 
 @pytest.mark.parametrize("release", ["bullseye", "bookworm", "trixie"])
