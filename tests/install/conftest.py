@@ -31,16 +31,21 @@ def _build(script: str, *arguments: str) -> None:
 
 @pytest.fixture(scope="session")
 def wheel() -> Path:
-    """Return the wheel of these sources."""
+    """Return the wheel of these sources, or the one that OVERDRIVE_TEST_WHEEL names."""
+    given = os.environ.get("OVERDRIVE_TEST_WHEEL")
+    if given:
+        return Path(given).resolve()
     _build("wheel/build_wheel.py")
     return next((ROOT / "dist").glob("overdrive_mpi-*.whl"))
 
 
 @pytest.fixture(scope="session")
 def debian_packages() -> dict[str, Path]:
-    """Return the binary packages of these sources by name."""
-    _build("build_deb.py")
-    found = (ROOT / "dist" / "debian").glob("*.deb")
+    """Return the binary packages of these sources, or of the folder OVERDRIVE_TEST_DEBS, by name."""
+    given = os.environ.get("OVERDRIVE_TEST_DEBS")
+    if not given:
+        _build("build_deb.py")
+    found = Path(given or ROOT / "dist" / "debian").resolve().glob("*.deb")
     return {path.name.partition("_")[0]: path for path in found}
 
 

@@ -72,6 +72,8 @@ def test_exceptions_pass_with_the_unwinder_of_the_program(wheel: Path, scratch: 
 
 
 def test_two_builds_are_equal(wheel: Path) -> None:
+    if "OVERDRIVE_TEST_WHEEL" in os.environ:
+        pytest.skip("the wheel is not of these sources")
     before = wheel.read_bytes()
     need([sys.executable, str(ROOT / "packaging/wheel/build_wheel.py"), "--pack-only"])
     assert wheel.read_bytes() == before
