@@ -41,7 +41,7 @@ def wheel() -> Path:
 
 @pytest.fixture(scope="session")
 def debian_packages() -> dict[str, Path]:
-    """Return the binary packages of these sources, or of the folder OVERDRIVE_TEST_DEBS, by name."""
+    """Return the binary packages by name: of these sources, or in OVERDRIVE_TEST_DEBS."""
     given = os.environ.get("OVERDRIVE_TEST_DEBS")
     if not given:
         _build("build_deb.py")
