@@ -9,7 +9,8 @@
 # Parts that were not built are left out; the loader finds the faces relative to itself.
 #
 # Packages take components, never lists of files: `runtime` (what is not said to be anything else),
-# `development` (headers, pkg-config, CMake package), `documentation`, `completions`, `modulefile`.
+# `development` (headers, pkg-config, CMake package), `documentation`, `completions`, `modulefile`,
+# `service` (the switch for systemd).
 
 include(CMakePackageConfigHelpers)
 set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME runtime)
@@ -85,7 +86,8 @@ if(TARGET overdrive-switch)
   install(TARGETS overdrive-switch RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
   configure_file("${CMAKE_SOURCE_DIR}/packaging/overdrive-switch.service.in"
     "${packaging}/overdrive-switch.service" @ONLY)
-  install(FILES "${packaging}/overdrive-switch.service" DESTINATION lib/systemd/system)
+  install(FILES "${packaging}/overdrive-switch.service" DESTINATION lib/systemd/system
+          COMPONENT service)
 endif()
 install(FILES "${CMAKE_BINARY_DIR}/lib/overdrive/skipped-faces.txt"
         DESTINATION "${CMAKE_INSTALL_LIBDIR}/overdrive")
@@ -123,7 +125,12 @@ foreach(source IN LISTS OVERDRIVE_PAGES)
     COMMENT "Man page ${file}"
     VERBATIM)
   list(APPEND pages "${page}")
-  install(FILES "${page}" DESTINATION "${CMAKE_INSTALL_MANDIR}/man${CMAKE_MATCH_2}" OPTIONAL)
+  set(component runtime)
+  if(CMAKE_MATCH_2 EQUAL 3)
+    set(component development)
+  endif()
+  install(FILES "${page}" DESTINATION "${CMAKE_INSTALL_MANDIR}/man${CMAKE_MATCH_2}"
+          COMPONENT ${component} OPTIONAL)
 endforeach()
 # Functions that share a page: each name leads to it.
 foreach(pair IN ITEMS Comm_detach=Comm_attach Comm_near=Comm_attach Free=Alloc Lent=Alloc Reclaim=Alloc
@@ -133,7 +140,7 @@ foreach(pair IN ITEMS Comm_detach=Comm_attach Comm_near=Comm_attach Free=Alloc L
   list(GET pair 1 page)
   set(alias "${CMAKE_BINARY_DIR}/man/man3/SMPI_${function}.3")
   file(WRITE "${alias}" ".so man3/SMPI_${page}.3\n")
-  install(FILES "${alias}" DESTINATION "${CMAKE_INSTALL_MANDIR}/man3")
+  install(FILES "${alias}" DESTINATION "${CMAKE_INSTALL_MANDIR}/man3" COMPONENT development)
 endforeach()
 if(pages)
   add_custom_target(man ALL DEPENDS ${pages})
