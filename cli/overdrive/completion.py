@@ -23,6 +23,7 @@ from overdrive.errors import CommandError
 from overdrive.installation import Installation
 from overdrive.lab import command as lab
 from overdrive.options import PATHS
+from overdrive.report import command as report
 from overdrive.study import collectives as study_collectives
 from overdrive.study import copy_paths, timeline
 
@@ -104,6 +105,7 @@ complete -c overdrive -f -a '(__overdrive_complete)'
 GLOBAL = {
     "--set": "set a setting",
     "--stats": "print statistics at the end",
+    "--record": "record the run for a report",
     "--pin": "bind ranks to processors",
     "--paths": "ways of messages",
     "--verbose": "what is reported",
@@ -122,6 +124,7 @@ COMMANDS = {
     "explain": "which algorithm a call gets, and why",
     "calibrate": "measure this node",
     "bench": "measure collectives",
+    "report": "what a recorded run spent in MPI",
     "study": "measure or simulate in depth",
     "lab": "a virtual cluster",
     "doctor": "what is wrong here, and what to do",
@@ -134,6 +137,7 @@ PARSERS = {
     ("info",): info.parser,
     ("calibrate",): calibrate.parser,
     ("bench", "coll"): bench.parser,
+    ("report",): report.parser,
     ("study", "copy"): copy_paths.parser,
     ("study", "collectives"): study_collectives.parser,
     ("study", "timeline"): timeline.parser,
@@ -256,6 +260,8 @@ class _Completion:
             found.update({s["name"]: s["doc"].partition(". ")[0] for s in self._settings()})
         if path == ("bench", "coll"):
             found.update({name: "" for name in bench.KNOWN})
+        if path == ("report",):
+            found[FILES] = ""
         if path in (("manual",), ("doctor",)) and rest[-1] in ("--write", "--check", "--bundle"):
             return {FILES: ""}
         return found

@@ -30,6 +30,7 @@ or a script that starts jobs itself.
 Options (before `run`):
   --set NAME=VALUE   set a setting; `overdrive info --settings` lists them
   --stats[=PATH]     print statistics at the end, or write them to PATH (one file per rank)
+  --record[=DIR]     record the run for `overdrive report` (default: overdrive-record)
   --pin=POLICY       bind ranks: compact, scatter, core, cache, numa, socket, list:0-3,8
   --paths=LIST       ways of messages: some of shm, direct, kernel, host
   --verbose N        0 errors, 1 fall-backs, 2 information, 3 communicators

@@ -28,6 +28,7 @@ Commands:
   doctor [--bundle FILE]                what is wrong here, and what to do
   calibrate [--quick]                   measure this node, so that the best ways are chosen on it
   bench coll [COLLECTIVE...]            measure collectives with and without Overdrive
+  report RECORD                         what a run with --record spent in MPI, as a page
   study copy | collectives | timeline   measure or simulate in depth, with plots
   lab COMMAND [ARGUMENT...]             a virtual cluster on this machine
   manual [--write FILE | --check FILE]  reference of settings and statistics in Markdown
@@ -37,6 +38,7 @@ Commands:
 Options (before the command):
   --set NAME=VALUE   set a setting; `overdrive info --settings` lists them
   --stats[=PATH]     print statistics at the end, or write them to PATH (one file per rank)
+  --record[=DIR]     record the run for `overdrive report` (default: overdrive-record)
   --pin=POLICY       bind ranks: compact, scatter, core, cache, numa, socket, list:0-3,8
   --paths=LIST       ways of messages: some of shm, direct, kernel, host
   --verbose N        0 errors, 1 fall-backs, 2 information, 3 communicators
@@ -62,6 +64,7 @@ COMMANDS = (
     "doctor",
     "calibrate",
     "bench",
+    "report",
     "study",
     "lab",
     "manual",
@@ -113,6 +116,10 @@ def _other(
         from overdrive.lab import command as lab
 
         return lab.run(here, chosen, rest, environment)
+    if command == "report":
+        from overdrive.report import command as report
+
+        return report.run(rest)
     if command == "doctor":
         from overdrive import doctor
 

@@ -107,6 +107,8 @@ def parse(arguments: list[str]) -> Options:
         elif option == "--stats":
             # The value only with "=": the next word is the launcher.
             options.settings["stats"] = attached or "1"
+        elif option == "--record":
+            options.settings["record"] = attached or "overdrive-record"
         elif option == "--pin":
             options.settings["pin"] = operand(option, attached)
         elif option == "--paths":

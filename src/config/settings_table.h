@@ -50,6 +50,11 @@
     "Path of a JSON file that each rank writes at `MPI_Finalize` with the times of all steps of "   \
     "its last collectives, for `overdrive study timeline --measured`; `%r` in it stands for the "  \
     "rank and is appended as `.%r` if missing. Empty: nothing is recorded.")                         \
+  X(record, OutputType, "record", "", 0, 4096, report,                                             \
+    "Folder into which each rank writes at `MPI_Finalize` what `overdrive report` shows: time in " \
+    "MPI by place and over the run, sizes, ways, peers, waiting, memory and what fell back. It "   \
+    "is added up while the program runs, so it takes the same memory however long that is. Empty: "\
+    "nothing is recorded.")                                                                        \
   A(verify, BoolType, "verify", false, false, true, report,                                        \
     "Computes a checksum of every local message at the sender and compares it at the receiver. "   \
     "A difference ends the job with a message that names the two ranks. Slow; for finding "        \

@@ -82,6 +82,7 @@ void RankState::prepare_collectives() {
     collectives.step_log = std::make_unique<StepLog>();
   }
   collectives.timed = collectives.step_log != nullptr ||
+                      config::OutputType::names_output(settings.record) ||
                       observe::stats_output(settings.stats) != observe::StatsOutput::kNone;
   // A mask of as many tags as the host has.
   const auto tags = static_cast<std::uint32_t>(host.tag_ub) + 1;

@@ -13,11 +13,13 @@
 #include "base/clock.h"
 #include "engine/engine.h"
 #include "engine/rank_state.h"
+#include "engine/run_record.h"
 #include "memory/device/device_memory.h"
 #include "memory/reach.h"
 #include "memory/space.h"
 #include "observe/call_sites.h"
 #include "observe/log.h"
+#include "observe/recording.h"
 #include "observe/stats.h"
 #include "p2p/context.h"
 
@@ -177,7 +179,8 @@ std::unique_ptr<Rank> Rank::create(const host::HostTable& host, const config::Se
                      .close = memory::close_space};
   }
   options.disabled = settings.disable;
-  options.look_for_crowding = log_enabled(Level::kWarning);
+  options.look_for_crowding =
+      log_enabled(Level::kWarning) || config::OutputType::names_output(settings.record);
   s.node = node::Node::join(exchange, options);
 
   s.my_index = static_cast<std::uint32_t>(s.node->my_index());
@@ -226,6 +229,7 @@ std::unique_ptr<Rank> Rank::create(const host::HostTable& host, const config::Se
   s.header->phase.store(static_cast<std::uint32_t>(node::RankPhase::running),
                         std::memory_order_relaxed);
   s.started_ns = now_ns();
+  observe::set_begin_of_record(s.started_ns);
   s.counters.join_ns = s.started_ns - start_ns;
   s.counters.local_ranks_peak = static_cast<std::uint64_t>(s.node->size());
   s.counters.region_bytes_peak = s.node->layout().buffers_offset;
@@ -294,15 +298,8 @@ void report_statistics(RankState& s) {
   s.counters.reach_private_blocks = reach.private_count;
   s.counters.reach_forks = reach.fork_count;
   using observe::StatsOutput;
-  observe::JobFacts facts;
-  facts.rank = s.host.world_rank;
-  facts.size = s.host.world_size;
-  facts.version = OVERDRIVE_VERSION;
-  facts.host_library = observe::title_of(s.host.version_text);
-  char name[256] = "";
-  gethostname(name, sizeof(name) - 1);
-  facts.host_name = name;
-  facts.elapsed_ns = now_ns() - s.started_ns;
+  observe::JobFacts facts = job_facts(s);
+  if (config::OutputType::names_output(s.settings.record)) write_record(s, facts);
   switch (observe::stats_output(s.settings.stats)) {
     case StatsOutput::kNone:
       return;

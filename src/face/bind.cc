@@ -8,9 +8,11 @@
 
 #include <cstdio>
 
+#include "base/clock.h"
 #include "base/quiet_floats.h"
 #include "engine/rank_state.h"
 #include "face/call_timer.h"
+#include "face/payload.h"
 #include "face/state.h"
 #include "observe/stats.h"
 #include "topology/fingerprint.h"
@@ -111,10 +113,12 @@ extern "C" __attribute__((visibility("default"))) int od_face_bind(const od_load
   if (state.loaded.settings.disable) return OD_BIND_DISABLED;
   FillEntries(entries, info->host);
   const od::config::Settings& settings = state.loaded.settings;
-  if (settings.call_times &&
-      od::observe::stats_output(settings.stats) != od::observe::StatsOutput::kNone) {
+  const bool records = od::config::OutputType::names_output(settings.record);
+  if (records || (settings.call_times &&
+                  od::observe::stats_output(settings.stats) != od::observe::StatsOutput::kNone)) {
     find_language_libraries();
     od::observe::time_calls(info->names);
+    if (records) od::observe::start_recording(info->names, od::now_ns());
     TimeEntries(entries);
   }
   pthread_atfork(nullptr, nullptr, in_forked_child);

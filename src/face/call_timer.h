@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "observe/call_times.h"
+#include "observe/recording.h"
 
 namespace od::face {
 
@@ -36,17 +37,26 @@ class CallTimer {
     start_ns_ = now_ns();
   }
   ~CallTimer() {
-    const std::uint64_t ns = now_ns() - start_ns_;
+    const std::uint64_t end_ns = now_ns();
     timed_frame = 0;
-    if (observe::CallTable* table = observe::own_call_table()) table->add(function_, address_, ns);
+    if (observe::CallTable* table = observe::own_call_table()) {
+      table->add(function_, address_, end_ns - start_ns_);
+    }
+    if (observe::Recording* record = observe::own_recording()) {
+      record->add(function_, start_ns_, end_ns, payload_);
+    }
   }
   CallTimer(const CallTimer&) = delete;
   CallTimer& operator=(const CallTimer&) = delete;
+
+  // What the call moves, where a run is recorded (payload.h).
+  void set_payload(const observe::Payload& payload) { payload_ = payload; }
 
  private:
   std::uint32_t function_;
   std::uintptr_t address_;
   std::uint64_t start_ns_;
+  observe::Payload payload_;
 };
 
 }  // namespace od::face

@@ -389,6 +389,47 @@ def is_timed(function: Function) -> bool:
     )
 
 
+# Calls of which a record tells how much they move (face/payload.h): messages, and collectives with
+# the side whose count matters on every rank.
+_MESSAGES = re.compile(r"I?(b|s|r)?send(recv)?(_replace)?|Sendrecv(_replace)?", re.IGNORECASE)
+_RECEIVES = re.compile(r"I?m?recv", re.IGNORECASE)
+_ONE_COUNT = re.compile(
+    r"I?(bcast|allreduce|reduce|scan|exscan|reduce_scatter_block)", re.IGNORECASE
+)
+_BY_SEND = re.compile(r"I?(neighbor_)?(allgatherv?|gatherv?|alltoall)", re.IGNORECASE)
+_BY_RECEIVE = re.compile(r"I?scatterv?", re.IGNORECASE)
+_ONE_SIDED = re.compile(r"R?(put|get|accumulate)", re.IGNORECASE)
+
+
+def _emit_payload(function: Function) -> list[str]:
+    """Lines that tell the timer of a call what it moves, or none."""
+    stem = function.stem.removesuffix("_c")
+    kinds = {argument.name: argument.kind for argument in function.arguments}
+    names = [argument.name for argument in function.arguments]
+
+    def first(kind: str) -> str:
+        return next(name for name in names if kinds[name] == kind)
+
+    def side(which: str) -> str:
+        return f"payload({which}count, {which}type)"
+
+    if _MESSAGES.fullmatch(stem):
+        value = f"payload_to({first('COUNT')}, {first('DATATYPE')}, dest, {first('COMM')})"
+    elif _RECEIVES.fullmatch(stem) or _ONE_COUNT.fullmatch(stem) or _ONE_SIDED.fullmatch(stem):
+        value = f"payload({first('COUNT')}, {first('DATATYPE')})"
+    elif _BY_SEND.fullmatch(stem):
+        other = side("recv") if kinds.get("recvcount") == "COUNT" else "observe::Payload{}"
+        value = f"sendbuf == MPI_IN_PLACE ? {other} : {side('send')}"
+    elif _BY_RECEIVE.fullmatch(stem):
+        other = side("send") if kinds.get("sendcount") == "COUNT" else "observe::Payload{}"
+        value = f"recvbuf == MPI_IN_PLACE ? {other} : {side('recv')}"
+    else:
+        return []
+    # At other values of the root, of inter-communicators, arguments are not significant.
+    root = " && root >= 0" if "root" in names else ""
+    return [f"  if (observe::is_recording(){root}) timer.set_payload({value});"]
+
+
 def _emit_timed(function: Function, abi: str) -> list[str]:
     arguments = ", ".join(a.declare(function.large) for a in function.arguments)
     names = ", ".join(a.name for a in function.arguments)
@@ -399,6 +440,7 @@ def _emit_timed(function: Function, abi: str) -> list[str]:
         f"  const auto next = reinterpret_cast<fn::{stem}*>(timed_next[idx::{stem}]);",
         f"  if (inside_timed_call() || InHostCall()) return next({names});",
         f"  CallTimer timer(idx::{stem}, __builtin_return_address(0));",
+        *_emit_payload(function),
         f"  return next({names});",
         "}",
         "",

@@ -262,11 +262,13 @@ std::string call_table(std::span<const RankTime> ranks, std::span<const CallSite
   return text;
 }
 
-std::string call_json(std::span<const CallSite> sites) {
+std::string call_json(std::span<const CallSite> sites, std::span<const std::string> places) {
   JsonWriter json;
   json.open_array();
-  for (const CallSite& site : sites) {
+  for (std::size_t i = 0; i < sites.size(); ++i) {
+    const CallSite& site = sites[i];
     json.open_object();
+    if (i < places.size()) json.member("place", places[i]);
     json.member("function", site.function);
     json.member("module", site.module);
     json.member("offset", site.offset);

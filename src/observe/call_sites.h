@@ -45,8 +45,8 @@ struct RankTime {
 // Lines for the statistics; empty if nothing was timed.
 std::string call_table(std::span<const RankTime> ranks, std::span<const CallSite> sites);
 
-// The sites as a JSON array, for the file of a rank.
-std::string call_json(std::span<const CallSite> sites);
+// The sites as a JSON array, for the file of a rank; `places` describe the first ones in words.
+std::string call_json(std::span<const CallSite> sites, std::span<const std::string> places = {});
 
 }  // namespace od::observe
 

@@ -112,6 +112,17 @@ std::string stats_json(const Counters& counters, const JobFacts& facts) {
     json.key("call_sites");
     json.document(facts.calls);
   }
+  if (!facts.recording.empty()) {
+    json.member("cpus", facts.cpus);
+    json.member("peak_memory_bytes", facts.peak_memory_bytes);
+    json.member("why_not_shared", facts.why_not_shared);
+    json.key("crowding");
+    json.open_array();
+    for (const std::string& sentence : facts.crowding) json.value(sentence);
+    json.close_array();
+    json.key("recording");
+    json.document(facts.recording);
+  }
   json.close_object();
   return json.take();
 }

@@ -13,6 +13,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "observe/counters.h"
 
@@ -33,6 +34,11 @@ struct JobFacts {
   std::uint64_t elapsed_ns = 0;
   std::string collectives;  // more about collectives: lines for the table, or a JSON array
   std::string calls;        // the same about the program's MPI calls
+  std::string recording{};  // a JSON object: what is recorded of the run (observe/recording.h)
+  std::string cpus{};       // processors of the rank, as of then
+  std::uint64_t peak_memory_bytes = 0;  // resident, of the process
+  std::string why_not_shared{};         // why ranks of this node share no memory
+  std::vector<std::string> crowding{};  // what is wrong with the places of the node's ranks
 };
 
 // Sum (largest value for peaks), smallest and largest over all ranks of every counter that is not 0

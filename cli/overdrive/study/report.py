@@ -1,24 +1,20 @@
-"""The report of `overdrive study copy`: text, tables, and figures where matplotlib is installed."""
+"""The report of `overdrive study copy`: text, tables and figures on one page."""
 
 from __future__ import annotations
 
-import base64
 import html
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from overdrive import thresholds
+from overdrive import page, thresholds
 from overdrive.measure import PATHS, medians
+from overdrive.study import plots
 from overdrive.study.data import ALL_PATHS, DISTANCES, SHAPES, Study, time_text
 from overdrive.thresholds import size_text
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    cells = "".join(f"<th>{html.escape(word)}</th>" for word in head)
-    lines = [f"<table><tr>{cells}</tr>"]
-    for row in rows:
-        lines.append("<tr>" + "".join(f"<td>{html.escape(word)}</td>" for word in row) + "</tr>")
-    return "\n".join([*lines, "</table>"])
+    return page.table(head, rows)
 
 
 def topology_rows(study: Study) -> list[list[str]]:
@@ -60,7 +56,7 @@ def _exchange_tables(study: Study, distance: str) -> list[str]:
                     for v in values.values()
                 ]
             )
-        parts.append(f"<h4>{distance}: {html.escape(title)}</h4>")
+        parts.append(f"<h3>{distance}: {html.escape(title)}</h3>")
         parts.append(_table(["size", *ALL_PATHS], rows))
     return parts
 
@@ -78,7 +74,7 @@ def _skew_tables(study: Study, distance: str) -> list[str]:
                 ]
                 for delay in sorted({d for _, s, d in found if s == size})
             ]
-            parts.append(f"<h4>{distance}, {size_text(size)}: us {html.escape(title)}</h4>")
+            parts.append(f"<h3>{distance}, {size_text(size)}: us {html.escape(title)}</h3>")
             parts.append(_table(["apart", *ALL_PATHS], rows))
     return parts
 
@@ -104,7 +100,7 @@ def _survival_tables(study: Study, distance: str) -> list[str]:
             ]
             for size in sorted({s for _, w, s in found if w == working_set})
         ]
-        parts.append(f"<h4>{distance}: working set of {size_text(working_set)}</h4>")
+        parts.append(f"<h3>{distance}: working set of {size_text(working_set)}</h3>")
         parts.append(_table(["message", *ALL_PATHS], rows))
     return parts
 
@@ -178,13 +174,6 @@ def _survival_sentence(study: Study, distance: str) -> list[str]:
     ]
 
 
-STYLE = """\
-body { font-family: sans-serif; max-width: 70em; margin: 2em auto; padding: 0 1em; color: #222; }
-table { border-collapse: collapse; margin: 0.5em 0 1.5em; font-variant-numeric: tabular-nums; }
-th, td { border: 1px solid #ccc; padding: 0.15em 0.6em; text-align: right; }
-th { background: #f2f2f2; } img { max-width: 100%; } pre { background: #f7f7f7; padding: 1em; }
-"""
-
 EXPLANATIONS = {
     "Topology": "What one cache line takes between two processors, and copies in GB/s: rewritten "
     "buffers, read by the receiver, all of it in the time.",
@@ -197,32 +186,24 @@ EXPLANATIONS = {
 }
 
 
-def _page(study: Study, figures: Sequence[tuple[str, Path]], missing: str) -> str:
+def _page(study: Study) -> str:
+    figures = plots.draw(study)
+
     def section(name: str) -> list[str]:
-        found = [f"<h2>{name}</h2>", f"<p>{html.escape(EXPLANATIONS[name])}</p>"]
-        for title, path in figures:
-            if title == name:
-                data = base64.b64encode(path.read_bytes()).decode()
-                found.append(f'<img alt="{html.escape(path.stem)}" '
-                             f'src="data:image/png;base64,{data}">')  # fmt: skip
-        return found
+        found = [f"<section><h2>{name}</h2>", f"<p>{html.escape(EXPLANATIONS[name])}</p>"]
+        return found + [markup for title, markup in figures if title == name]
 
     parts = [
-        "<!DOCTYPE html>",
-        '<html lang="en"><head><meta charset="utf-8"><title>Ways of a message</title>',
-        f"<style>{STYLE}</style></head><body>",
         "<h1>Ways of a message between two processes</h1>",
-        f"<p>{html.escape(study.fingerprint)}; {html.escape(study.date)}; "
-        f"{len(study.samples)} samples, medians.</p>",
+        f'<p class="sub">{html.escape(study.fingerprint)} · {html.escape(study.date)} · '
+        f"{len(study.samples)} samples, medians</p>",
         "<h2>What follows</h2>",
         "<pre>" + html.escape("\n".join(conclusions(study))) + "</pre>",
     ]
-    if missing:
-        parts.append(f"<p><em>{html.escape(missing)}</em></p>")
     parts += section("Topology")
     head = ["processors", "distance", "line ns", "cells 64K", "cells 1M", "pull 64K", "pull 1M",
             "samples"]  # fmt: skip
-    parts.append(_table(head, topology_rows(study)))
+    parts += [_table(head, topology_rows(study)), "</section>"]
     for name, tables in (
         ("Buffers", _exchange_tables),
         ("Skew", _skew_tables),
@@ -231,20 +212,11 @@ def _page(study: Study, figures: Sequence[tuple[str, Path]], missing: str) -> st
         parts += section(name)
         for distance in DISTANCES:
             parts += tables(study, distance)
-    return "\n".join([*parts, "</body></html>"]) + "\n"
+        parts.append("</section>")
+    return page.document("Ways of a message", "\n".join(parts))
 
 
 def write(study: Study, folder: Path) -> None:
-    """Write index.html, conclusions.txt and the figures."""
-    missing = ""
-    figures: list[tuple[str, Path]] = []
-    try:
-        from overdrive.study import plots
-    except ImportError:
-        missing = (
-            "There are no figures: install matplotlib for Python and draw them with --samples."
-        )
-    else:
-        figures = plots.draw(study, folder)
+    """Write index.html and conclusions.txt."""
     (folder / "conclusions.txt").write_text("\n".join(conclusions(study)) + "\n")
-    (folder / "index.html").write_text(_page(study, figures, missing))
+    (folder / "index.html").write_text(_page(study), encoding="utf-8")

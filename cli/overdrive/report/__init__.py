@@ -1,0 +1,1 @@
+"""`overdrive report`: what a recorded run spent in MPI, as one page."""
