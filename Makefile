@@ -68,6 +68,7 @@ check-all: setup-tests setup-programs
 fuzz: setup-build build
 	@$(VENV)/bin/python tests/fuzz/run.py --time $(or $(TIME),10m) $(if $(HOSTS),--hosts $(HOSTS)) \
 		$(if $(SEED),--seed $(SEED)) $(if $(LAB),--lab $(LAB))
+	@$(VENV)/bin/python tests/switch/fuzz.py --seconds 60
 
 install: build
 	@cmake --install build/release --prefix "$(PREFIX)"
