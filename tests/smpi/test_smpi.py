@@ -44,8 +44,7 @@ def near(result: jobs.Result) -> int:
     return int(found.group(1))
 
 
-@pytest.mark.quick
-@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("ranks", [pytest.param(2, marks=pytest.mark.quick), 4])
 def test_same_answers(ranks: int, host: Host, compiled: Build, needs_overdrive: None) -> None:
     """On one node by address, and by copies without Overdrive: what is seen is the same."""
     program = compiled(HERE / "conformance.c")
@@ -61,8 +60,10 @@ def test_same_answers(ranks: int, host: Host, compiled: Build, needs_overdrive: 
     assert result.counter("smpi_copied") == 0
 
 
-@pytest.mark.parametrize("situation", list(SITUATIONS))
-@pytest.mark.quick
+@pytest.mark.parametrize(
+    "situation",
+    [pytest.param(name, marks=[pytest.mark.quick] * (name == "two_nodes")) for name in SITUATIONS],
+)
 @pytest.mark.one
 def test_situations(situation: str, host: Host, compiled: Build, needs_overdrive: None) -> None:
     """Ranks apart, groups of ranks, nothing reachable, the debug mode, other ways of copying."""
@@ -141,9 +142,14 @@ LIVES = {
 }
 
 
-@pytest.mark.quick
+@pytest.mark.parametrize(
+    "what",
+    [
+        pytest.param(name, marks=[pytest.mark.quick] * (name in ("foreign", "fork")))
+        for name in LIVES
+    ],
+)
 @pytest.mark.one
-@pytest.mark.parametrize("what", list(LIVES))
 def test_life(what: str, host: Host, compiled: Build, overdrive: bool) -> None:
     """Many and large blocks, freed elsewhere, lent at the end, seen by children, limited."""
     ranks, settings, arguments = LIVES[what]
@@ -180,6 +186,7 @@ def test_killed_viewer(host: Host, compiled: Build, needs_overdrive: None) -> No
 
 
 @pytest.mark.quick
+@pytest.mark.one
 def test_cplusplus(host: Host, needs_overdrive: None) -> None:
     """The wrapper of C++, with Overdrive, without it, and in debug mode."""
     program = str(programs.program(host, HERE / "views.cc", ("-std=c++20",)))
@@ -195,7 +202,6 @@ def right(result: jobs.Result) -> None:
     assert "WRONG" not in result.stdout, result.report()
 
 
-@pytest.mark.quick
 @pytest.mark.parametrize("name", ["cannon_mpi", "cannon_smpi", "halo", "work_queue"])
 def test_examples(name: str, host: Host, compiled: Build, needs_overdrive: None) -> None:
     """The examples in C, by address and by copies."""
@@ -205,6 +211,7 @@ def test_examples(name: str, host: Host, compiled: Build, needs_overdrive: None)
 
 
 @pytest.mark.quick
+@pytest.mark.one
 def test_fortran(host: Host, needs_overdrive: None, tmp_path: Path) -> None:
     """The Fortran module, by the example."""
     if host.mpifort is None:
@@ -227,6 +234,7 @@ def test_fortran(host: Host, needs_overdrive: None, tmp_path: Path) -> None:
 
 
 @pytest.mark.quick
+@pytest.mark.one
 def test_python(host: Host, needs_overdrive: None) -> None:
     """The Python module and its example."""
     if host.python is None:
@@ -255,7 +263,6 @@ def example_of(page: Path) -> str:
     return "\n".join(line[4:] for line in text.strip("\n").splitlines()) + "\n"
 
 
-@pytest.mark.quick
 @pytest.mark.one
 def test_manual_pages(host: Host, needs_overdrive: None, tmp_path: Path) -> None:
     """The example of every page compiles without a warning and says the same in every situation."""
