@@ -45,7 +45,8 @@ def test_the_tests_of_the_packages(
     for package in debian_packages.values():
         subprocess.run(["dpkg-deb", "-x", str(package), str(scratch / "root")], check=True)
     tree = scratch / "tree"
-    archive = next((ROOT / "dist" / "debian").glob("*.debian.tar.xz"))
+    folder = next(iter(debian_packages.values())).parent
+    archive = next(folder.glob("*.debian.tar.xz"))
     with tarfile.open(archive) as tar:
         tar.extractall(tree)
     shutil.copytree(ROOT / "packaging" / "proof", tree / "packaging" / "proof")
