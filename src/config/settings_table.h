@@ -240,6 +240,13 @@
     "Path of a tuning file (JSON): rules that choose the algorithms of collectives. Rules in "     \
     "variables `OVERDRIVE_ADJUST_...` come before it; where none matches, or with `off`, the "     \
     "built-in cost model chooses.")                                                                \
+  A(learn, LearnChoice, "learn", LearnMode::kNodes, LearnMode::kOff, LearnMode::kOn, coll,         \
+    "Measures in the running program whether a blocking collective is faster with Overdrive or "   \
+    "with the installed MPI library, and lets the faster one go on: for each communicator, "       \
+    "collective and range of sizes, both in turn from the ninth call on for 8 to 16 calls, again " \
+    "after 4,096 calls and more and more rarely. `nodes`: on communicators that span nodes; `on`: " \
+    "on all; `off`: never. Rules (`tuning`, `OVERDRIVE_ADJUST_...`) are obeyed without measuring. "  \
+    "As with any two algorithms, the last bits of a floating-point sum may depend on who made it.")  \
   A(intel_adjust, BoolType, "intel_adjust", false, false, true, coll,                              \
     "Also obeys the variables `I_MPI_ADJUST_...` of Intel MPI where the one of Overdrive is not "  \
     "set, so that scripts carry over.")                                                            \

@@ -51,6 +51,9 @@ enum class CopyPath : int { kAuto, kCells, kPull, kPush, kCooperative, kKernel }
 // How long reductions are divided among the ranks of a node (coll/shm/tuning.h).
 enum class ReductionDriver : int { kGeneric, kSegmented, kGrouped };
 
+// Where collectives are measured against the host's (coll/run/trial.h).
+enum class LearnMode : int { kOff, kNodes, kOn };
+
 // The words of an enumeration, in the order of its values.
 template <class Enum>
 struct ChoiceWords;
@@ -78,6 +81,11 @@ struct ChoiceWords<ReachHuge> {
 template <>
 struct ChoiceWords<XpmemMode> {
   static constexpr const char* kWords[] = {"auto", "off"};
+};
+
+template <>
+struct ChoiceWords<LearnMode> {
+  static constexpr const char* kWords[] = {"off", "nodes", "on"};
 };
 
 template <>
@@ -217,6 +225,7 @@ using ReachHugeChoice = ChoiceType<ReachHuge>;
 using XpmemChoice = ChoiceType<XpmemMode>;
 using PathChoice = ChoiceType<CopyPath>;
 using DriverChoice = ChoiceType<ReductionDriver>;
+using LearnChoice = ChoiceType<LearnMode>;
 
 // True if a setting of this type with that text names a file to write.
 template <class Type>

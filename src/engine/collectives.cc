@@ -9,9 +9,11 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/quiet_floats.h"
 #include "coll/run/call.h"
 #include "coll/run/line.h"
+#include "coll/run/trial.h"
 #include "engine/engine.h"
 #include "engine/rank_state.h"
 #include "observe/log.h"
@@ -46,6 +48,64 @@ void RankState::let_host_follow() {
 }
 
 int Rank::collective(const CollectiveCall& call, Comm& comm, bool* served) {
+  Trial* trial = nullptr;
+  const int error = serve_collective(call, comm, served, &trial, nullptr);
+  // A host's turn from which an error handler of the program has jumped away is over.
+  if (!*served && comm.collectives != nullptr) comm.collectives->host_turn = nullptr;
+  if (trial == nullptr) [[likely]] return error;
+  CollectiveComm& own = *comm.collectives;
+  const std::uint64_t began_ns = std::exchange(own.turn_began_ns, 0);
+  if (!*served && trial->measuring()) {
+    own.host_turn = trial;
+    own.turn_began_ns = now_ns();
+    return error;
+  }
+  const int added = turn_ended(*trial, began_ns, comm);
+  return error != kSuccess ? error : added;
+}
+
+bool Rank::in_host_turn(const Comm& comm) const {
+  return comm.collectives != nullptr && comm.collectives->host_turn != nullptr;
+}
+
+int Rank::host_turn_ended(Comm& comm) {
+  CollectiveComm& own = *comm.collectives;
+  return turn_ended(*std::exchange(own.host_turn, nullptr), own.turn_began_ns, comm);
+}
+
+// Adds up what the ranks have measured where that is due.
+int Rank::turn_ended(Trial& trial, std::uint64_t began_ns, Comm& comm) {
+  RankState& s = *state_;
+  if (!trial.took(began_ns == 0 ? 0 : now_ns() - began_ns)) return kSuccess;
+  static const p2p::LayoutRef times = [] {
+    auto* made = new p2p::Layout;
+    made->size = made->extent = made->block_bytes = sizeof(std::int64_t);
+    made->immortal = true;
+    return p2p::LayoutRef(made);
+  }();
+  CollectiveCall call;
+  call.collective = coll::Collective::kAllreduce;
+  call.in_place = true;
+  call.recv = trial.samples().data();
+  call.recv_count = static_cast<std::int64_t>(trial.samples().size());
+  call.recv_type = times;
+  call.reduction.kernel = coll::ops::find_kernel(coll::ops::Op::sum, coll::ops::Kind::int64);
+  const coll::Decision decision = s.collectives.selection.own_choice(
+      call.collective, comm.collectives->layout(), true, trial.samples().size_bytes());
+  bool served = false;
+  const int error = serve_collective(call, comm, &served, nullptr, &decision);
+  const bool host_served = trial.winner() == Trial::Turn::host;
+  if (error != kSuccess || !trial.judge()) return error;
+  const bool host_serves = trial.winner() == Trial::Turn::host;
+  Guard guard(s);
+  ++s.counters.trials;
+  if (host_serves && !host_served) ++s.counters.trials_to_host;
+  return kSuccess;
+}
+
+// With `decided` the call is served that way.
+int Rank::serve_collective(const CollectiveCall& call, Comm& comm, bool* served, Trial** trial,
+                           const coll::Decision* decided) {
   RankState& s = *state_;
   *served = false;
   if (!served_here(s, comm)) return kSuccess;
@@ -62,7 +122,14 @@ int Rank::collective(const CollectiveCall& call, Comm& comm, bool* served) {
   {
     Guard guard(s);
     coll::Decision decision;
-    if (!s.collectives.decide(call, comm, &decision)) return kSuccess;
+    if (decided != nullptr) {
+      decision = *decided;
+    } else if (!s.collectives.decide(call, comm, &decision, trial)) {
+      return kSuccess;
+    }
+    if (trial != nullptr && *trial != nullptr && (*trial)->measuring()) {
+      comm.collectives->turn_began_ns = now_ns();
+    }
     *served = true;
     const std::uint64_t context = Collectives::next_context(comm);
     // Who is late may be waiting for this very core, or for what only our host does.

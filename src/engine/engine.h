@@ -20,7 +20,13 @@
 #include "p2p/layout.h"
 #include "p2p/request.h"
 
+namespace od::coll {
+struct Decision;
+}
+
 namespace od {
+
+class Trial;
 
 struct CollectiveCall;  // coll/run/call.h
 class RankState;        // engine/rank_state.h: everything below the interface
@@ -117,6 +123,10 @@ class Rank {
   // persistent ones take over the call's contents; their requests complete like others, with an
   // empty status.
   int collective(const CollectiveCall& call, Comm& comm, bool* served);
+  // Whether the call that was just not served is measured in the host: its end has to be told.
+  bool in_host_turn(const Comm& comm) const;
+  // The host has served it. Collective; returns an error of the host or of Overdrive.
+  int host_turn_ended(Comm& comm);
   int icollective(CollectiveCall&& call, Comm& comm, Request** request, bool* served);
   int collective_init(CollectiveCall&& call, Comm& comm, Request** request, bool* served);
 
@@ -212,6 +222,9 @@ class Rank {
  private:
   explicit Rank(std::unique_ptr<RankState> state);
   int open_hidden(Comm& comm);
+  int serve_collective(const CollectiveCall& call, Comm& comm, bool* served, Trial** trial,
+                       const coll::Decision* decided);
+  int turn_ended(Trial& trial, std::uint64_t began_ns, Comm& comm);
   int make_collective(CollectiveCall&& call, Comm& comm, bool persistent, Request** request,
                       bool* served);
   std::unique_ptr<RankState> state_;

@@ -97,6 +97,19 @@ inline bool same_block(const void* small, std::int64_t count, MPI_Datatype small
 
 // --- the three forms
 
+// The host's turn in a measurement.
+template <typename HostCall>
+[[gnu::noinline]] int serve_measured(Rank& rank, Comm& comm, HostCall&& host_call) {
+  int result = MPI_SUCCESS;
+  {
+    HostCallScope scope(HostCallKind::kCollective);
+    result = host_call();
+  }
+  const int error = rank.host_turn_ended(comm);
+  if (result != MPI_SUCCESS || error == host::kSuccess) return result;
+  return raise_error(&comm, error);
+}
+
 template <typename Fill, typename HostCall>
 inline int serve(MPI_Comm comm, Collective collective, Fill&& fill, HostCall&& host_call) {
   if (Rank* rank = serving()) {
@@ -107,6 +120,7 @@ inline int serve(MPI_Comm comm, Collective collective, Fill&& fill, HostCall&& h
         bool done = false;
         const int error = rank->collective(call, *served, &done);
         if (done) return error == host::kSuccess ? MPI_SUCCESS : raise_error(served, error);
+        if (rank->in_host_turn(*served)) return serve_measured(*rank, *served, host_call);
       }
     }
   }

@@ -50,7 +50,8 @@ CollectiveComm& Collectives::comm_state(Comm& comm) {
   return *comm.collectives;
 }
 
-bool Collectives::decide(const CollectiveCall& call, Comm& comm, coll::Decision* decision) {
+bool Collectives::decide(const CollectiveCall& call, Comm& comm, coll::Decision* decision,
+                         Trial** trial) {
   CollectiveComm& own = comm_state(comm);
   const std::uint64_t bytes = message_bytes(call, comm.size, comm.rank);
   const bool commutative = call.reduction.commutative;
@@ -59,6 +60,12 @@ bool Collectives::decide(const CollectiveCall& call, Comm& comm, coll::Decision*
                                static_cast<std::uint64_t>(endpoint.settings.collective_shuffle));
   } else {
     *decision = own.choose(selection, call.collective, commutative, bytes);
+    if (trial != nullptr && learns(own)) {
+      *trial = own.trial(selection, call.collective, commutative, bytes);
+      if (*trial != nullptr && (*trial)->turn() == Trial::Turn::host) {
+        *decision = {&coll::host_algorithm(call.collective), coll::Mode::kFlat, {}};
+      }
+    }
   }
   if (decision->algorithm->is_host()) {
     ++endpoint.counters.collectives_host;

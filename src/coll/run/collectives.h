@@ -57,8 +57,10 @@ class Collectives {
 
   // What the communicator's collectives need; made at the first of them.
   CollectiveComm& comm_state(Comm& comm);
-  // How a call runs, alike on all ranks; false: the host serves it.
-  bool decide(const CollectiveCall& call, Comm& comm, coll::Decision* decision);
+  // How a call runs, alike on all ranks; false: the host serves it. With `trial`, which only
+  // blocking calls have, it may be the host's turn; the caller tells the trial how long it took.
+  bool decide(const CollectiveCall& call, Comm& comm, coll::Decision* decision,
+              Trial** trial = nullptr);
   // The context of the messages of the next call on a communicator. Blocking calls and others have
   // their own, as they do not match each other: hosts accept that ranks call them in different
   // orders, and there are programs that do.
@@ -72,6 +74,12 @@ class Collectives {
   // know when all ranks were called.
   bool serve_at_once(const CollectiveCall& call, const Comm& comm, CollectiveTeam* team,
                      const coll::Decision& decision, coll::shm::Patience patience);
+  // Whether calls on the communicator are measured against the host's.
+  bool learns(const CollectiveComm& own) const {
+    const config::LearnMode learn = endpoint.settings.learn;
+    return learn == config::LearnMode::kOn ||
+           (learn == config::LearnMode::kNodes && own.spans_nodes());
+  }
   // Starts a call; `call` outlives it. Whoever asked advances it until it is done.
   int start(CollectiveOp& op, const CollectiveCall& call, Comm& comm,
             const coll::Decision& decision, std::uint64_t context, CollectiveTeam* team);

@@ -44,6 +44,24 @@ CollectiveComm::CollectiveComm(const Comm& comm, const std::vector<int>& node_of
       layout_(nodes_.layout()),
       schedules_(schedule_bytes) {}
 
+Trial* CollectiveComm::trial(const coll::Selection& selection, Collective collective,
+                             bool commutative, std::uint64_t bytes) {
+  const auto number = static_cast<std::size_t>(collective);
+  coll::Table& table = *tables_[number][commutative ? 1 : 0];
+  const std::size_t range = table.range_of(bytes);
+  const auto key = static_cast<std::uint32_t>((number << 1 | (commutative ? 1 : 0)) << 16 | range);
+  const auto [place, is_new] = trials_.try_emplace(key);
+  if (is_new) [[unlikely]] {
+    const QuietFloats quiet;
+    // Times are added up by an allreduce that does not depend on the host.
+    const bool possible = !table.ruled(range) && !table.at(bytes).algorithm->is_host() &&
+                          !selection.own_choice(Collective::kAllreduce, layout_, true, 0)
+                               .algorithm->is_host();
+    if (possible) place->second = std::make_unique<Trial>();
+  }
+  return place->second.get();
+}
+
 coll::Decision CollectiveComm::choose_any(const coll::Selection& selection, Collective collective,
                                           bool commutative, std::uint64_t bytes,
                                           std::uint64_t seed) {

@@ -10,6 +10,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -19,6 +20,7 @@
 #include "coll/plan/select/selection.h"
 #include "coll/run/call.h"
 #include "coll/run/team.h"
+#include "coll/run/trial.h"
 #include "host/host_table.h"
 #include "p2p/comm.h"
 
@@ -41,6 +43,10 @@ class CollectiveComm {
     }
     return table->at(bytes);
   }
+  // The measurement against the host of calls that choose() has just decided; null where a rule
+  // decides, or where either side has nothing to offer.
+  Trial* trial(const coll::Selection& selection, coll::Collective collective, bool commutative,
+               std::uint64_t bytes);
   // One of the algorithms that can serve, by chance that all ranks share.
   coll::Decision choose_any(const coll::Selection& selection, coll::Collective collective,
                             bool commutative, std::uint64_t bytes, std::uint64_t seed);
@@ -58,6 +64,9 @@ class CollectiveComm {
   // Made when a call first asks for one: for blocking calls and for non-blocking ones.
   std::unique_ptr<CollectiveTeam> team;
   std::unique_ptr<CollectiveTeam> team_without_blocking;
+  // Of a call that is measured: when it began, and its trial while the host serves it.
+  std::uint64_t turn_began_ns = 0;
+  Trial* host_turn = nullptr;
 
  private:
   std::uint64_t draws_ = 0;  // of choose_any()
@@ -65,6 +74,8 @@ class CollectiveComm {
   coll::Layout layout_;
   std::array<std::array<std::unique_ptr<coll::Table>, 2>, coll::kCollectives> tables_;
   coll::ScheduleCache schedules_;
+  // By collective, kind of operation and range of sizes. Null: there is nothing to measure.
+  std::map<std::uint32_t, std::unique_ptr<Trial>> trials_;
 };
 
 // The size by which algorithms are chosen, as the collective defines it (docs/design).

@@ -170,9 +170,10 @@ Decision Selection::by_model(Collective collective, const Layout& layout, bool c
 }
 
 Decision Selection::decide(Collective collective, const Layout& layout, bool commutative,
-                           std::uint64_t bytes, Explanation* explanation,
-                           std::string* error) const {
+                           std::uint64_t bytes, Explanation* explanation, std::string* error,
+                           bool* ruled) const {
   if (!reads_sizes(collective)) bytes = 0;
+  if (ruled != nullptr) *ruled = false;
   const Family& rules = family(collective);
   const auto note = [&](const Rule& rule, std::string verdict) {
     if (explanation == nullptr) return;
@@ -195,6 +196,7 @@ Decision Selection::decide(Collective collective, const Layout& layout, bool com
                                : why_not(*rule.algorithm, {layout.ranks, commutative});
       if (reason == nullptr) {
         note(rule, "fires");
+        if (ruled != nullptr) *ruled = true;
         if (explanation != nullptr) {
           by_model(collective, layout, commutative, bytes, explanation);  // for the costs
           explanation->origin = rule.origin;
@@ -238,6 +240,7 @@ Table Selection::compile(Collective collective, const Layout& layout, bool commu
   std::sort(ends.begin(), ends.end());
   ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
   table.decisions_.resize(ends.size());
+  table.ruled_.resize(ends.size());
   if (strict_) {
     for (std::size_t range = 0; range < ends.size(); ++range) table.decide(range);
   }
@@ -249,8 +252,10 @@ void Table::decide(std::size_t range) {
   const QuietFloats quiet;
   std::uint64_t bytes = last_bytes_[range];
   if (bytes == kEndless) bytes = range == 0 ? 0 : last_bytes_[range - 1] + 1;
+  bool ruled = false;
   decisions_[range] =
-      selection_->decide(collective_, layout_, commutative_, bytes, nullptr, &error_);
+      selection_->decide(collective_, layout_, commutative_, bytes, nullptr, &error_, &ruled);
+  ruled_[range] = ruled || selection_->has_list(collective_);
 }
 
 }  // namespace od::coll

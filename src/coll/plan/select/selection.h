@@ -58,13 +58,18 @@ class Table {
  public:
   // `bytes` is the message size as the collective defines it.
   const Decision& at(std::uint64_t bytes) {
-    const auto found = std::lower_bound(last_bytes_.begin(), last_bytes_.end(), bytes);
-    const auto range = static_cast<std::size_t>(found - last_bytes_.begin());
+    const std::size_t range = range_of(bytes);
     if (decisions_[range].algorithm == nullptr) decide(range);
     return decisions_[range];
   }
   // Where the ranges end, ascending; the last one at the largest number.
   const std::vector<std::uint64_t>& last_bytes() const { return last_bytes_; }
+  // Which range holds that size, and whether a rule of the user's decides there.
+  std::size_t range_of(std::uint64_t bytes) const {
+    const auto found = std::lower_bound(last_bytes_.begin(), last_bytes_.end(), bytes);
+    return static_cast<std::size_t>(found - last_bytes_.begin());
+  }
+  bool ruled(std::size_t range) const { return ruled_[range]; }
   // With `strict`: what cannot be done as demanded; empty otherwise.
   const std::string& error() const { return error_; }
 
@@ -78,6 +83,7 @@ class Table {
   bool commutative_ = true;
   std::vector<std::uint64_t> last_bytes_;
   std::vector<Decision> decisions_;  // without an algorithm: not yet decided
+  std::vector<bool> ruled_;          // of those decided
   std::string error_;
 };
 
@@ -104,7 +110,15 @@ class Selection {
 
   Decision decide(Collective collective, const Layout& layout, bool commutative,
                   std::uint64_t bytes, Explanation* explanation = nullptr,
-                  std::string* error = nullptr) const;
+                  std::string* error = nullptr, bool* ruled = nullptr) const;
+  // What the model chooses whatever the rules say, except for lists of what may be chosen. The
+  // host's algorithm if nothing else can serve.
+  Decision own_choice(Collective collective, const Layout& layout, bool commutative,
+                      std::uint64_t bytes) const {
+    return by_model(collective, layout, commutative, bytes, nullptr);
+  }
+  // Whether the user has listed what may be chosen.
+  bool has_list(Collective collective) const { return !family(collective).list.empty(); }
   // The decision for an algorithm, with `parameters` where they are not 0. kAuto: in two levels
   // where that can be done.
   Decision complete(const Algorithm& algorithm, Mode mode, const Parameters& parameters,

@@ -1,0 +1,62 @@
+"""Overdrive and the host serve the same collectives in turn while they are measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hosts import Host
+from support import expect, jobs, sharing
+
+HERE = Path(__file__).parent
+
+pytestmark = pytest.mark.quick
+
+REMOTE = {"OVERDRIVE_TEST_REMOTE": "0-2,0-3,1-2,1-3"}
+"""Ranks 0 and 1 on a node, 2 and 3 on another."""
+
+
+def run(host: Host, program: str, ranks: int, **env: str) -> jobs.Result:
+    result = jobs.run(
+        host,
+        ranks,
+        [program],
+        overdrive=True,
+        env={**env, **sharing.environment(host)},
+        preload=([], sharing.libraries(host)),
+    )
+    expect.passed(result)
+    return result
+
+
+@pytest.mark.parametrize(("ranks", "learn"), [(4, "nodes"), (3, "on")])
+def test_turns(
+    ranks: int, learn: str, host: Host, compiled: Callable[[Path], str], needs_overdrive: None
+) -> None:
+    remote = REMOTE if learn == "nodes" else {}
+    result = run(host, compiled(HERE / "learning.c"), ranks, OVERDRIVE_LEARN=learn, **remote)
+    # 9 calls on three communicators, or two of them within a node, each in 4 calls of the host.
+    assert result.counter("collectives_host") >= 4 * 9 * ranks, result.report()
+    assert result.counter("trials") >= 9 * ranks, result.report()
+
+
+@pytest.mark.one
+def test_nothing_is_measured_where_it_is_not_wanted(
+    host: Host, compiled: Callable[[Path], str], needs_overdrive: None
+) -> None:
+    program = compiled(HERE / "learning.c")
+    for env in ({"OVERDRIVE_LEARN": "off", **REMOTE}, {"OVERDRIVE_LEARN": "nodes"}):
+        result = run(host, program, 4, **env)
+        assert result.counter("trials") == 0, result.report()
+        assert result.counter("collectives_host") == 0, result.report()
+
+
+@pytest.mark.one
+def test_rules_are_obeyed_without_measuring(
+    host: Host, compiled: Callable[[Path], str], needs_overdrive: None
+) -> None:
+    program = compiled(HERE / "learning.c")
+    free = run(host, program, 4, OVERDRIVE_LEARN="nodes", **REMOTE)
+    ruled = run(host, program, 4, OVERDRIVE_LEARN="nodes", OVERDRIVE_ADJUST_ALLGATHER="ring", **REMOTE)
+    assert 0 < ruled.counter("trials") < free.counter("trials"), ruled.report()
