@@ -52,7 +52,8 @@ int Rank::collective(const CollectiveCall& call, Comm& comm, bool* served) {
   const int error = serve_collective(call, comm, served, &trial, nullptr);
   // A host's turn from which an error handler of the program has jumped away is over.
   if (!*served && comm.collectives != nullptr) comm.collectives->host_turn = nullptr;
-  if (trial == nullptr) [[likely]] return error;
+  if (trial == nullptr) [[likely]]
+    return error;
   CollectiveComm& own = *comm.collectives;
   const std::uint64_t began_ns = std::exchange(own.turn_began_ns, 0);
   if (!*served && trial->measuring()) {

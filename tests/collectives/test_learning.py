@@ -57,6 +57,6 @@ def test_rules_are_obeyed_without_measuring(
     host: Host, compiled: Callable[[Path], str], needs_overdrive: None
 ) -> None:
     program = compiled(HERE / "learning.c")
-    free = run(host, program, 4, OVERDRIVE_LEARN="nodes", **REMOTE)
-    ruled = run(host, program, 4, OVERDRIVE_LEARN="nodes", OVERDRIVE_ADJUST_ALLGATHER="ring", **REMOTE)
+    free = run(host, program, 4, **REMOTE)
+    ruled = run(host, program, 4, OVERDRIVE_ADJUST_ALLGATHER="ring", **REMOTE)
     assert 0 < ruled.counter("trials") < free.counter("trials"), ruled.report()

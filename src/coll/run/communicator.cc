@@ -54,9 +54,9 @@ Trial* CollectiveComm::trial(const coll::Selection& selection, Collective collec
   if (is_new) [[unlikely]] {
     const QuietFloats quiet;
     // Times are added up by an allreduce that does not depend on the host.
-    const bool possible = !table.ruled(range) && !table.at(bytes).algorithm->is_host() &&
-                          !selection.own_choice(Collective::kAllreduce, layout_, true, 0)
-                               .algorithm->is_host();
+    const bool possible =
+        !table.ruled(range) && !table.at(bytes).algorithm->is_host() &&
+        !selection.own_choice(Collective::kAllreduce, layout_, true, 0).algorithm->is_host();
     if (possible) place->second = std::make_unique<Trial>();
   }
   return place->second.get();

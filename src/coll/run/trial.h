@@ -59,8 +59,8 @@ class Trial {
   int position() const { return static_cast<int>(calls_ - begins_); }
 
   std::uint64_t calls_ = 0;
-  std::uint64_t begins_ = kQuiet;   // number of the first call of the present or next measurement
-  std::uint64_t apart_ = kAgain;    // calls until the measurement after it
+  std::uint64_t begins_ = kQuiet;  // number of the first call of the present or next measurement
+  std::uint64_t apart_ = kAgain;   // calls until the measurement after it
   Turn winner_ = Turn::own;
   std::array<std::int64_t, kBlocks * kMeasured> samples_{};  // block by block
 };

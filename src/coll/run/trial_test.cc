@@ -70,12 +70,14 @@ TEST(Trial, FewCallsMeasureNothing) {
 
 TEST(Trial, AClearCaseTakesTwoBlocks) {
   Ranks ranks(2);
-  const Served host = ranks.run(100, [](int, Turn turn) { return turn == Turn::own ? 2000 : 1000; });
+  const Served host =
+      ranks.run(100, [](int, Turn turn) { return turn == Turn::own ? 2000 : 1000; });
   EXPECT_EQ(ranks.winner(), Turn::host);
   EXPECT_EQ(host.additions, 1);
   EXPECT_EQ(host.own, static_cast<std::uint64_t>(Trial::kQuiet + Trial::kBlock));
   Ranks others(2);
-  const Served own = others.run(100, [](int, Turn turn) { return turn == Turn::own ? 1000 : 2000; });
+  const Served own =
+      others.run(100, [](int, Turn turn) { return turn == Turn::own ? 1000 : 2000; });
   EXPECT_EQ(others.winner(), Turn::own);
   EXPECT_EQ(own.host, static_cast<std::uint64_t>(Trial::kBlock));
 }
@@ -114,8 +116,8 @@ TEST(Trial, MeasuresAgainAndFollowsTheProgram) {
   Ranks ranks(2);
   ranks.run(100, [](int, Turn turn) { return turn == Turn::own ? 1000 : 3000; });
   EXPECT_EQ(ranks.winner(), Turn::own);
-  const Served later = ranks.run(2 * Trial::kAgain,
-                              [](int, Turn turn) { return turn == Turn::own ? 3000 : 1000; });
+  const Served later =
+      ranks.run(2 * Trial::kAgain, [](int, Turn turn) { return turn == Turn::own ? 3000 : 1000; });
   EXPECT_EQ(ranks.winner(), Turn::host);
   EXPECT_EQ(later.additions, 1);
   // The next one is 16 times as far away.
