@@ -177,6 +177,8 @@ class Rank {
     ~WaitLoop() {
       if (idler_.yields() != 0) [[unlikely]]
         count_yields();
+      if (counted_) [[unlikely]]
+        leave();
     }
     WaitLoop(const WaitLoop&) = delete;
     WaitLoop& operator=(const WaitLoop&) = delete;
@@ -193,6 +195,8 @@ class Rank {
     void look_at_queues();
     void occasionally();
     void count_yields();
+    void leave();
+    bool other_threads_wait() const;
 
     Rank& rank_;
     const char* where_;
@@ -202,6 +206,7 @@ class Rank {
     Request* waiting_for_;
     const CollectiveOp* collective_ = nullptr;
     node::Idler idler_;
+    bool counted_;  // among the rank's waiting threads
     std::uint32_t rounds_ = 0;
     std::uint64_t started_ns_ = 0;
     std::uint64_t last_check_ns_ = 0;

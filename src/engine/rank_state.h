@@ -81,6 +81,10 @@ class RankState : public p2p::Endpoint {
   YieldingLock lock;
   HostCallHelper helper{*this};
 
+  // The program's threads that are in a WaitLoop now; counted with threads only. Relaxed: only how
+  // the core is shared depends on it.
+  std::atomic<std::uint32_t> waiting_threads{0};
+
   node::WaitPlan wait_plan;
   bool tight_looks = false;              // a core of its own
   std::uint64_t started_ns = 0;          // when MPI_Init joined the node

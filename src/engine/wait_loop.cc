@@ -94,7 +94,11 @@ Rank::WaitLoop::WaitLoop(Rank& rank, const char* where, bool host_pending, Reque
       caller_asks_(host_pending),
       drive_(static_cast<std::uint32_t>(rank.state_->settings.host_poll_interval)),
       waiting_for_(waiting_for),
-      idler_(rank.state_->wait_plan, presence(*rank.state_, waiting_for)) {}
+      idler_(rank.state_->wait_plan, presence(*rank.state_, waiting_for)),
+      counted_(rank.state_->threads) {
+  if (counted_) [[unlikely]]
+    rank.state_->waiting_threads.fetch_add(1, std::memory_order_relaxed);
+}
 
 Rank::WaitLoop::WaitLoop(Rank& rank, const char* where, bool host_pending,
                          const CollectiveOp& collective)
@@ -122,35 +126,55 @@ void Rank::WaitLoop::look_at_queues() {
   }
 }
 
+void Rank::WaitLoop::leave() {
+  rank_.state_->waiting_threads.fetch_sub(1, std::memory_order_relaxed);
+}
+
+bool Rank::WaitLoop::other_threads_wait() const {
+  return counted_ && rank_.state_->waiting_threads.load(std::memory_order_relaxed) > 1;
+}
+
 void Rank::WaitLoop::step() {
   RankState& s = *rank_.state_;
-  bool host_pending;
-  bool unfinished_sends;
+  bool host_pending = false;
+  bool unfinished_sends = false;
+  bool progressed = false;
   {
     Guard guard(s);
     if (s.tight_looks) [[likely]]
       look_at_queues();
     if (s.progress()) {
+      progressed = true;
       idler_.reset();
       if (s.notes.any() && s.notes.need() != HostDrive::Need::quiet &&
           s.drive.due(HostDrive::Need::busy)) {
         s.ask_host();
       }
-      return;
+      // What came was for another thread, which may wait for this core: launchers bind a rank's
+      // threads to one. Without this it has it when this thread's spinning is over.
+      if (!other_threads_wait() || waiting_for_ == nullptr || waiting_for_->complete) return;
+      ++s.counters.thread_yields;
+    } else {
+      if (s.wait_plan.peer_spin_ns != 0) {
+        const CollectiveOp* collective = collective_;
+        // A request lets go of its operation when it is complete.
+        if (waiting_for_ != nullptr && !waiting_for_->complete) {
+          collective = waiting_for_->collective;
+        }
+        if (collective != nullptr) idler_.watch(collective->awaited_member());
+      }
+      unfinished_sends = s.transport->has_unfinished_sends();
+      if (++rounds_ % kRoundsPerLook == 0 && unfinished_sends) {
+        s.transport->relieve_stalled(now_ns());
+      }
+      if (s.warm_left() && rounds_ % kRoundsPerWarming == 0) [[unlikely]]
+        s.warm_some();
+      host_pending = s.idle_round(caller_asks_) != HostDrive::Need::quiet || host_pending_;
     }
-    if (s.wait_plan.peer_spin_ns != 0) {
-      const CollectiveOp* collective = collective_;
-      // A request lets go of its operation when it is complete.
-      if (waiting_for_ != nullptr && !waiting_for_->complete) collective = waiting_for_->collective;
-      if (collective != nullptr) idler_.watch(collective->awaited_member());
-    }
-    unfinished_sends = s.transport->has_unfinished_sends();
-    if (++rounds_ % kRoundsPerLook == 0 && unfinished_sends) {
-      s.transport->relieve_stalled(now_ns());
-    }
-    if (s.warm_left() && rounds_ % kRoundsPerWarming == 0) [[unlikely]]
-      s.warm_some();
-    host_pending = s.idle_round(caller_asks_) != HostDrive::Need::quiet || host_pending_;
+  }
+  if (progressed) {
+    node::yield_once({});
+    return;
   }
   s.lock.give_way();
   std::uint64_t limit_ns = kLongestSleepNs;
