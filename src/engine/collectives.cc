@@ -209,7 +209,7 @@ int Rank::make_collective(CollectiveCall&& call, Comm& comm, bool persistent, Re
     context = Collectives::next_context_without_blocking(comm);
     team = s.collectives.team_without_blocking(comm, decision);
     if (s.collectives.serve_at_once(call, comm, team, decision, {})) {
-      ++s.counters.collectives_later_shared;
+      ++s.counters.collectives_later_shm;
       *out = s.requests.completed_collective();
       return kSuccess;
     }

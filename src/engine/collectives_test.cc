@@ -538,7 +538,7 @@ TEST(Collectives, HundredsMayBePending) {
     for (Pending& each : pending) REQUIRE(complete(*rank, each));
     const observe::Counters& counters = rank->state().counters;
     REQUIRE(counters.collectives_later == pending.size());
-    REQUIRE(counters.collectives_later_shared > 0);
+    REQUIRE(counters.collectives_later_shm > 0);
     REQUIRE(rank->state().collectives.active.empty());
     rank->finalize();
     return 0;
@@ -582,7 +582,7 @@ TEST(Collectives, PersistentOnesShareWhatSlotsThereAre) {
       exchange.barrier();
     }
     const RankState& state = rank->state();
-    REQUIRE(state.counters.collectives_later_shared > 0);
+    REQUIRE(state.counters.collectives_later_shm > 0);
     REQUIRE(state.counters.teams_refused > 0);
     // Half of the slots are left to others, and all that persistent calls had have come back.
     REQUIRE(state.collectives.slots->in_use() == 1);

@@ -44,7 +44,7 @@
   X(collectives_shared, kSum, messages, "of the served ones, made in shared memory inside nodes")   \
   X(collectives_lines, kSum, messages, "of the shared ones, done with a line of each rank at once") \
   X(collectives_later, kSum, messages, "of the served ones, non-blocking and persistent")           \
-  X(collectives_later_shared, kSum, messages, "of these, made in shared memory")                    \
+  X(collectives_later_shm, kSum, messages, "of these, made in shared memory")                    \
   X(trials, kSum, messages, "measurements of a collective against the installed MPI library's")     \
   X(trials_to_host, kSum, messages, "of those, after which the installed MPI library serves it")   \
   X(teams_made, kSum, messages, "communicators whose ranks on this node work in shared memory")    \

@@ -148,7 +148,7 @@ int Collectives::launch(CollectiveOp& op, CollectiveTeam* team) {
   if (team != nullptr) {
     team->look_at_distance();
     ++endpoint.counters.collectives_shared;
-    if (op.request != nullptr) ++endpoint.counters.collectives_later_shared;
+    if (op.request != nullptr) ++endpoint.counters.collectives_later_shm;
     if (!own.spans_nodes()) {
       op.begin_whole(*team);
       return kSuccess;
@@ -229,7 +229,7 @@ int Collectives::restart(Request& request) {
   CollectiveTeam* const team = op.own_team.get();
   ++op.last_context;
   if (serve_at_once(*op.kept, comm, team, op.decision, {})) {
-    ++endpoint.counters.collectives_later_shared;
+    ++endpoint.counters.collectives_later_shm;
     request.status = host::Status{};
     request.complete = true;
     return kSuccess;
