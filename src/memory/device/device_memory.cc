@@ -4,16 +4,13 @@
 
 #include <dlfcn.h>
 #include <link.h>
-#include <pthread.h>
-#include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstring>
 #include <string_view>
 
-#include "memory/reach.h"
+#include "memory/device/host_memory.h"
 
 namespace od::memory {
 namespace {
@@ -37,8 +34,6 @@ struct Watch {
   std::atomic<std::uint64_t> copies{0};
   std::atomic<std::uint64_t> bytes{0};
   FoundRuntime found = nullptr;
-  // Where the C library's main heap begins; it ends at the program break.
-  std::uintptr_t heap_start = 0;
 };
 
 Watch& watch() {
@@ -126,69 +121,12 @@ DeviceRuntime* runtime_of(Watch& w, const void* address) {
   return nullptr;
 }
 
-// Where the heap that sbrk() makes begins, or will begin.
-std::uintptr_t find_heap_start() {
-  auto start = reinterpret_cast<std::uintptr_t>(sbrk(0));
-  std::FILE* const maps = std::fopen("/proc/self/maps", "re");
-  if (maps == nullptr) return start;
-  char line[512];
-  while (std::fgets(line, sizeof line, maps) != nullptr) {
-    unsigned long from = 0;
-    if (std::strstr(line, "[heap]") != nullptr && std::sscanf(line, "%lx-", &from) == 1) {
-      start = std::min<std::uintptr_t>(start, from);
-    }
-  }
-  std::fclose(maps);
-  return start;
-}
-
-// The calling thread's stack, as far as it is in use. Empty where that cannot be told, and for code
-// that runs on a stack of its own making.
-class OwnStack {
- public:
-  bool contains(std::uintptr_t address) {
-    const auto frame = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
-    if (top_ == 0) find();
-    return address >= frame && address < top_ && frame >= bottom_;
-  }
-
- private:
-  // With an unlimited stack the C library names the whole gap below it.
-  static constexpr std::uintptr_t kMostBytes = std::uintptr_t{64} << 20;
-
-  void find() {
-    top_ = 1;
-    pthread_attr_t attributes;
-    if (pthread_getattr_np(pthread_self(), &attributes) != 0) return;
-    void* start = nullptr;
-    std::size_t bytes = 0;
-    if (pthread_attr_getstack(&attributes, &start, &bytes) == 0) {
-      bottom_ = reinterpret_cast<std::uintptr_t>(start);
-      top_ = bottom_ + bytes;
-      if (bytes > kMostBytes) bottom_ = top_ - kMostBytes;
-    }
-    pthread_attr_destroy(&attributes);
-  }
-
-  std::uintptr_t bottom_ = 0;
-  std::uintptr_t top_ = 0;  // 0: not asked yet
-};
-
-thread_local OwnStack own_stack __attribute__((tls_model("initial-exec")));
-
-bool host_by_nature(const Watch& w, const void* address) {
-  if (reach_offset(address, 1) != kUnreachable) return true;
-  const auto at = reinterpret_cast<std::uintptr_t>(address);
-  if (own_stack.contains(at)) return true;
-  return at >= w.heap_start && at < reinterpret_cast<std::uintptr_t>(sbrk(0));
-}
-
 }  // namespace
 
 void begin_device_watch(FoundRuntime found) {
   Watch& w = watch();
   w.found = found;
-  w.heap_start = find_heap_start();
+  find_host_memory();
   internal::device_watch.store(false, std::memory_order_relaxed);
   look_for_runtimes(w);
 }
@@ -197,7 +135,7 @@ void library_is_being_loaded() { internal::device_watch.store(true, std::memory_
 
 bool on_device(const void* address) {
   Watch& w = watch();
-  if (address == nullptr || host_by_nature(w, address)) return false;
+  if (address == nullptr || host_by_nature(address)) return false;
   look_for_runtimes(w);
   return runtime_of(w, address) != nullptr;
 }

@@ -1,0 +1,64 @@
+// Tests of host memory by nature: heap, and the stacks of the main thread and of others.
+//
+// A thread finds its stack with its first question: what is set up for the main thread's (that no
+// file can be opened) stands in the first test.
+#include "memory/device/host_memory.h"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <thread>
+
+namespace od::memory {
+namespace {
+
+TEST(HostMemory, StackOfTheMainThreadWithoutReadingTheMappingsAgain) {
+  find_host_memory();
+
+  rlimit before = {};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none = {.rlim_cur = 0, .rlim_max = before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  std::FILE* const maps = std::fopen("/proc/self/maps", "re");
+  std::array<char, 64> stack = {};
+  const bool own = host_by_nature(&stack) && host_by_nature(&stack.back());
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(maps, nullptr) << "this test cannot fail";
+  EXPECT_TRUE(own);
+}
+
+TEST(HostMemory, StackOfAnotherThreadIsItsOwnOnly) {
+  find_host_memory();
+  std::array<char, 64> main_stack = {};
+  bool own = false;
+  bool foreign = true;
+  std::thread([&] {
+    std::array<char, 64> stack = {};
+    own = host_by_nature(&stack);
+    foreign = host_by_nature(&main_stack);
+  }).join();
+  EXPECT_TRUE(own);
+  EXPECT_FALSE(foreign);
+  EXPECT_TRUE(host_by_nature(&main_stack));
+}
+
+TEST(HostMemory, MainHeapAndNothingBeyondIt) {
+  find_host_memory();
+  const void* const end = sbrk(0);
+  void* const more = sbrk(4096);
+  ASSERT_NE(more, reinterpret_cast<void*>(-1));
+  EXPECT_TRUE(host_by_nature(more));
+  sbrk(-4096);
+  EXPECT_FALSE(host_by_nature(end));
+  void* const mapped = mmap(nullptr, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(mapped, MAP_FAILED);
+  EXPECT_FALSE(host_by_nature(mapped));
+  munmap(mapped, 4096);
+}
+
+}  // namespace
+}  // namespace od::memory
