@@ -33,6 +33,8 @@ COLUMNS = ["part", "host", "side", "layout", "x", "what", "value"]
 PARTS = ("views", "rewritten", "cannon", "lab")
 CANNON = re.compile(r"(\w+): order (\d+), \d+ ranks, ([\d.]+) s, of which communication ([\d.]+) s")
 ORDERS = {4: (256, 512, 1024, 2048, 4000), 16: (512, 2048, 4000)}
+LAB_LAYOUTS = ((2, 2), (4, 4))
+"""Nodes, and ranks on each."""
 LAB_ORDERS = (512, 2048)
 LAB_RATE = "1gbit"
 SECONDS = 200
@@ -139,11 +141,17 @@ def cannon(host: Host, turns: int) -> list[Row]:
 
 
 def lab(host: Host, turns: int) -> list[Row]:
-    """Measure both versions on two nodes of a virtual cluster with two ranks each."""
+    """Measure both versions on nodes of a virtual cluster with several ranks each."""
+    return [row for shape in LAB_LAYOUTS for row in lab_layout(host, turns, *shape)]
+
+
+def lab_layout(host: Host, turns: int, nodes: int, each: int) -> list[Row]:
+    """Measure both versions on so many nodes with so many ranks each."""
     programs = cannon_programs(host)
+    layout, ranks = f"{nodes}x{each}", nodes * each
     found = []
     try:
-        with up(2, 2, LAB_RATE) as cluster:
+        with up(nodes, each, LAB_RATE) as cluster:
             for order in LAB_ORDERS:
                 for _ in range(turns):
                     for lib, program in (
@@ -153,12 +161,12 @@ def lab(host: Host, turns: int) -> list[Row]:
                     ):
                         variant = Variant("smpi", host, program, lib)
                         job = cluster.start(
-                            variant, 4, [str(program), str(order)], SECONDS, 0, None
+                            variant, ranks, [str(program), str(order)], SECONDS, 0, None
                         )
                         side = "overdrive" if lib else "plain"
                         if not job.ok:
                             print(f"smpi: {job.problem('too slow')}", file=sys.stderr)
-                        found += cannon_rows("lab", host, side, "2x2", job.stdout)
+                        found += cannon_rows("lab", host, side, layout, job.stdout)
     except NoLab as reason:
         print(f"smpi: no virtual cluster: {reason}", file=sys.stderr)
     return found
@@ -369,9 +377,10 @@ def write_page(rows: list[Row]) -> None:
     ]
     if figures.hosts("lab"):
         lines += [
-            f"Two nodes of a virtual cluster ({LAB_RATE}) with two ranks each, same two cores:",
+            f"Nodes of a virtual cluster ({LAB_RATE}), all on the same two cores, which makes",
+            "these oversubscribed, too:",
             "",
-            *cannon_section(figures, "lab", ("2x2",)),
+            *cannon_section(figures, "lab", [f"{n}x{each}" for n, each in LAB_LAYOUTS]),
         ]
     PAGE.write_text("\n".join(lines).rstrip() + "\n")
     draw(figures)

@@ -84,8 +84,12 @@ install(TARGETS overdrive-settings overdrive-measure overdrive-collectives overd
         DESTINATION "${CMAKE_INSTALL_LIBDIR}/overdrive")
 if(TARGET overdrive-switch)
   install(TARGETS overdrive-switch RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
-  configure_file("${CMAKE_SOURCE_DIR}/packaging/overdrive-switch.service.in"
-    "${packaging}/overdrive-switch.service" @ONLY)
+  # Like the modulefile it names the prefix.
+  install(CODE "set(CMAKE_INSTALL_BINDIR \"${CMAKE_INSTALL_BINDIR}\")
+get_filename_component(CMAKE_INSTALL_PREFIX \"\${CMAKE_INSTALL_PREFIX}\" ABSOLUTE)
+configure_file(\"${CMAKE_SOURCE_DIR}/packaging/overdrive-switch.service.in\"
+  \"${packaging}/overdrive-switch.service\" @ONLY)"
+    COMPONENT service)
   install(FILES "${packaging}/overdrive-switch.service" DESTINATION lib/systemd/system
           COMPONENT service)
 endif()
@@ -134,7 +138,8 @@ foreach(source IN LISTS OVERDRIVE_PAGES)
 endforeach()
 # Functions that share a page: each name leads to it.
 foreach(pair IN ITEMS Comm_detach=Comm_attach Comm_near=Comm_attach Free=Alloc Lent=Alloc Reclaim=Alloc
-        Isend=Send Ipass=Pass Irecv=Recv Iprobe=Probe View_get=View View_release=View View_own=View)
+        Isend=Send Ipass=Pass Irecv=Recv Iprobe=Probe View_get=View View_release=View View_own=View
+        Ibcast=Bcast Iscatter=Scatter Iallgather=Allgather)
   string(REPLACE "=" ";" pair "${pair}")
   list(GET pair 0 function)
   list(GET pair 1 page)

@@ -337,6 +337,24 @@ class Block:
             _engine().free(self._address)
 
 
+class _Gathered:
+    """A block into which data of all ranks comes, for a view of each."""
+
+    def __init__(self, size: int, views: int) -> None:
+        self.block, self.size, self.views = _engine().alloc(size), size, views
+        self.place: _Place | None = None
+        if not self.block:
+            raise MPI.Exception(MPI.ERR_NO_MEM)
+
+    def lent(self) -> _Place:
+        """Return its place, lent to all views: the last one frees it."""
+        if self.place is None:
+            self.place = _Place()
+            _engine().lend(self.block, self.size, self.views, self.place)
+            _engine().free(self.block)
+        return self.place
+
+
 class View:
     """A received message, read-only until `release` or the end of a `with` block.
 
@@ -348,6 +366,7 @@ class View:
         self._head = _Head.from_buffer(self._near)
         self._block = 0  # where a far message is received
         self._limit = 0
+        self._gathered: tuple[_Gathered, int] | None = None  # and where its part begins
         self._place: _Place | None = None
         self._address = self._number = 0
         self._state = "pending"
@@ -363,6 +382,10 @@ class View:
         if self._state != "pending":
             return
         engine = _engine()
+        if self._gathered is not None:
+            whole, start = self._gathered[0].lent(), self._gathered[1]
+            self._open(_Place(whole.block, whole.offset + start, self._limit, whole.home, 0))
+            return
         head = _Head.from_address(self._block - _HEAD) if self._block else self._head
         if head.kind == 0:
             raise MPI.Exception(MPI.ERR_TRUNCATE if self._block else MPI.ERR_PENDING)
@@ -767,6 +790,56 @@ class Comm:
                 for i, rank in enumerate(group):
                     views[rank] = self._part(whole, starts[number] + i * size, size, rank)
         return [views[rank] for rank in range(self.size)]
+
+    def _announce(self, head: _Head, place: _Place, size: int) -> None:
+        head.kind, head.source, head.tag = _DESCRIPTOR, self.rank, MPI.ANY_TAG
+        head.bytes, head.block, head.offset = size, place.block, place.offset
+        head.home = place.home
+
+    def ibcast(self, data: Buffer | None, size: int, root: int = 0) -> tuple[View, MPI.Request]:
+        """Start a broadcast; the view may be used when the request is complete."""
+        _progress()
+        view = View()
+        view._limit = size
+        if len(self._groups) == 1:
+            if self.rank == root:
+                self._announce(view._head, self._lend(data, self.size), size)
+            return view, self._hidden.Ibcast([view._near, _HEAD, MPI.BYTE], root)
+        _engine().note_copy(size)
+        if self.rank == root:
+            address = _span(data)[0]
+            view = self._part(self._lend(data, 1), 0, size, root)
+        else:
+            view._block = address = _engine().alloc(size)
+            if not address:
+                raise MPI.Exception(MPI.ERR_NO_MEM)
+            head = _Head(_DATA, root, MPI.ANY_TAG, 0, size)
+            ctypes.memmove(address - _HEAD, ctypes.byref(head), _HEAD)
+        memory = _memory(address, size)
+        memory.owner = data
+        return view, self._hidden.Ibcast([memory, size, MPI.BYTE], root)
+
+    def iallgather(self, data: Buffer) -> tuple[list[View], MPI.Request]:
+        """Start an allgather; the views may be used when the request is complete."""
+        _progress()
+        size = _span(data)[1]
+        views = [View() for _ in range(self.size)]
+        for rank, view in enumerate(views):
+            view._limit, view._source = size, rank
+        if len(self._groups) == 1:
+            heads = (_Head * self.size)()
+            self._announce(heads[self.rank], self._lend(data, self.size), size)
+            for rank, view in enumerate(views):
+                view._head = heads[rank]
+            return views, self._hidden.Iallgather(MPI.IN_PLACE, [heads, MPI.BYTE])
+        whole = _Gathered(size * self.size, self.size)
+        _engine().note_copy(whole.size)
+        for rank, view in enumerate(views):
+            view._gathered = whole, size * rank
+        memory = _memory(_span(data)[0], size)
+        memory.owner = data
+        into = _memory(whole.block, whole.size)
+        return views, self._hidden.Iallgather([memory, size, MPI.BYTE], [into, size, MPI.BYTE])
 
 
 def attach(comm: MPI.Intracomm) -> Comm:

@@ -23,9 +23,10 @@
  * - A block that was sent may not be written until SMPI_Reclaim has returned or SMPI_Lent says 0.
  * - Any memory may be sent; what does not lie in a block is copied first.
  * - Datatypes are contiguous ones: size and extent are equal.
- * - Requests of SMPI_Isend, SMPI_Irecv and SMPI_Ipass are ordinary requests: MPI_Wait, MPI_Waitall,
- *   MPI_Testany and so on complete them, in arrays together with others. Source and tag of their
- *   statuses are right; how long the message was, and errors of SMPI, SMPI_View_get says.
+ * - Requests of SMPI_Isend, SMPI_Irecv, SMPI_Ipass and of non-blocking collective calls are
+ *   ordinary ones: MPI_Wait, MPI_Waitall, MPI_Testany and so on complete them, in arrays together
+ *   with others. Source and tag of their statuses are right; how long the message was, and errors
+ *   of SMPI, SMPI_View_get says.
  * The manual pages smpi(7) and SMPI_*(3) say more; examples lie in share/overdrive/examples.
  */
 #ifndef OVERDRIVE_SMPI_H_
@@ -98,7 +99,16 @@ int SMPI_Scatter(const void* buf, MPI_Count count, MPI_Datatype datatype, int ro
 int SMPI_Allgather(const void* buf, MPI_Count count, MPI_Datatype datatype, MPI_Comm comm,
                    SMPI_View views[]);
 
-#include "overdrive/smpi_collectives.h"
+/* The same without waiting. `buf` is not to be changed before the request is complete, and views
+ * are not to be looked at or released. */
+int SMPI_Ibcast(const void* buf, MPI_Count count, MPI_Datatype datatype, int root, MPI_Comm comm,
+                SMPI_View* view, MPI_Request* request);
+int SMPI_Iscatter(const void* buf, MPI_Count count, MPI_Datatype datatype, int root, MPI_Comm comm,
+                  SMPI_View* view, MPI_Request* request);
+int SMPI_Iallgather(const void* buf, MPI_Count count, MPI_Datatype datatype, MPI_Comm comm,
+                    SMPI_View views[], MPI_Request* request);
+
+#include "overdrive/smpi_icollectives.h"
 
 #ifdef __cplusplus
 }
@@ -115,6 +125,9 @@ int SMPI_Allgather(const void* buf, MPI_Count count, MPI_Datatype datatype, MPI_
 #define SMPI_Bcast(...) SMPI_AT_(SMPI_Bcast)(__VA_ARGS__)
 #define SMPI_Scatter(...) SMPI_AT_(SMPI_Scatter)(__VA_ARGS__)
 #define SMPI_Allgather(...) SMPI_AT_(SMPI_Allgather)(__VA_ARGS__)
+#define SMPI_Ibcast(...) SMPI_AT_(SMPI_Ibcast)(__VA_ARGS__)
+#define SMPI_Iscatter(...) SMPI_AT_(SMPI_Iscatter)(__VA_ARGS__)
+#define SMPI_Iallgather(...) SMPI_AT_(SMPI_Iallgather)(__VA_ARGS__)
 #define SMPI_View_own(...) SMPI_AT_(SMPI_View_own)(__VA_ARGS__)
 #endif
 

@@ -298,6 +298,41 @@ std::vector<view<T>> allgather(std::span<T> data, MPI_Comm comm,
   return views;
 }
 
+// Those below do not wait; `data` and the views may be used when the request is complete.
+template <typename T>
+view<T> ibcast(const T* data, std::size_t count, int root, MPI_Comm comm, MPI_Request* request,
+               detail::place where = detail::place::current()) {
+  SMPI_View made = SMPI_VIEW_NULL;
+  detail::at(where);
+  detail::check((SMPI_Ibcast)(data, static_cast<MPI_Count>(count * sizeof(T)), MPI_BYTE, root, comm,
+                              &made, request));
+  return view<T>(made);
+}
+
+template <typename T>
+view<T> iscatter(const T* data, std::size_t count, int root, MPI_Comm comm, MPI_Request* request,
+                 detail::place where = detail::place::current()) {
+  SMPI_View made = SMPI_VIEW_NULL;
+  detail::at(where);
+  detail::check((SMPI_Iscatter)(data, static_cast<MPI_Count>(count * sizeof(T)), MPI_BYTE, root,
+                                comm, &made, request));
+  return view<T>(made);
+}
+
+template <typename T>
+std::vector<view<T>> iallgather(std::span<T> data, MPI_Comm comm, MPI_Request* request,
+                                detail::place where = detail::place::current()) {
+  int size = 0;
+  detail::check(MPI_Comm_size(comm, &size));
+  std::vector<SMPI_View> made(static_cast<std::size_t>(size), SMPI_VIEW_NULL);
+  detail::at(where);
+  detail::check((SMPI_Iallgather)(data.data(), static_cast<MPI_Count>(data.size_bytes()), MPI_BYTE,
+                                  comm, made.data(), request));
+  std::vector<view<T>> views;
+  for (const SMPI_View one : made) views.emplace_back(one);
+  return views;
+}
+
 }  // namespace overdrive::smpi
 
 #endif  // OVERDRIVE_SMPI_HPP_

@@ -67,8 +67,10 @@ struct smpi_view_ {
   const void* address;
   void* block; /* pending: where data of a far message goes; null: only near ones can come */
   MPI_Comm comm;
-  int inlined;     /* its data is in the view itself */
-  uint64_t number; /* in the engine's debug mode */
+  uint64_t from;           /* collectives: where its part begins in what has come */
+  struct smpi_call_* call; /* pending: an allgather that brings it, with others */
+  int inlined;             /* its data is in the view itself */
+  uint64_t number;         /* in the engine's debug mode */
   const char* site;
   struct overdrive_smpi_place place;
   struct smpi_view_* next;

@@ -28,6 +28,7 @@ module smpi_f08
   public :: SMPI_Recv, SMPI_Irecv, SMPI_Probe, SMPI_Iprobe
   public :: SMPI_View_get, SMPI_View_release, SMPI_View_own
   public :: SMPI_Bcast, SMPI_Scatter, SMPI_Allgather
+  public :: SMPI_Ibcast, SMPI_Iscatter, SMPI_Iallgather
 
   type, bind(c) :: SMPI_View
     type(c_ptr) :: handle = c_null_ptr
@@ -106,29 +107,32 @@ module smpi_f08
       type(SMPI_View) :: view
       type(c_ptr) :: base
     end function
-    integer(c_int) function c_bcast(buf, count, datatype, root, comm, view) &
+    integer(c_int) function c_bcast(buf, count, datatype, root, comm, view, request) &
         bind(c, name="smpi_f_bcast")
       import :: c_int, c_ptr, c_int64_t, SMPI_View
       type(c_ptr), value :: buf
       integer(c_int64_t), value :: count
       integer(c_int), value :: datatype, root, comm
       type(SMPI_View) :: view
+      integer(c_int), optional :: request
     end function
-    integer(c_int) function c_scatter(buf, count, datatype, root, comm, view) &
+    integer(c_int) function c_scatter(buf, count, datatype, root, comm, view, request) &
         bind(c, name="smpi_f_scatter")
       import :: c_int, c_ptr, c_int64_t, SMPI_View
       type(c_ptr), value :: buf
       integer(c_int64_t), value :: count
       integer(c_int), value :: datatype, root, comm
       type(SMPI_View) :: view
+      integer(c_int), optional :: request
     end function
-    integer(c_int) function c_allgather(buf, count, datatype, comm, views) &
+    integer(c_int) function c_allgather(buf, count, datatype, comm, views, request) &
         bind(c, name="smpi_f_allgather")
       import :: c_int, c_ptr, c_int64_t, SMPI_View
       type(c_ptr), value :: buf
       integer(c_int64_t), value :: count
       integer(c_int), value :: datatype, comm
       type(SMPI_View) :: views(*)
+      integer(c_int), optional :: request
     end function
   end interface
 
@@ -357,6 +361,42 @@ contains
     integer, optional, intent(out) :: ierror
     call tell(c_allgather(buf, int(count, c_int64_t), datatype%MPI_VAL, comm%MPI_VAL, views), &
         ierror)
+  end subroutine
+
+  subroutine SMPI_Ibcast(buf, count, datatype, root, comm, view, request, ierror)
+    type(c_ptr), intent(in) :: buf
+    integer, intent(in) :: count, root
+    type(MPI_Datatype), intent(in) :: datatype
+    type(MPI_Comm), intent(in) :: comm
+    type(SMPI_View), intent(out) :: view
+    type(MPI_Request), intent(out) :: request
+    integer, optional, intent(out) :: ierror
+    call tell(c_bcast(buf, int(count, c_int64_t), datatype%MPI_VAL, root, &
+        comm%MPI_VAL, view, request%MPI_VAL), ierror)
+  end subroutine
+
+  subroutine SMPI_Iscatter(buf, count, datatype, root, comm, view, request, ierror)
+    type(c_ptr), intent(in) :: buf
+    integer, intent(in) :: count, root
+    type(MPI_Datatype), intent(in) :: datatype
+    type(MPI_Comm), intent(in) :: comm
+    type(SMPI_View), intent(out) :: view
+    type(MPI_Request), intent(out) :: request
+    integer, optional, intent(out) :: ierror
+    call tell(c_scatter(buf, int(count, c_int64_t), datatype%MPI_VAL, root, &
+        comm%MPI_VAL, view, request%MPI_VAL), ierror)
+  end subroutine
+
+  subroutine SMPI_Iallgather(buf, count, datatype, comm, views, request, ierror)
+    type(c_ptr), intent(in) :: buf
+    integer, intent(in) :: count
+    type(MPI_Datatype), intent(in) :: datatype
+    type(MPI_Comm), intent(in) :: comm
+    type(SMPI_View), intent(inout) :: views(*)
+    type(MPI_Request), intent(out) :: request
+    integer, optional, intent(out) :: ierror
+    call tell(c_allgather(buf, int(count, c_int64_t), datatype%MPI_VAL, comm%MPI_VAL, views, &
+        request%MPI_VAL), ierror)
   end subroutine
 
 end module

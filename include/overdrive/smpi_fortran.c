@@ -16,11 +16,11 @@ int smpi_f_probe(int source, int tag, MPI_Fint comm, int* flag, int* found_sourc
                  int64_t* bytes);
 int smpi_f_get(SMPI_View view, const void** address, int* source, int* tag, int64_t* bytes);
 int smpi_f_bcast(const void* buf, int64_t count, MPI_Fint datatype, int root, MPI_Fint comm,
-                 SMPI_View* view);
+                 SMPI_View* view, MPI_Fint* request);
 int smpi_f_scatter(const void* buf, int64_t count, MPI_Fint datatype, int root, MPI_Fint comm,
-                   SMPI_View* view);
+                   SMPI_View* view, MPI_Fint* request);
 int smpi_f_allgather(const void* buf, int64_t count, MPI_Fint datatype, MPI_Fint comm,
-                     SMPI_View* views);
+                     SMPI_View* views, MPI_Fint* request);
 
 int smpi_f_attach(MPI_Fint comm) { return SMPI_Comm_attach(MPI_Comm_f2c(comm)); }
 int smpi_f_detach(MPI_Fint comm) { return SMPI_Comm_detach(MPI_Comm_f2c(comm)); }
@@ -79,18 +79,39 @@ int smpi_f_get(SMPI_View view, const void** address, int* source, int* tag, int6
   return code;
 }
 
+/* Those below: without `request`, blocking. */
 int smpi_f_bcast(const void* buf, int64_t count, MPI_Fint datatype, int root, MPI_Fint comm,
-                 SMPI_View* view) {
-  return SMPI_Bcast(buf, (MPI_Count)count, MPI_Type_f2c(datatype), root, MPI_Comm_f2c(comm), view);
+                 SMPI_View* view, MPI_Fint* request) {
+  MPI_Request started = MPI_REQUEST_NULL;
+  const MPI_Datatype type = MPI_Type_f2c(datatype);
+  const MPI_Comm where = MPI_Comm_f2c(comm);
+  int code;
+  if (request == 0) return SMPI_Bcast(buf, (MPI_Count)count, type, root, where, view);
+  code = SMPI_Ibcast(buf, (MPI_Count)count, type, root, where, view, &started);
+  *request = MPI_Request_c2f(started);
+  return code;
 }
 
 int smpi_f_scatter(const void* buf, int64_t count, MPI_Fint datatype, int root, MPI_Fint comm,
-                   SMPI_View* view) {
-  return SMPI_Scatter(buf, (MPI_Count)count, MPI_Type_f2c(datatype), root, MPI_Comm_f2c(comm),
-                      view);
+                   SMPI_View* view, MPI_Fint* request) {
+  MPI_Request started = MPI_REQUEST_NULL;
+  const MPI_Datatype type = MPI_Type_f2c(datatype);
+  const MPI_Comm where = MPI_Comm_f2c(comm);
+  int code;
+  if (request == 0) return SMPI_Scatter(buf, (MPI_Count)count, type, root, where, view);
+  code = SMPI_Iscatter(buf, (MPI_Count)count, type, root, where, view, &started);
+  *request = MPI_Request_c2f(started);
+  return code;
 }
 
 int smpi_f_allgather(const void* buf, int64_t count, MPI_Fint datatype, MPI_Fint comm,
-                     SMPI_View* views) {
-  return SMPI_Allgather(buf, (MPI_Count)count, MPI_Type_f2c(datatype), MPI_Comm_f2c(comm), views);
+                     SMPI_View* views, MPI_Fint* request) {
+  MPI_Request started = MPI_REQUEST_NULL;
+  const MPI_Datatype type = MPI_Type_f2c(datatype);
+  const MPI_Comm where = MPI_Comm_f2c(comm);
+  int code;
+  if (request == 0) return SMPI_Allgather(buf, (MPI_Count)count, type, where, views);
+  code = SMPI_Iallgather(buf, (MPI_Count)count, type, where, views, &started);
+  *request = MPI_Request_c2f(started);
+  return code;
 }

@@ -61,6 +61,8 @@ SMPI_API_ int smpi_view_open_(SMPI_View view, const struct overdrive_smpi_place*
   return MPI_SUCCESS;
 }
 
+SMPI_API_ int smpi_settle_call_(SMPI_View view);
+
 /* Makes a view of the message whose head has come; its data lies in view->block, if it was far. */
 SMPI_API_ int smpi_settle_(SMPI_View view) {
   const struct overdrive_smpi_engine* engine = smpi_process_state_.engine;
@@ -69,6 +71,7 @@ SMPI_API_ int smpi_settle_(SMPI_View view) {
                        : &view->head;
   struct overdrive_smpi_place place;
   const int too_long = head->bytes > view->limit;
+  if (view->call != 0) return smpi_settle_call_(view);
   if (head->kind == SMPI_NOTHING_) {
     /* Some MPI libraries deliver nothing of a message that is too long. */
     return view->block != 0 ? MPI_ERR_TRUNCATE : MPI_ERR_PENDING;
@@ -77,6 +80,7 @@ SMPI_API_ int smpi_settle_(SMPI_View view) {
   view->tag = head->tag;
   if (head->kind == SMPI_DESCRIPTOR_) {
     smpi_place_(head, &place);
+    place.offset += view->from;
     if (view->block != 0) engine->free(engine->self, view->block, 0);
     view->block = 0;
   } else if (view->block == 0) {

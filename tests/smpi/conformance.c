@@ -231,6 +231,94 @@ static void collectives(MPI_Comm comm, const char* prefix) {
   free(views);
 }
 
+// Collective calls under way at once, together with a message of MPI's own, in one MPI_Waitall.
+static void waiting_collectives(MPI_Comm comm, const char* prefix, int in_blocks) {
+  static const size_t kSizes[] = {0, 1, 64, 5000, 300000};
+  enum { kOthers = 6 };
+  int rank, size;
+  MPI_Comm_rank(comm, &rank);
+  MPI_Comm_size(comm, &size);
+  SMPI_View* views = odt_memory((size_t)size * sizeof *views);
+  for (size_t s = 0; s < sizeof kSizes / sizeof kSizes[0]; s++) {
+    const size_t bytes = kSizes[s];
+    const MPI_Count count = (MPI_Count)bytes;
+    const int last = size - 1;
+    char name[64];
+    snprintf(name, sizeof name, "%s-waiting-%zu%s", prefix, bytes, in_blocks ? "" : "-foreign");
+    if (!begin_case(name)) continue;
+    const size_t rooms[3] = {bytes, bytes, bytes * (size_t)size};
+    char* given[3];
+    for (int i = 0; i < 3; i++) {
+      given[i] = in_blocks ? block_of(rooms[i], 1) : odt_memory(rooms[i] + 1);
+    }
+    odt_fill(given[0], bytes, s + 100);
+    odt_fill(given[1], bytes, (uint64_t)rank + 900);
+    for (int i = 0; i < size; i++) {
+      odt_fill(given[2] + bytes * (size_t)i, bytes, (uint64_t)i + 50);
+    }
+    SMPI_View one[3];
+    MPI_Request requests[kOthers];
+    MPI_Status statuses[kOthers];
+    int sent = rank, got = -1;
+    MPI_Irecv(&got, 1, MPI_INT, (rank + last) % size, 9, comm, &requests[0]);
+    CHECK(SMPI_Ibcast(given[0], count, MPI_BYTE, 0, comm, &one[0], &requests[1]) == MPI_SUCCESS,
+          "ibcast");
+    CHECK(SMPI_Iallgather(given[1], count, MPI_BYTE, comm, views, &requests[2]) == MPI_SUCCESS,
+          "iallgather");
+    CHECK(
+        SMPI_Iscatter(given[2], count, MPI_BYTE, last, comm, &one[1], &requests[3]) == MPI_SUCCESS,
+        "iscatter");
+    CHECK(SMPI_Ibcast(given[0], count, MPI_BYTE, last, comm, &one[2], &requests[4]) == MPI_SUCCESS,
+          "ibcast");
+    MPI_Isend(&sent, 1, MPI_INT, (rank + 1) % size, 9, comm, &requests[5]);
+    MPI_Waitall(kOthers, requests, statuses);
+    CHECK(got == (rank + last) % size, "%d", got);
+    // Other memory is the program's again.
+    for (int i = 0; i < 3 && !in_blocks; i++) memset(given[i], 0xee, rooms[i]);
+    for (int i = 0; i < 3; i++) {
+      const uint64_t key = i == 1 ? (uint64_t)rank + 50 : s + 100;
+      const void* data;
+      MPI_Status status;
+      CHECK(SMPI_View_get(one[i], &data, &status) == MPI_SUCCESS, "get %d", i);
+      CHECK(status.MPI_SOURCE == (i == 0 ? 0 : last), "%d: from %d", i, status.MPI_SOURCE);
+      CHECK_DATA(data, bytes, key);
+      tell(hash_bytes(data, bytes));
+      tell_status(&status, MPI_BYTE);
+      if (i != 2) {
+        CHECK(SMPI_View_release(&one[i]) == MPI_SUCCESS, "release");
+        continue;
+      }
+      char* own;
+      CHECK(SMPI_View_own(&one[i], &own) == MPI_SUCCESS, "own");
+      CHECK_DATA(own, bytes, key);
+      CHECK(SMPI_Free(own) == MPI_SUCCESS, "free");
+    }
+    for (int i = 0; i < size; i++) {
+      const int at = (i + rank) % size;  // in any order
+      const void* data;
+      MPI_Status status;
+      // One of them goes without having been looked at.
+      if (i != 1) {
+        CHECK(SMPI_View_get(views[at], &data, &status) == MPI_SUCCESS, "get");
+        CHECK(status.MPI_SOURCE == at, "%d of %d", status.MPI_SOURCE, at);
+        CHECK_DATA(data, bytes, (uint64_t)at + 900);
+        tell(hash_bytes(data, bytes) * (uint64_t)(at + 1));
+      }
+      CHECK(SMPI_View_release(&views[at]) == MPI_SUCCESS, "release");
+    }
+    for (int i = 0; i < 3; i++) {
+      if (in_blocks) {
+        CHECK(SMPI_Reclaim(given[i]) == MPI_SUCCESS, "reclaim");
+        CHECK(SMPI_Free(given[i]) == MPI_SUCCESS, "free");
+      } else {
+        free(given[i]);
+      }
+    }
+    end_case(name);
+  }
+  free(views);
+}
+
 // --- single cases; each between ranks 0 and 1 unless it says otherwise
 
 static void case_order(void) {
@@ -677,6 +765,10 @@ static void case_errors(void) {
   expect_error(SMPI_Probe(odt.size, 1, g_comm, &status), MPI_ERR_RANK, "probe rank");
   expect_error(SMPI_Bcast(block, 1, MPI_BYTE, odt.size, g_comm, &view), MPI_ERR_ROOT, "root");
   expect_error(SMPI_Bcast(block, -1, MPI_BYTE, 0, g_comm, &view), MPI_ERR_COUNT, "bcast count");
+  expect_error(SMPI_Ibcast(block, 1, MPI_BYTE, -1, g_comm, &view, &request), MPI_ERR_ROOT, "root");
+  expect_error(SMPI_Iscatter(block, 1, MPI_BYTE, 0, g_comm, &view, NULL), MPI_ERR_ARG, "request");
+  expect_error(SMPI_Iallgather(block, 1, MPI_DATATYPE_NULL, g_comm, &view, &request), MPI_ERR_TYPE,
+               "iallgather type");
   expect_error(SMPI_View_release(&view), MPI_ERR_ARG, "release of null");
   expect_error(SMPI_View_get(view, NULL, &status), MPI_ERR_ARG, "get of null");
   expect_error(SMPI_Alloc(-1, &block), MPI_ERR_ARG, "alloc");
@@ -770,6 +862,8 @@ static void case_intercomm(void) {
   MPI_Comm_set_errhandler(inter, MPI_ERRORS_RETURN);
   CHECK(SMPI_Comm_attach(inter) == MPI_SUCCESS, "attach");
   expect_error(SMPI_Bcast(NULL, 0, MPI_BYTE, 0, inter, &view), MPI_ERR_COMM, "bcast");
+  MPI_Request none;
+  expect_error(SMPI_Ibcast(NULL, 0, MPI_BYTE, 0, inter, &view, &none), MPI_ERR_COMM, "ibcast");
   if (odt.rank < 2) {
     void* block = block_of(7777, (uint64_t)odt.rank);
     MPI_Request request;
@@ -881,6 +975,10 @@ int main(int argc, char** argv) {
   collectives(g_comm, "all");
   collectives(reversed, "reversed");
   collectives(halves, "halves");
+  waiting_collectives(g_comm, "all", 1);
+  waiting_collectives(g_comm, "all", 0);
+  waiting_collectives(reversed, "reversed", 1);
+  waiting_collectives(halves, "halves", 1);
   int near = 0;
   for (int i = 0; i < odt.size; i++) {
     int flag = 0;

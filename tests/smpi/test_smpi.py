@@ -213,16 +213,18 @@ def test_examples(name: str, host: Host, compiled: Build, needs_overdrive: None)
 @pytest.mark.quick
 @pytest.mark.one
 def test_fortran(host: Host, needs_overdrive: None, tmp_path: Path) -> None:
-    """The Fortran module, by the example."""
+    """The Fortran module, by the example and by collectives."""
     if host.mpifort is None:
         pytest.skip(f"{host.name} has no Fortran compiler here")
     folder = INCLUDE / "overdrive"
-    sources = [folder / "smpi_f08.f90", EXAMPLES / "cannon_smpi_f08.f90"]
+    sources = {"cannon": EXAMPLES / "cannon_smpi_f08.f90", "views": HERE / "views.f90"}
+    module = [str(folder / "smpi_f08.f90"), "smpi_fortran.o"]
     defines = [f"-D{name}" for name in host.defines]
     for command in (
         [*host.mpicc, "-O2", *defines, "-I", str(INCLUDE), "-c", str(folder / "smpi_fortran.c")],
-        [*host.mpifort, "-O2", *map(str, sources), "smpi_fortran.o", "-o", "cannon"],
-    ):
+        *([*host.mpifort, "-O2", module[0], str(sources[name]), module[1], "-o", name]
+          for name in sources),
+    ):  # fmt: skip
         built = subprocess.run(
             command, cwd=tmp_path, env=host.environment(), capture_output=True, text=True
         )
@@ -230,7 +232,8 @@ def test_fortran(host: Host, needs_overdrive: None, tmp_path: Path) -> None:
             pytest.skip(f"{host.name} has no module mpi_f08 for this compiler")
         assert built.returncode == 0, built.stderr
     for overdrive in (True, False):
-        right(jobs.run(host, 4, [str(tmp_path / "cannon")], overdrive=overdrive))
+        for name in sources:
+            right(jobs.run(host, 4, [str(tmp_path / name)], overdrive=overdrive))
 
 
 @pytest.mark.quick

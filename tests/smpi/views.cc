@@ -59,6 +59,18 @@ static void use_views() {
   smpi::view<int> part = smpi::scatter<int>(numbers.data(), 3, 0, comm);
   CHECK(part.size() == 3 && part[2] == 3 * odt.rank + 2, "scatter");
 
+  // The same without waiting.
+  MPI_Request waiting[3];
+  smpi::view<double> later = smpi::ibcast<double>(root_data.data(), 64, 0, comm, &waiting[0]);
+  std::vector<smpi::view<int>> rows = smpi::iallgather(mine.span(), comm, &waiting[1]);
+  smpi::view<int> piece = smpi::iscatter<int>(numbers.data(), 3, 0, comm, &waiting[2]);
+  MPI_Waitall(3, waiting, MPI_STATUSES_IGNORE);
+  CHECK(later.size() == 64 && later[63] == 31.5, "%g", later[63]);
+  CHECK(piece.size() == 3 && piece[2] == 3 * odt.rank + 2, "iscatter");
+  CHECK(rows[0].size() == 1000 && rows[0][6] == odt.size - 1 + 6, "iallgather");
+  rows.clear();
+  mine.reclaim();
+
   // Errors throw.
   int caught = 0;
   try {

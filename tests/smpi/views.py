@@ -108,6 +108,31 @@ check([view.array("f4")[10] for view in views] == list(range(size)), "allgather"
 for view in views:
     view.release()
 
+
+# Several of them under way at once, with a message of MPI's own.
+for count in (0, 9, 5000):
+    given = smpi.Block(8 * count)
+    given.array("i8")[:] = numpy.arange(count) + 3
+    first, one = comm.ibcast(given if rank == 0 else None, 8 * count)
+    rows, two = comm.iallgather(numpy.full(count, rank, "i4"))
+    data = numpy.arange(count) if rank == size - 1 else None
+    last, three = comm.ibcast(data, 8 * count, size - 1)
+    number = numpy.empty(1, "i4")
+    four = MPI.COMM_WORLD.Irecv(number, before, 8)
+    five = MPI.COMM_WORLD.Isend(numpy.array([rank], "i4"), after, 8)
+    MPI.Request.Waitall([one, two, three, four, five])
+    check((first.array("i8") == numpy.arange(count) + 3).all(), f"ibcast {count}")
+    check((last.array("i8") == numpy.arange(count)).all() and last.source == size - 1, "last")
+    for i in range(size):
+        row = rows[(i + rank) % size]
+        check((row.array("i4") == (i + rank) % size).all(), "iallgather")
+        check(row.size == 4 * count and row.source == (i + rank) % size, "row")
+        row.release()
+    first.release()
+    last.release()
+    given.reclaim()
+    given.free()
+
 fails(MPI.ERR_RANK, comm.send, b"", size)
 fails(MPI.ERR_TAG, comm.send, b"", 0, -3)
 fails(MPI.ERR_ARG, views[0].release)
