@@ -202,17 +202,49 @@ def forwarding(family: str, variables: Mapping[str, str]) -> list[str]:
     return options
 
 
+_SLURM_ALONE = frozenset(
+    "-E -h -H -I -k -K -l -O -Q -s -u -v -V -X -Z --bcast --compress --contiguous "
+    "--disable-status --exact --exclusive --external --help --hold --immediate "
+    "--interactive --kill-on-bad-exit --label --multi-prog --nice --no-allocate --no-kill "
+    "--no-requeue --overcommit --overlap --oversubscribe --preserve-env --propagate --pty "
+    "--quiet --quit-on-interrupt --reboot --resv-ports --send-libs --spread-job --test- "
+    "only --unbuffered --usage --use-min-nodes --verbose --version --x11".split()
+)
+"""Options of srun after which no word follows that belongs to them; all others have one, in the
+same word or in the next."""
+
+
+def _slurm_lists(arguments: list[str]) -> list[int]:
+    """Return the words that hold --export lists of srun itself, not of the program it starts."""
+    found: list[int] = []
+    index, program = 0, False
+    while index < len(arguments):
+        word = arguments[index]
+        if word == ":":
+            program = False  # another component of the job, with options of its own
+        elif word == "--" or not word.startswith("-"):
+            program = True
+        elif not program:
+            attached = "=" in word if word.startswith("--") else len(word) > 2
+            if not attached and word not in _SLURM_ALONE:
+                index += 1
+            if word.partition("=")[0] == "--export" and index < len(arguments):
+                found.append(index)
+        index += 1
+    return found
+
+
 def slurm_export(arguments: list[str], variables: Mapping[str, str]) -> list[str]:
     """Extend an --export list of srun, which otherwise would keep the variables from the job."""
     extended = list(arguments)
-    for index, argument in enumerate(extended):
-        if not argument.startswith("--export="):
-            continue
-        names = argument.split("=", 1)[1]
+    for index in _slurm_lists(extended):
+        option, equals, names = extended[index].partition("=")
+        if option != "--export":  # the list is a word of its own
+            option, equals, names = "", "", extended[index]
         words = [word for word in names.split(",") if word]
         if "ALL" in words:
             continue  # the whole environment goes along
         words = [word for word in words if word != "NONE"]
         words += [name for name in variables if name not in words]
-        extended[index] = "--export=" + ",".join(words)
+        extended[index] = option + equals + ",".join(words)
     return extended

@@ -107,12 +107,73 @@ COMP_WORDS=(overdrive stu); COMP_CWORD=1; _overdrive; echo "${COMPREPLY[@]}"
     assert done.stdout.splitlines() == ["sleep", "study"], done.stderr
 
 
+@pytest.fixture
+def in_path(real, tmp_path):
+    """Return an environment with the command in PATH, whose shells write nothing at home."""
+    (tmp_path / "bin").mkdir()
+    name = tmp_path / "bin" / "overdrive"
+    name.write_text(f'#!/bin/sh\nexec {sys.executable} {COMMAND} "$@"\n')
+    name.chmod(0o755)
+    path = f"{name.parent}:{os.environ['PATH']}"
+    return {**os.environ, **real, "PATH": path, "HOME": str(tmp_path), "TERM": "dumb"}
+
+
+def _shell(name):
+    found = [f"{folder}/{name}" for folder in os.environ["PATH"].split(":")]
+    found = [path for path in found if os.access(path, os.X_OK)]
+    if not found:
+        pytest.skip(f"{name} is not installed")
+    return found[0]
+
+
+def test_fish_completes(in_path, tmp_path):
+    (tmp_path / "results.csv").touch()
+    asked = ["overdrive --set wait=s", "overdrive stu", "overdrive mpirun -n 2 ./res"]
+    lines = ["overdrive completion fish | source"]
+    lines += [f"echo (complete -C {line!r} | string replace -r '\\t.*' '')" for line in asked]
+    done = subprocess.run(
+        [_shell("fish"), "--no-config", "-c", "\n".join(lines)], env=in_path, cwd=tmp_path,
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.splitlines() == ["wait=sleep wait=spin", "study", "./results.csv"]
+
+
+ZSH = """
+zmodload zsh/zpty
+zpty -b shell $1 -f -i
+zpty -w shell 'PS1=; autoload -Uz compinit; compinit -u -d $HOME/dump'
+zpty -w shell 'eval "$(overdrive completion zsh)"'
+zpty -w shell 'ask() { BUFFER=$ASK; CURSOR=$#BUFFER; zle complete-word; tell; BUFFER= }'
+zpty -w shell 'tell() { print -r -- "[""[$BUFFER"]""] }'
+zpty -w shell 'zle -N ask; bindkey "^X" ask'
+for line in "${@[2,-1]}"; do
+  zpty -w shell "ASK='$line'"
+  zpty -w -n shell $'\\C-x'
+  zpty -r -m shell said '*\\[\\[overdrive*\\]\\]*'
+  print -r -- "${${said##*\\[\\[}%%\\]\\]*}"
+done
+zpty -d shell
+"""
+
+
+def test_zsh_completes(in_path, tmp_path):
+    """An interactive shell below a terminal of its own presses the key."""
+    (tmp_path / "results.csv").touch()
+    (tmp_path / "ask.zsh").write_text(ZSH)
+    shell = _shell("zsh")
+    asked = ["overdrive --set wait=sl", "overdrive stu", "overdrive mpirun -n 2 ./res"]
+    done = subprocess.run(
+        [shell, "-f", "ask.zsh", shell, *asked], env=in_path, cwd=tmp_path, capture_output=True,
+        text=True, check=True, timeout=60,
+    )  # fmt: skip
+    found = [line.strip() for line in done.stdout.splitlines()]
+    assert found == ["overdrive --set wait=sleep", "overdrive study",
+                     "overdrive mpirun -n 2 ./results.csv"]  # fmt: skip
+
+
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
 def test_other_shells_can_read_their_script(overdrive, shell, tmp_path):
-    found = [f"{folder}/{shell}" for folder in os.environ["PATH"].split(":")]
-    found = [path for path in found if os.access(path, os.X_OK)]
     script = tmp_path / "script"
     script.write_text(overdrive("completion", shell).out)
     assert "__complete" in script.read_text()
-    if found:
-        subprocess.run([found[0], "-n", str(script)], check=True)
+    subprocess.run([_shell(shell), "-n", str(script)], check=True)

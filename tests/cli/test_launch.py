@@ -89,6 +89,23 @@ def test_srun_export_list_is_extended(overdrive):
     assert overdrive("srun", "-n", "2", "./app").arguments() == ["-n", "2", "./app"]
 
 
+def test_srun_export_list_may_be_a_word_of_its_own(overdrive):
+    words = overdrive("srun", "-l", "-n", "2", "--export", "HOME", "./app").arguments()
+    assert words[:4] == ["-l", "-n", "2", "--export"]
+    assert words[4].startswith("HOME,LD_PRELOAD")
+    assert words[5:] == ["./app"]
+    kept = ["--export", "ALL", "./app"]
+    assert overdrive("srun", *kept).arguments() == kept
+
+
+def test_what_follows_the_program_of_srun_is_the_programs(overdrive):
+    first = ["-J", "run", "--label", "-n2", "./app", "--export", "results.csv", "--export=csv"]
+    words = overdrive("srun", *first, ":", "--export=NONE", "./other", "--export=X").arguments()
+    assert words[: len(first)] == first
+    assert words[len(first) + 1].startswith("--export=LD_PRELOAD")
+    assert words[-1] == "--export=X"
+
+
 def test_dry_run_shows_and_starts_nothing(overdrive, library):
     run = overdrive("--dry-run", "--stats", "mpirun", "-n", "2", "./my app")
     assert run.code == 0
