@@ -1,11 +1,13 @@
 // Drives the fabric.
 #include "switch/program.h"
 
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -35,6 +37,18 @@ std::uint64_t monotonic_ns() {
   clock_gettime(CLOCK_MONOTONIC, &now);
   return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 +
          static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+// glibc has the call's name from 2.35 on, kernels have the call from 5.11 on; others wait by ppoll.
+int wait_for_events(int epoll, epoll_event* events, int room, const timespec& timeout) {
+#ifdef SYS_epoll_pwait2
+  const long count =
+      syscall(SYS_epoll_pwait2, epoll, events, room, &timeout, nullptr, sizeof(std::uint64_t));
+  if (count >= 0 || errno == EINTR) return static_cast<int>(count);
+#endif
+  pollfd one{.fd = epoll, .events = POLLIN, .revents = 0};
+  if (ppoll(&one, 1, &timeout, nullptr) <= 0) return 0;
+  return epoll_wait(epoll, events, room, 0);
 }
 
 }  // namespace
@@ -185,7 +199,7 @@ bool Program::handle_events(std::uint64_t now_ns, std::uint64_t until_ns) {
     timeout.tv_sec = static_cast<time_t>(ns / 1'000'000'000);
     timeout.tv_nsec = static_cast<long>(ns % 1'000'000'000);
   }
-  const int count = epoll_pwait2(epoll_, events, 32, &timeout, nullptr);
+  const int count = wait_for_events(epoll_, events, 32, timeout);
   const std::uint64_t woken_ns = monotonic_ns();
   if (count == 0 && until_ns > now_ns && until_ns - now_ns < kLongestSleepNs) {
     adapt_margin(woken_ns - std::min(woken_ns, until_ns));
