@@ -23,7 +23,8 @@ class NoLab(Exception):
     """Why there can be no virtual cluster here."""
 
 
-def _preloads(host: Host) -> list[str]:
+def libraries_for(host: Host) -> list[str]:
+    """Return what has to be preloaded."""
     folder = BUILD / "bench"
     folder.mkdir(parents=True, exist_ok=True)
     found = []
@@ -55,7 +56,7 @@ class LabRuns:
     ) -> JobResult:
         """Run a job over the nodes, `per_node` consecutive ranks on each."""
         environment = variant.host.environment()
-        preloads = _preloads(variant.host)
+        preloads = libraries_for(variant.host)
         if preloads:
             environment["LD_PRELOAD"] = ":".join(preloads)
         words = [*COMMAND, variant.host.launcher, "--name", self.name]

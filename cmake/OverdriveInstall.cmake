@@ -70,9 +70,9 @@ if(EXISTS "${CMAKE_SOURCE_DIR}/overdrive")
       \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}/overdrive/cli\")")
   endif()
 endif()
-# What `overdrive bench coll` compiles with the compiler of the user's MPI library.
+# What `overdrive bench` compiles with the compiler of the user's MPI library.
 if(EXISTS "${CMAKE_SOURCE_DIR}/bench/coll")
-  foreach(part IN ITEMS bench/coll bench/p2p)
+  foreach(part IN ITEMS bench/coll bench/arrival bench/p2p)
     install(DIRECTORY "${CMAKE_SOURCE_DIR}/${part}"
             DESTINATION "${CMAKE_INSTALL_DATADIR}/overdrive/bench"
             FILES_MATCHING PATTERN "*.c" PATTERN "*.h"

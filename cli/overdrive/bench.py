@@ -1,4 +1,4 @@
-"""`overdrive bench coll`: collectives with and without Overdrive over the user's own MPI library.
+"""`overdrive bench`: collectives with and without Overdrive over the user's own MPI library.
 
 The measuring program is compiled with the library's compiler and kept in the user's cache. The
 compared jobs run at the same time and take turns; where they cannot share a file they run one after
@@ -71,10 +71,12 @@ MOST_RANKS, MOST_BYTES, MOST_SECONDS = 1 << 20, 1 << 30, 7 * 24 * 3600.0
 
 USAGE = """\
 Usage: overdrive bench coll [COLLECTIVE...] [OPTION...]
+       overdrive bench arrival [OPTION...]
 
-  coll   collectives with and without Overdrive, with results checked
+  coll      collectives with and without Overdrive, with results checked
+  arrival   broadcasts to which ranks come at different times
 
-`overdrive bench coll --help` shows the options.
+`overdrive bench coll --help` and `overdrive bench arrival --help` show the options.
 """
 
 
@@ -163,10 +165,22 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     return options
 
 
-def source_folder(home: Path) -> Path:
+@dataclass(frozen=True)
+class Program:
+    """A measuring program: its name and the files that it is made of."""
+
+    name: str
+    sources: tuple[str, ...]
+    headers: tuple[str, ...]
+
+
+COLLECTIVES = Program("od_coll", SOURCES, HEADERS)
+
+
+def source_folder(home: Path, made: Program = COLLECTIVES) -> Path:
     """Return the folder of the program's sources in a checkout or below a prefix."""
     folder = home / "bench" if is_checkout(home) else home / "share" / "overdrive" / "bench"
-    missing = [name for name in (*SOURCES, *HEADERS) if not (folder / name).exists()]
+    missing = [name for name in (*made.sources, *made.headers) if not (folder / name).exists()]
     if missing:
         raise CommandError(f"{folder / missing[0]} is missing: install Overdrive completely")
     return folder
@@ -201,21 +215,23 @@ def cache_folder(environment: Mapping[str, str]) -> Path:
     return Path(base) / "overdrive" / "bench"
 
 
-def build(sources: Path, compiler: str, environment: Mapping[str, str]) -> Path:
+def build(
+    sources: Path, compiler: str, environment: Mapping[str, str], made: Program = COLLECTIVES
+) -> Path:
     """Compile the program unless that has been done with this compiler and these sources."""
     content = hashlib.sha256(os.path.realpath(compiler).encode())
     content.update(str(os.stat(compiler).st_mtime_ns).encode())
-    for name in (*SOURCES, *HEADERS):
+    for name in (*made.sources, *made.headers):
         content.update((sources / name).read_bytes())
     folder = cache_folder(environment) / content.hexdigest()[:16]
-    program = folder / "od_coll"
+    program = folder / made.name
     # It will be run: nobody else may have put it there.
     trusted.make_own_folder(folder)
     if program.exists():
         trusted.check_own_file(program)
         return program
-    partial = folder / f"od_coll.{os.getpid()}"
-    command = [compiler, *FLAGS, *(str(sources / name) for name in SOURCES), "-lm"]
+    partial = folder / f"{made.name}.{os.getpid()}"
+    command = [compiler, *FLAGS, *(str(sources / name) for name in made.sources), "-lm"]
     done = subprocess.run(
         [*command, "-o", str(partial)],
         env=dict(environment),
@@ -327,9 +343,10 @@ class Bench:
         return launchers.spans_nodes(self.family, words, self.environment) and not self.options.lab
 
 
-def _run_job(
+def run_job(
     command: list[str], environment: dict[str, str], seconds: float, stop: threading.Event
 ) -> tuple[str, str, bool]:
+    """Run a job; return what it wrote on both channels, and whether it ended well."""
     process = subprocess.Popen(
         command,
         env=environment,
@@ -367,7 +384,7 @@ def _together(bench: Bench, variants: list[Variant], seconds: float, samples: li
             words = [*bench.arguments(), "--seconds", f"{seconds:.1f}", "--share", str(folder)]
             words += ["--turns", f"{turns.name},{index},{len(variants)}"]
             command, environment = bench.command(variants[index], words)
-            outcomes[index] = _run_job(command, environment, seconds + MORE_SECONDS, stop)
+            outcomes[index] = run_job(command, environment, seconds + MORE_SECONDS, stop)
             if not outcomes[index][2]:
                 stop.set()
 
@@ -385,7 +402,7 @@ def _one_after_the_other(
         for variant in variants:
             words = [*bench.arguments(), "--seconds", f"{each:.1f}"]
             command, environment = bench.command(variant, words)
-            outcome = _run_job(command, environment, each + MORE_SECONDS, threading.Event())
+            outcome = run_job(command, environment, each + MORE_SECONDS, threading.Event())
             _take(bench, variant, outcome, samples)
 
 
@@ -419,7 +436,10 @@ def run(
         print(USAGE, end="")
         return 0
     if not arguments or arguments[0] != "coll":
-        raise CommandError("`overdrive bench` measures collectives: `overdrive bench coll --help`")
+        raise CommandError(
+            "`overdrive bench` measures collectives: `overdrive bench coll --help`, "
+            "`overdrive bench arrival --help`"
+        )
     words = take_settings(chosen, list(arguments[1:]))
     environment = {**environment, **chosen.variables()}
     options = _parse(words)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from overdrive import (
     bench,
+    bench_arrival,
     calibrate,
     collectives,
     info,
@@ -137,6 +138,7 @@ PARSERS = {
     ("info",): info.parser,
     ("calibrate",): calibrate.parser,
     ("bench", "coll"): bench.parser,
+    ("bench", "arrival"): bench_arrival.parser,
     ("report",): report.parser,
     ("study", "copy"): copy_paths.parser,
     ("study", "collectives"): study_collectives.parser,
@@ -144,7 +146,7 @@ PARSERS = {
 }
 
 WORDS = {
-    ("bench",): ("coll",),
+    ("bench",): ("coll", "arrival"),
     ("study",): ("copy", "collectives", "timeline"),
     ("lab",): lab.COMMANDS,
     ("manual",): ("--write", "--check", "--help"),

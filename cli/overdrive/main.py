@@ -27,7 +27,7 @@ Commands:
   explain COLLECTIVE BYTES [...]        which algorithm a call gets, and why
   doctor [--bundle FILE]                what is wrong here, and what to do
   calibrate [--quick]                   measure this node, so that the best ways are chosen on it
-  bench coll [COLLECTIVE...]            measure collectives with and without Overdrive
+  bench coll | arrival                  measure collectives with and without Overdrive
   report RECORD                         what a run with --record spent in MPI, as a page
   study copy | collectives | timeline   measure or simulate in depth, with plots
   lab COMMAND [ARGUMENT...]             a virtual cluster on this machine
@@ -109,6 +109,10 @@ def _other(
 
         return study.run(here, rest, environment)
     if command == "bench":
+        if rest[:1] == ["arrival"]:
+            from overdrive import bench_arrival
+
+            return bench_arrival.run(here, chosen, rest[1:], environment)
         from overdrive import bench
 
         return bench.run(here, chosen, rest, environment)

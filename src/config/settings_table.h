@@ -247,6 +247,12 @@
     "after 4,096 calls and more and more rarely. `nodes`: on communicators that span nodes; `on`: " \
     "on all; `off`: never. Rules (`tuning`, `OVERDRIVE_ADJUST_...`) are obeyed without measuring. "  \
     "As with any two algorithms, the last bits of a floating-point sum may depend on who made it.")  \
+  A(first_arrival, BoolType, "first_arrival", false, false, true, coll,                            \
+    "On communicators that span nodes also tries broadcasts of 64 KiB and more that start on each " \
+    "node with whoever comes first, and keeps to them where ranks wait less: in turn with the "    \
+    "usual algorithm from the ninth call on for 8 to 16 calls, before anything is measured "       \
+    "against the installed MPI library. Needs `learn`; `OVERDRIVE_ADJUST_BCAST=first_arrival` "    \
+    "takes them without measuring.")                                                               \
   A(intel_adjust, BoolType, "intel_adjust", false, false, true, coll,                              \
     "Also obeys the variables `I_MPI_ADJUST_...` of Intel MPI where the one of Overdrive is not "  \
     "set, so that scripts carry over.")                                                            \

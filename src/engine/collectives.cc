@@ -36,6 +36,36 @@ bool served_here(const RankState& s, const Comm& comm) {
   return s.host.comm_is_revoked == nullptr || !s.host.comm_is_revoked(comm.handle);
 }
 
+// Starts a blocking call, and looks whether it is over soon; *op is null if it is. Lock held.
+int start_blocking(RankState& s, const CollectiveCall& call, Comm& comm,
+                   const coll::Decision& decision, CollectiveOp** out) {
+  const std::uint64_t context = Collectives::next_context(comm);
+  // Who is late may be waiting for this very core, or for what only our host does.
+  const int looks = s.tight_looks && !s.notes.any() ? kLineLooks : 0;
+  CollectiveTeam* const team = s.collectives.blocking_team(comm, decision);
+  if (s.collectives.serve_at_once(call, comm, team, decision, {looks, &s.lock.waiters()})) {
+    s.let_host_follow();
+    return kSuccess;
+  }
+  CollectiveOp* const op = s.collectives.take();
+  int error = s.collectives.start(*op, call, comm, decision, context, team);
+  if (error == kSuccess && s.tight_looks && !s.notes.any()) {
+    for (int i = 0; i < kLooks && !op->done() && !s.lock.wanted(); ++i) {
+      const bool moved = s.transport->progress();
+      if (!op->advance() && !moved) pause_processor();
+    }
+  }
+  if (error != kSuccess || op->done()) {
+    if (error == kSuccess) error = op->error();
+    s.collectives.give_back(op);
+    s.let_host_follow();
+    return error;
+  }
+  s.collectives.active.push_back(op);
+  *out = op;
+  return kSuccess;
+}
+
 }  // namespace
 
 // Programs take it that a blocking collective makes the host progress as well: what other ranks
@@ -99,8 +129,11 @@ int Rank::turn_ended(Trial& trial, std::uint64_t began_ns, Comm& comm) {
   if (error != kSuccess || !trial.judge()) return error;
   const bool host_serves = trial.winner() == Trial::Turn::host;
   Guard guard(s);
-  ++s.counters.trials;
-  if (host_serves && !host_served) ++s.counters.trials_to_host;
+  const bool by_host = trial.rival() == Trial::Rival::host;
+  ++(by_host ? s.counters.trials : s.counters.arrival_trials);
+  if (host_serves && !host_served) {
+    ++(by_host ? s.counters.trials_to_host : s.counters.arrival_chosen);
+  }
   return kSuccess;
 }
 
@@ -119,10 +152,10 @@ int Rank::serve_collective(const CollectiveCall& call, Comm& comm, bool* served,
     const int error = open_hidden(comm);
     if (error != kSuccess) return error;
   }
-  CollectiveOp* op;
+  CollectiveOp* op = nullptr;
+  coll::Decision decision;
   {
     Guard guard(s);
-    coll::Decision decision;
     if (decided != nullptr) {
       decision = *decided;
     } else if (!s.collectives.decide(call, comm, &decision, trial)) {
@@ -132,29 +165,14 @@ int Rank::serve_collective(const CollectiveCall& call, Comm& comm, bool* served,
       comm.collectives->turn_began_ns = now_ns();
     }
     *served = true;
-    const std::uint64_t context = Collectives::next_context(comm);
-    // Who is late may be waiting for this very core, or for what only our host does.
-    const int looks = s.tight_looks && !s.notes.any() ? kLineLooks : 0;
-    CollectiveTeam* const team = s.collectives.blocking_team(comm, decision);
-    if (s.collectives.serve_at_once(call, comm, team, decision, {looks, &s.lock.waiters()})) {
-      s.let_host_follow();
-      return kSuccess;
+    if (!Collectives::unprepared(call, comm, decision)) [[likely]] {
+      const int error = start_blocking(s, call, comm, decision, &op);
+      if (op == nullptr) return error;
     }
-    op = s.collectives.take();
-    int error = s.collectives.start(*op, call, comm, decision, context, team);
-    if (error == kSuccess && s.tight_looks && !s.notes.any()) {
-      for (int i = 0; i < kLooks && !op->done() && !s.lock.wanted(); ++i) {
-        const bool moved = s.transport->progress();
-        if (!op->advance() && !moved) pause_processor();
-      }
-    }
-    if (error != kSuccess || op->done()) {
-      if (error == kSuccess) error = op->error();
-      s.collectives.give_back(op);
-      s.let_host_follow();
-      return error;
-    }
-    s.collectives.active.push_back(op);
+  }
+  if (op == nullptr) [[unlikely]] {
+    const int error = prepare_arrival(comm);
+    return error != kSuccess ? error : serve_collective(call, comm, served, nullptr, &decision);
   }
   WaitLoop loop(*this, coll::info(call.collective).name, comm.collectives->spans_nodes(), *op);
   while (!op->done()) loop.step();
@@ -174,6 +192,47 @@ int Rank::open_hidden(Comm& comm) {
   const int error = state_->host.comm_dup(comm.handle, &hidden);
   if (error == kSuccess) comm.collectives->hidden = hidden;
   return error;
+}
+
+// What broadcasts that start with whoever comes first need: memory on the nodes, which all ranks
+// have to know of, and a communicator of the host.
+int Rank::prepare_arrival(Comm& comm) {
+  RankState& s = *state_;
+  host::Handle host_comm = 0;
+  {
+    const HostVisit visit(*this);
+    const int error = s.host.comm_dup(comm.handle, &host_comm);
+    if (error != kSuccess) return error;
+  }
+  std::unique_ptr<ArrivalComm> made;
+  ArrivalComm::Told mine;
+  {
+    Guard guard(s);
+    made = std::make_unique<ArrivalComm>(s.collectives, comm, host_comm);
+    mine = made->offer();
+  }
+  std::vector<ArrivalComm::Told> all(static_cast<std::size_t>(comm.size));
+  CollectiveCall call;
+  call.internal = true;
+  call.collective = coll::Collective::kAllgather;
+  call.send = &mine;
+  call.recv = all.data();
+  call.send_type = call.recv_type = CollectiveBuffers::byte_layout();
+  call.send_count = call.recv_count = sizeof(mine);
+  const coll::Selection& selection = s.collectives.selection;
+  const coll::Layout& layout = comm.collectives->layout();
+  coll::Decision decision = selection.own_choice(call.collective, layout, true, sizeof(mine));
+  if (decision.algorithm->is_host()) {
+    decision = selection.complete(*coll::find_algorithm(call.collective, "bruck"),
+                                  coll::Mode::kFlat, {}, layout, true);
+  }
+  bool served = false;
+  const int error = serve_collective(call, comm, &served, nullptr, &decision);
+  if (error != kSuccess) return error;
+  Guard guard(s);
+  made->join(all);
+  comm.collectives->arrival = std::move(made);
+  return kSuccess;
 }
 
 int Rank::icollective(CollectiveCall&& call, Comm& comm, Request** out, bool* served) {

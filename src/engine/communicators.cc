@@ -135,6 +135,12 @@ void Rank::comm_freed(Comm& comm) {
     s.host.comm_free(&comm.collectives->hidden);  // collective, like the call that we are in
     comm.collectives->hidden = 0;
   }
+  if (comm.collectives != nullptr && comm.collectives->arrival != nullptr) {
+    const HostVisit visit(*this);
+    host::Handle handle = comm.collectives->arrival->host_comm();
+    s.host.comm_free(&handle);
+    comm.collectives->arrival->forget_host_comm();
+  }
   Guard guard(s);
   comm.freed = true;
   --comm.references;

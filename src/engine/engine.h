@@ -227,6 +227,7 @@ class Rank {
  private:
   explicit Rank(std::unique_ptr<RankState> state);
   int open_hidden(Comm& comm);
+  int prepare_arrival(Comm& comm);
   int serve_collective(const CollectiveCall& call, Comm& comm, bool* served, Trial** trial,
                        const coll::Decision* decided);
   int turn_ended(Trial& trial, std::uint64_t began_ns, Comm& comm);

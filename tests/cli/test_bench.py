@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import csv
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import hosts
 import pytest
-from overdrive import bench, bench_tables
+from overdrive import bench, bench_arrival, bench_tables
 from overdrive.errors import CommandError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -167,3 +168,64 @@ def test_the_installed_command_finds_its_sources(tmp_path):
     for name in (*bench.SOURCES, *bench.HEADERS):
         program(prefix / "share" / "overdrive" / "bench" / name, "")
     assert bench.source_folder(prefix) == prefix / "share" / "overdrive" / "bench"
+
+
+ARRIVALS = """\
+clock,2500,900
+arrival,linear,1024,4,3000.0,2000.0,5000.0,12.0
+arrival,linear,1024,4,5000.0,4000.0,7000.0,14.0
+arrival,linear,1024,4,4000.0,3000.0,6000.0,14.0
+arrival,linear,1024
+"""
+
+
+def test_arrivals_are_tables_of_medians():
+    found, clock = bench_arrival.read(ARRIVALS, "host")
+    assert clock == (2.5, 0.9)
+    assert len(found) == 3
+    found += bench_arrival.read(ARRIVALS.replace("4000.0", "1000.0"), "first_arrival")[0]
+    text = bench_arrival.render(found, ["host", "first_arrival"])
+    values = ["4.00", "3.00", "3.00", "2.00", "6.00", "6.00"]
+    assert rows(text) == [["linear", "1024", *values]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--pattern", "sometimes"], "not 'sometimes'"),
+        (["--pattern", "file"], "belong together"),
+        (["--pattern", "file", "--file", "none"], "there is no such file"),
+        (["--root", "2"], "there are 2 ranks"),
+        (["--ppn", "2"], "--ppn belongs to --lab"),
+    ],
+)
+def test_mistakes_about_arrivals_are_said(overdrive, arguments, message):
+    run = overdrive("bench", "arrival", *arguments, "--launcher", shutil.which("true"))
+    assert run.code == 2
+    assert message in run.err
+
+
+def test_arrivals_are_imposed(real, tmp_path):
+    host = hosts.get(HOST)
+    if host is None:
+        pytest.skip(f"{HOST} is not here")
+    (tmp_path / "delays").write_text("0 3000\n2000, 0\n")
+    words = ["bench", "arrival", "--launcher", host.launcher, "--pattern", "file,late-root"]
+    words += ["--file", "delays", "--sizes", "4K", "--repeats", "4", "--delay", "5"]
+    done = subprocess.run(
+        [sys.executable, str(COMMAND), *words, "--csv", "s.csv"],
+        env={**os.environ, **host.env, **real, "XDG_CACHE_HOME": str(tmp_path / "cache")},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    with (tmp_path / "s.csv").open() as file:
+        table = list(csv.DictReader(file))
+    assert {row["job"] for row in table} == {"host", "plain", "first_arrival"}
+    assert len(table) == 3 * 4 * 2
+    # Nobody has the data before the root has come, and the other rank waits for it.
+    late = [row for row in table if row["pattern"] == "late-root"]
+    assert all(float(row["others"]) > 4000 for row in late)

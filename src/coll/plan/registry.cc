@@ -158,6 +158,8 @@ constexpr Algorithm kAlgorithms[] = {
      "Binomial scatter, then the blocks travel around the ring"},
     {kBcast, "scatter_doubling", 109, 0, 0, {}, false, OD_WITH_COST(bcast_scatter_doubling),
      "Binomial scatter, then recursive doubling"},
+    {kBcast, "first_arrival", 111, 0, kPiped, piped(1, kSegment), false, OD_WITH_COST(bcast_chain),
+     "A chain of nodes, begun on each by the rank that comes first (flat: as chain)"},
     OD_HOST(kExscan),
     {kExscan, "linear", 101, 0, kPiped, segment(kSegment), false, OD_WITH_COST(exscan_linear),
      "Partial sums run along the line of ranks in segments"},

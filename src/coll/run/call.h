@@ -71,6 +71,9 @@ struct CollectiveCall {
   std::vector<p2p::LayoutRef> recv_types;
 
   Reduction reduction;
+
+  // One of Overdrive's own, which the program's statistics do not count.
+  bool internal = false;
 };
 
 }  // namespace od

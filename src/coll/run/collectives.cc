@@ -62,7 +62,11 @@ bool Collectives::decide(const CollectiveCall& call, Comm& comm, coll::Decision*
     *decision = own.choose(selection, call.collective, commutative, bytes);
     if (trial != nullptr && learns(own)) {
       *trial = own.trial(selection, call.collective, commutative, bytes);
-      if (*trial != nullptr && (*trial)->turn() == Trial::Turn::host) {
+      if (endpoint.settings.first_arrival)
+        try_first_arrival(own, call.collective, bytes, decision, trial);
+      const bool hosts_turn = *trial != nullptr && (*trial)->rival() == Trial::Rival::host &&
+                              (*trial)->turn() == Trial::Turn::host;
+      if (hosts_turn) {
         *decision = {&coll::host_algorithm(call.collective), coll::Mode::kFlat, {}};
       }
     }
@@ -82,13 +86,25 @@ bool Collectives::decide(const CollectiveCall& call, Comm& comm, coll::Decision*
   return true;
 }
 
+// Which of Overdrive's own algorithms serves comes first, then whether the host is faster.
+void Collectives::try_first_arrival(CollectiveComm& own, coll::Collective collective,
+                                    std::uint64_t bytes, coll::Decision* decision, Trial** trial) {
+  Trial* const mine = own.arrival_trial(selection, collective, bytes);
+  if (mine == nullptr) return;
+  if (mine->turn() == Trial::Turn::host) {
+    *decision = selection.complete(*coll::find_algorithm(collective, "first_arrival"),
+                                   coll::Mode::kHierarchical, {}, own.layout(), true);
+  }
+  if (!mine->judged()) *trial = mine;
+}
+
 int Collectives::start(CollectiveOp& op, const CollectiveCall& call, Comm& comm,
                        const coll::Decision& decision, std::uint64_t context,
                        CollectiveTeam* team) {
   const int error = op.prepare(*this, {&call, &comm, decision, context,
                                        timed ? message_bytes(call, comm.size, comm.rank) : 0});
   if (error != kSuccess) return error;
-  ++endpoint.counters.collectives_served;
+  if (!call.internal) ++endpoint.counters.collectives_served;
   if (team != nullptr && team->phase() == CollectiveTeam::Phase::leased) [[unlikely]]
     team->tell_members();
   if (team != nullptr && team->phase() == CollectiveTeam::Phase::joining) [[unlikely]] {
@@ -144,6 +160,13 @@ bool serves(const CollectiveTeam* team, const CollectiveCall& call,
 int Collectives::launch(CollectiveOp& op, CollectiveTeam* team) {
   const CollectiveOp::Task& task = op.task();
   CollectiveComm& own = *task.comm->collectives;
+  if (op.request == nullptr && starts_with_first(*task.call, *task.comm, task.decision) &&
+      task.call->recv_count * task.call->recv_type->size <=
+          static_cast<std::int64_t>(own.arrival->largest())) {
+    ++endpoint.counters.collectives_shared;
+    op.begin_arrival(*own.arrival);
+    return kSuccess;
+  }
   if (!serves(team, *task.call, task.decision)) team = nullptr;
   if (team != nullptr) {
     team->look_at_distance();

@@ -80,6 +80,17 @@ class Collectives {
     return learn == config::LearnMode::kOn ||
            (learn == config::LearnMode::kNodes && own.spans_nodes());
   }
+  // Whether whoever comes first begins the call, as far as the decision goes; then the
+  // communicator's `arrival` has to be made before it starts.
+  static bool starts_with_first(const CollectiveCall& call, const Comm& comm,
+                                const coll::Decision& decision) {
+    return od::starts_with_first(decision) && comm.collectives->spans_nodes() &&
+           call.recv_count > 0 && call.recv_type->size > 0;
+  }
+  static bool unprepared(const CollectiveCall& call, const Comm& comm,
+                         const coll::Decision& decision) {
+    return starts_with_first(call, comm, decision) && comm.collectives->arrival == nullptr;
+  }
   // Starts a call; `call` outlives it. Whoever asked advances it until it is done.
   int start(CollectiveOp& op, const CollectiveCall& call, Comm& comm,
             const coll::Decision& decision, std::uint64_t context, CollectiveTeam* team);
@@ -110,6 +121,8 @@ class Collectives {
   }
 
  private:
+  void try_first_arrival(CollectiveComm& own, coll::Collective collective, std::uint64_t bytes,
+                         coll::Decision* decision, Trial** trial);
   CollectiveTeam* make_team(std::unique_ptr<CollectiveTeam>& team, Comm& comm,
                             const coll::Decision& decision, std::uint64_t context,
                             std::uint32_t spare_share);

@@ -46,10 +46,28 @@ CollectiveComm::CollectiveComm(const Comm& comm, const std::vector<int>& node_of
 
 Trial* CollectiveComm::trial(const coll::Selection& selection, Collective collective,
                              bool commutative, std::uint64_t bytes) {
+  return trial(selection, collective, commutative, bytes, Trial::Rival::host);
+}
+
+Trial* CollectiveComm::arrival_trial(const coll::Selection& selection, Collective collective,
+                                     std::uint64_t bytes) {
+  // Below, hosts send without a handshake, and nothing is gained by knowing who is there.
+  constexpr std::uint64_t kLeastBytes = 64 << 10;
+  if (collective != Collective::kBcast || bytes < kLeastBytes || layout_.nodes < 2 ||
+      layout_.most_per_node < 2) {
+    return nullptr;
+  }
+  return trial(selection, collective, true, bytes, Trial::Rival::first_arrival);
+}
+
+Trial* CollectiveComm::trial(const coll::Selection& selection, Collective collective,
+                             bool commutative, std::uint64_t bytes, Trial::Rival rival) {
   const auto number = static_cast<std::size_t>(collective);
   coll::Table& table = *tables_[number][commutative ? 1 : 0];
   const std::size_t range = table.range_of(bytes);
-  const auto key = static_cast<std::uint32_t>((number << 1 | (commutative ? 1 : 0)) << 16 | range);
+  const std::size_t kind =
+      number << 2 | static_cast<std::size_t>(rival) << 1 | (commutative ? 1 : 0);
+  const auto key = static_cast<std::uint32_t>(kind << 16 | range);
   const auto [place, is_new] = trials_.try_emplace(key);
   if (is_new) [[unlikely]] {
     const QuietFloats quiet;
@@ -57,7 +75,7 @@ Trial* CollectiveComm::trial(const coll::Selection& selection, Collective collec
     const bool possible =
         !table.ruled(range) && !table.at(bytes).algorithm->is_host() &&
         !selection.own_choice(Collective::kAllreduce, layout_, true, 0).algorithm->is_host();
-    if (possible) place->second = std::make_unique<Trial>();
+    if (possible) place->second = std::make_unique<Trial>(rival);
   }
   return place->second.get();
 }

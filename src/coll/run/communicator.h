@@ -19,6 +19,7 @@
 #include "coll/plan/schedule_cache.h"
 #include "coll/plan/select/selection.h"
 #include "coll/run/call.h"
+#include "coll/run/first_arrival.h"
 #include "coll/run/team.h"
 #include "coll/run/trial.h"
 #include "host/host_table.h"
@@ -47,6 +48,10 @@ class CollectiveComm {
   // decides, or where either side has nothing to offer.
   Trial* trial(const coll::Selection& selection, coll::Collective collective, bool commutative,
                std::uint64_t bytes);
+  // That of the usual algorithm against the one that starts with whoever comes first; also null
+  // where that one cannot serve or is not worth trying.
+  Trial* arrival_trial(const coll::Selection& selection, coll::Collective collective,
+                       std::uint64_t bytes);
   // One of the algorithms that can serve, by chance that all ranks share.
   coll::Decision choose_any(const coll::Selection& selection, coll::Collective collective,
                             bool commutative, std::uint64_t bytes, std::uint64_t seed);
@@ -64,6 +69,8 @@ class CollectiveComm {
   // Made when a call first asks for one: for blocking calls and for non-blocking ones.
   std::unique_ptr<CollectiveTeam> team;
   std::unique_ptr<CollectiveTeam> team_without_blocking;
+  // Of broadcasts that start with whoever comes first; made at the first of them.
+  std::unique_ptr<ArrivalComm> arrival;
   // Of a call that is measured: when it began, and its trial while the host serves it.
   std::uint64_t turn_began_ns = 0;
   Trial* host_turn = nullptr;
@@ -74,7 +81,9 @@ class CollectiveComm {
   coll::Layout layout_;
   std::array<std::array<std::unique_ptr<coll::Table>, 2>, coll::kCollectives> tables_;
   coll::ScheduleCache schedules_;
-  // By collective, kind of operation and range of sizes. Null: there is nothing to measure.
+  Trial* trial(const coll::Selection& selection, coll::Collective collective, bool commutative,
+               std::uint64_t bytes, Trial::Rival rival);
+  // By rival, collective, kind of operation and range of sizes. Null: there is nothing to measure.
   std::map<std::uint32_t, std::unique_ptr<Trial>> trials_;
 };
 

@@ -19,6 +19,7 @@ int CollectiveOp::prepare(Collectives& owner, const Task& task) {
   way_ = {};
   team_ = nullptr;
   whole_ = false;
+  arrival_.reset();
   works_used_ = 0;
   error_ = kSuccess;
   done_ = false;
@@ -45,7 +46,7 @@ void CollectiveOp::begin_log(StepLog& log) {
   StepLog::Call call;
   call.collective = task_.call->collective;
   call.decision = task_.decision;
-  call.whole = whole_;
+  call.whole = whole_ || arrival_ != nullptr;
   call.bytes = task_.bytes;
   call.unit_bytes = buffers_.unit_bytes();
   call.rank = task_.comm->rank;
@@ -55,7 +56,7 @@ void CollectiveOp::begin_log(StepLog& log) {
   }
   call.begin_ns = started_ns_;
   log_number_ = log.begin_call(std::move(call));
-  begun_ns_.assign(whole_ ? 0 : schedule_->steps.size(), 0);
+  begun_ns_.assign(schedule_ == nullptr ? 0 : schedule_->steps.size(), 0);
 }
 
 void CollectiveOp::begin_whole(CollectiveTeam& team) {
@@ -64,6 +65,17 @@ void CollectiveOp::begin_whole(CollectiveTeam& team) {
   TeamWork& work = *take_work();
   start_whole(team.team(), work, *task_.call, buffers_);
   if (started_ns_ != 0) team.team().note_arrival(work.operation, started_ns_);
+  if (log_ != nullptr) [[unlikely]]
+    begin_log(*log_);
+}
+
+void CollectiveOp::begin_arrival(ArrivalComm& shared) {
+  team_ = nullptr;
+  way_.host_comm = shared.host_comm();
+  const CollectiveCall& call = *task_.call;
+  arrival_ = std::make_unique<FirstArrival>(
+      shared, call.root, buffers_.address({0, 0, coll::Buffer::kOutput}),
+      call.recv_count * call.recv_type->size, task_.decision.parameters.segment_bytes);
   if (log_ != nullptr) [[unlikely]]
     begin_log(*log_);
 }
@@ -88,6 +100,13 @@ bool CollectiveOp::settle(bool without_host) {
   if (whole_) {
     if (!works_[0]->operation.done() || (without_host && buffers_.unpacks_in_host())) return false;
     if (!works_[0]->operation.lengths_agree()) note(owner_->endpoint.host.err_truncate);
+    finish();
+    return true;
+  }
+  if (arrival_ != nullptr) {
+    const bool moved = arrival_->advance();
+    if (!arrival_->done() || (without_host && buffers_.unpacks_in_host())) return moved;
+    note(arrival_->error());
     finish();
     return true;
   }
@@ -277,6 +296,7 @@ std::string CollectiveOp::describe() const {
   std::string text = coll::info(task_.call->collective).name;
   text += " under way (call " + std::to_string(task_.context) + ")";
   if (waits_for_team()) return text + ", waiting until all ranks of the node have joined";
+  if (arrival_ != nullptr) return text + ", " + arrival_->describe();
   if (!whole_) {
     text += ", " + std::string(task_.decision.algorithm->name) + ", " +
             std::to_string(run_.open_steps()) + " steps open";
@@ -293,7 +313,7 @@ std::string CollectiveOp::describe() const {
 
 void CollectiveOp::finish() {
   note(buffers_.finish());
-  if (started_ns_ != 0) [[unlikely]]
+  if (started_ns_ != 0 && !task_.call->internal) [[unlikely]]
     count();
   if (log_ != nullptr) [[unlikely]]
     log_->end_call(log_number_, now_ns());
@@ -304,7 +324,8 @@ void CollectiveOp::count() {
   using Way = CollectiveStats::Way;
   CollectiveStats::Call call;
   call.collective = task_.call->collective;
-  call.way = whole_ ? Way::shared : (team_ != nullptr ? Way::both_levels : Way::messages);
+  const bool levels = team_ != nullptr || (arrival_ != nullptr && arrival_->shares_memory());
+  call.way = whole_ ? Way::shared : (levels ? Way::both_levels : Way::messages);
   call.algorithm = task_.decision.algorithm->number;
   call.bytes = task_.bytes;
   call.ns = now_ns() - started_ns_;
@@ -317,6 +338,7 @@ void CollectiveOp::count() {
 void CollectiveOp::release() {
   buffers_.release();
   schedule_.reset();
+  arrival_.reset();
   // A few of the team's operations at once are common, hundreds are not.
   if (works_.size() > 16) works_.resize(16);
   request = nullptr;

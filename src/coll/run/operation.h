@@ -21,6 +21,7 @@
 #include "coll/plan/select/selection.h"
 #include "coll/run/buffers.h"
 #include "coll/run/call.h"
+#include "coll/run/first_arrival.h"
 #include "coll/run/step_log.h"
 #include "coll/run/team.h"
 #include "host/host_table.h"
@@ -63,6 +64,8 @@ class CollectiveOp {
             std::int64_t units_per_unit, CollectiveTeam* team);
   // Starts as one operation of the team.
   void begin_whole(CollectiveTeam& team);
+  // Starts as a broadcast that whoever comes first begins.
+  void begin_arrival(ArrivalComm& shared);
   // One round; true if anything moved. Never blocks. Where the host may not be called the operation
   // does for the other ranks what there is to do, and is not done before its result is unpacked.
   bool advance(bool without_host = false);
@@ -128,7 +131,8 @@ class CollectiveOp {
   Task task_;
   Way way_;
   CollectiveTeam* team_ = nullptr;
-  bool whole_ = false;  // one operation of the team, no schedule
+  bool whole_ = false;                     // one operation of the team, no schedule
+  std::unique_ptr<FirstArrival> arrival_;  // instead of a schedule; null: none
   std::vector<std::unique_ptr<TeamWork>> works_;
   std::size_t works_used_ = 0;
   CollectiveBuffers buffers_;

@@ -74,6 +74,7 @@ bool Trial::judge() {
   if (now - other > std::max(kLeastGain * now, noise)) {
     winner_ = host_serves ? Turn::own : Turn::host;
   }
+  judged_ = true;
   begins_ = calls_ + apart_;
   apart_ *= 16;
   samples_ = {};

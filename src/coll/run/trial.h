@@ -26,6 +26,11 @@ namespace od {
 class Trial {
  public:
   enum class Turn : std::uint8_t { own, host };
+  // What takes the host's turns: the host, or another algorithm of Overdrive.
+  enum class Rival : std::uint8_t { host, first_arrival };
+
+  explicit Trial(Rival rival = Rival::host) : rival_(rival) {}
+  Rival rival() const { return rival_; }
 
   static constexpr int kQuiet = 8;
   static constexpr int kBlock = 4;
@@ -52,6 +57,8 @@ class Trial {
   }
   // True: there is a verdict. False: two more blocks are needed.
   bool judge();
+  // Whether there has been a verdict.
+  bool judged() const { return judged_; }
   // Who serves outside of measurements.
   Turn winner() const { return winner_; }
 
@@ -62,6 +69,8 @@ class Trial {
   std::uint64_t begins_ = kQuiet;  // number of the first call of the present or next measurement
   std::uint64_t apart_ = kAgain;   // calls until the measurement after it
   Turn winner_ = Turn::own;
+  Rival rival_;
+  bool judged_ = false;
   std::array<std::int64_t, kBlocks * kMeasured> samples_{};  // block by block
 };
 

@@ -1,0 +1,139 @@
+// Claims, cells and counts of an area.
+
+#include "coll/shm/arrival_area.h"
+
+#include <algorithm>
+#include <new>
+
+#include "coll/shm/slot_layout.h"
+
+namespace od::coll::shm {
+
+namespace {
+
+// `made`: number + 1 above, segments below.
+constexpr unsigned kSegmentBits = 32;
+
+// The slot's control page and lines stay as they are; they belong to whoever has it next.
+constexpr std::uint64_t kCellsOffset = kControlBytes + od::node::kPageBytes;
+
+std::uint64_t cells_per_slot(const od::node::RegionLayout& layout) {
+  if (layout.slot_bytes < kCellsOffset) return 0;
+  return (layout.slot_bytes - kCellsOffset) / ArrivalArea::kCellBytes;
+}
+
+}  // namespace
+
+std::uint64_t ArrivalArea::cells_in(const od::node::RegionLayout& layout, std::uint32_t slots) {
+  return slots * cells_per_slot(layout);
+}
+
+ArrivalArea::Control* ArrivalArea::control(std::byte* region, const od::node::RegionLayout& layout,
+                                           std::uint32_t slot) {
+  return reinterpret_cast<Control*>(slot_start(region, layout, slot) + kControlBytes);
+}
+
+void ArrivalArea::clear(std::byte* region, const od::node::RegionLayout& layout,
+                        const Lease& lease) {
+  for (std::uint32_t i = 0; i < lease.count; ++i) {
+    new (control(region, layout, lease.slots[i])) Control{};
+  }
+}
+
+const std::atomic<std::uint64_t>& ArrivalArea::left(std::byte* region,
+                                                    const od::node::RegionLayout& layout,
+                                                    std::uint32_t slot) {
+  return control(region, layout, slot)->left;
+}
+
+ArrivalArea::ArrivalArea(std::byte* region, const od::node::RegionLayout& layout,
+                         const Lease& lease, std::uint32_t members)
+    : region_(region),
+      layout_(layout),
+      lease_(lease),
+      members_(members),
+      cells_per_slot_(cells_per_slot(layout)),
+      cells_(cells_in(layout, lease.count)) {}
+
+ArrivalArea::Claim ArrivalArea::claim(std::uint64_t number) {
+  Entry& mine = entry(number);
+  // Relaxed: what the owner shows is read after `made`.
+  std::uint64_t before = mine.claim.load(std::memory_order_relaxed);
+  if (before == number + 1) return Claim::others;
+  if (number >= kEntries) {
+    // Acquire: pairs with took(); the others' reads come before what this broadcast writes.
+    if (mine.taken.load(std::memory_order_acquire) != taken_by_all(number - kEntries)) {
+      return Claim::wait;
+    }
+  }
+  // Relaxed: it decides who owns the entry, and orders nothing.
+  return mine.claim.compare_exchange_strong(before, number + 1, std::memory_order_relaxed)
+             ? Claim::mine
+             : Claim::others;
+}
+
+bool ArrivalArea::place(std::uint64_t number, std::uint64_t bytes, std::uint64_t segment_bytes) {
+  const std::uint64_t needed = (bytes + segment_bytes - 1) / segment_bytes;
+  std::uint64_t head = 0;
+  std::uint64_t tail = 0;
+  bool empty = true;
+  const std::uint64_t first = number < kEntries ? 0 : number - kEntries + 1;
+  for (std::uint64_t earlier = first; earlier < number; ++earlier) {
+    const Entry& other = entry(earlier);
+    // Relaxed: published by `made`, which this member has seen of every earlier broadcast.
+    head = other.end.load(std::memory_order_relaxed);
+    // Acquire: pairs with took(); the others' reads come before what is written into the cells.
+    if (empty && other.taken.load(std::memory_order_acquire) != taken_by_all(earlier)) {
+      tail = other.begin.load(std::memory_order_relaxed);
+      empty = false;
+    }
+  }
+  // Begins anew where that is possible: those cells have been touched.
+  if (empty) head = tail = (head + cells_ - 1) / cells_ * cells_;
+  if (head + needed - tail > cells_) return false;
+  Entry& mine = entry(number);
+  mine.begin.store(head, std::memory_order_relaxed);
+  mine.end.store(head + needed, std::memory_order_relaxed);
+  mine.bytes.store(bytes, std::memory_order_relaxed);
+  mine.segment_bytes.store(segment_bytes, std::memory_order_relaxed);
+  publish(number, 0);
+  return true;
+}
+
+void ArrivalArea::publish(std::uint64_t number, std::uint64_t segments) {
+  // Release: the segments and what place() wrote; pairs with the acquire in look().
+  entry(number).made.store((number + 1) << kSegmentBits | segments, std::memory_order_release);
+}
+
+void ArrivalArea::took(std::uint64_t number) {
+  // Release: what was read before; pairs with the acquires in claim() and place().
+  entry(number).taken.fetch_add(1, std::memory_order_release);
+}
+
+ArrivalArea::Seen ArrivalArea::look(std::uint64_t number) const {
+  const Entry& it = entry(number);
+  Seen seen;
+  // Acquire: pairs with the release in publish().
+  const std::uint64_t made = it.made.load(std::memory_order_acquire);
+  if (made >> kSegmentBits != number + 1) return seen;
+  seen.placed = true;
+  seen.segments = made & ((std::uint64_t{1} << kSegmentBits) - 1);
+  seen.bytes = it.bytes.load(std::memory_order_relaxed);
+  seen.segment_bytes = it.segment_bytes.load(std::memory_order_relaxed);
+  return seen;
+}
+
+std::byte* ArrivalArea::segment(std::uint64_t number, std::uint64_t index) const {
+  const std::uint64_t cell = (entry(number).begin.load(std::memory_order_relaxed) + index) % cells_;
+  const std::uint32_t slot = lease_.slots[cell / cells_per_slot_];
+  return slot_start(region_, layout_, slot) + kCellsOffset + cell % cells_per_slot_ * kCellBytes;
+}
+
+void ArrivalArea::leave() {
+  for (std::uint32_t i = 0; i < lease_.count; ++i) {
+    // Release: all of this member's reads; pairs with the acquire in Slots::allocate.
+    control(region_, layout_, lease_.slots[i])->left.fetch_add(1, std::memory_order_release);
+  }
+}
+
+}  // namespace od::coll::shm

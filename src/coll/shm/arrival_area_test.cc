@@ -1,0 +1,166 @@
+// Checks who owns an entry, that cells serve again only when all have taken them, and that what
+// threads read is what the owner wrote.
+#include "coll/shm/arrival_area.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "coll/shm/slot_layout.h"
+
+namespace od::coll::shm {
+namespace {
+
+using Claim = ArrivalArea::Claim;
+
+class ArrivalAreaTest : public testing::Test {
+ protected:
+  static constexpr std::uint64_t kSegment = 1000;
+
+  ArrivalAreaTest() {
+    layout_.slots_offset = 0;
+    layout_.slot_bytes = 512 << 10;
+    layout_.slot_count = 3;
+    const std::size_t bytes = layout_.slot_count * layout_.slot_bytes;
+    memory_ = static_cast<std::byte*>(std::aligned_alloc(4096, bytes));
+    std::memset(memory_, 0xa5, bytes);  // what another communicator has left
+    lease_.count = 2;
+    lease_.slots = {2, 0};
+    ArrivalArea::clear(memory_, layout_, lease_);
+  }
+  ~ArrivalAreaTest() override { std::free(memory_); }
+
+  ArrivalArea area(std::uint32_t members) { return {memory_, layout_, lease_, members}; }
+
+  od::node::RegionLayout layout_;
+  std::byte* memory_;
+  ArrivalArea::Lease lease_;
+};
+
+TEST_F(ArrivalAreaTest, HasOneOwner) {
+  ArrivalArea a = area(2), b = area(2);
+  EXPECT_EQ(a.claim(0), Claim::mine);
+  EXPECT_EQ(b.claim(0), Claim::others);
+  EXPECT_FALSE(b.look(0).placed);
+  ASSERT_TRUE(a.place(0, 2500, kSegment));
+  const ArrivalArea::Seen seen = b.look(0);
+  EXPECT_TRUE(seen.placed);
+  EXPECT_EQ(seen.segments, 0u);
+  EXPECT_EQ(seen.bytes, 2500u);
+  EXPECT_EQ(seen.segment_bytes, kSegment);
+  a.publish(0, 3);
+  EXPECT_EQ(b.look(0).segments, 3u);
+  EXPECT_FALSE(b.look(ArrivalArea::kEntries).placed);
+}
+
+TEST_F(ArrivalAreaTest, EntriesServeAgainWhenAllHaveTakenThem) {
+  ArrivalArea a = area(2), b = area(2);
+  for (std::uint64_t number = 0; number < ArrivalArea::kEntries; ++number) {
+    ASSERT_EQ(a.claim(number), Claim::mine);
+    ASSERT_TRUE(a.place(number, 1, kSegment));
+    a.publish(number, 1);
+    a.took(number);
+  }
+  const std::uint64_t next = ArrivalArea::kEntries;
+  EXPECT_EQ(a.claim(next), Claim::wait);
+  b.took(0);
+  EXPECT_EQ(a.claim(next), Claim::mine);
+  EXPECT_EQ(a.claim(next + 1), Claim::wait);
+}
+
+TEST_F(ArrivalAreaTest, CellsServeAgainWhenAllHaveTakenThem) {
+  ArrivalArea a = area(2), b = area(2);
+  const std::uint64_t cells = a.cells();
+  EXPECT_EQ(cells, ArrivalArea::cells_in(layout_, 2));
+  ASSERT_GE(cells, 8u);
+  ASSERT_EQ(a.claim(0), Claim::mine);
+  ASSERT_TRUE(a.place(0, (cells - 2) * kSegment, kSegment));
+  std::byte* const first = a.segment(0, 0);
+  a.took(0);
+  ASSERT_EQ(a.claim(1), Claim::mine);
+  EXPECT_FALSE(a.place(1, 3 * kSegment, kSegment));
+  b.took(0);
+  ASSERT_TRUE(a.place(1, 3 * kSegment, kSegment));
+  // All were free: it begins with those that have been touched.
+  EXPECT_EQ(a.segment(1, 0), first);
+  a.took(1);
+  ASSERT_EQ(a.claim(2), Claim::mine);
+  EXPECT_FALSE(a.place(2, (cells - 2) * kSegment, kSegment));
+  EXPECT_TRUE(a.place(2, (cells - 3) * kSegment, kSegment));
+}
+
+TEST_F(ArrivalAreaTest, LeavesTheSlotsHeadsAlone) {
+  ArrivalArea a = area(1);
+  for (std::uint64_t number = 0; number < 100; ++number) {
+    ASSERT_EQ(a.claim(number), Claim::mine);
+    ASSERT_TRUE(a.place(number, a.cells() * kSegment, kSegment));
+    for (std::uint64_t i = 0; i < a.cells(); ++i) {
+      std::memset(a.segment(number, i), 1, ArrivalArea::kCellBytes);
+    }
+    a.took(number);
+  }
+  a.leave();
+  for (const std::uint32_t slot : {0u, 1u, 2u}) {
+    const std::byte* const start = slot_start(memory_, layout_, slot);
+    for (std::size_t i = 0; i < kControlBytes; ++i) ASSERT_EQ(start[i], std::byte{0xa5}) << slot;
+  }
+  EXPECT_EQ(ArrivalArea::left(memory_, layout_, 0).load(), 1u);
+  EXPECT_EQ(ArrivalArea::left(memory_, layout_, 2).load(), 1u);
+}
+
+// Members that come in any order; each claims, and who is first writes.
+TEST_F(ArrivalAreaTest, ThreadsReadWhatTheOwnerWrote) {
+  constexpr std::uint32_t kMembers = 3;
+  constexpr std::uint64_t kNumbers = 400;
+  std::atomic<std::uint64_t> owned{0}, wrong{0};
+  const auto member = [&](std::uint32_t me) {
+    ArrivalArea mine = area(kMembers);
+    std::mt19937 random(me);
+    for (std::uint64_t number = 0; number < kNumbers; ++number) {
+      const std::uint64_t bytes = 1 + number * 7919 % (mine.cells() * kSegment);
+      const std::uint64_t segments = (bytes + kSegment - 1) / kSegment;
+      const auto value = [&](std::uint64_t i) { return static_cast<int>((number + i) % 251); };
+      for (unsigned i = random() % 64; i != 0; --i) std::this_thread::yield();
+      Claim claim;
+      while ((claim = mine.claim(number)) == Claim::wait) std::this_thread::yield();
+      if (claim == Claim::mine) {
+        owned.fetch_add(1, std::memory_order_relaxed);
+        while (!mine.place(number, bytes, kSegment)) std::this_thread::yield();
+        for (std::uint64_t i = 0; i < segments; ++i) {
+          std::memset(mine.segment(number, i), value(i), kSegment);
+          mine.publish(number, i + 1);
+        }
+      }
+      std::uint64_t there = 0;
+      while (there < segments) {
+        const ArrivalArea::Seen seen = mine.look(number);
+        if (!seen.placed || seen.segments == there) {
+          std::this_thread::yield();
+          continue;
+        }
+        if (seen.bytes != bytes) wrong.fetch_add(1, std::memory_order_relaxed);
+        for (; there < seen.segments; ++there) {
+          const std::byte* const data = mine.segment(number, there);
+          for (std::uint64_t i = 0; i < kSegment; i += 37) {
+            if (data[i] != static_cast<std::byte>(value(there))) {
+              wrong.fetch_add(1, std::memory_order_relaxed);
+            }
+          }
+        }
+      }
+      mine.took(number);
+    }
+  };
+  std::vector<std::thread> threads;
+  for (std::uint32_t i = 0; i < kMembers; ++i) threads.emplace_back(member, i);
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(owned.load(), kNumbers);
+  EXPECT_EQ(wrong.load(), 0u);
+}
+
+}  // namespace
+}  // namespace od::coll::shm

@@ -1,0 +1,89 @@
+"""Broadcasts that start with whoever comes first: right data, and nobody waits for a late rank."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+from hosts import Host
+from support import expect, jobs, sharing
+
+HERE = Path(__file__).parent
+LIMIT = 150.0
+
+
+FORCED = {"OVERDRIVE_ADJUST_BCAST": "first_arrival"}
+
+
+def run(
+    host: Host, program: str, nodes: str, *arguments: str, chosen: dict[str, str] = FORCED
+) -> jobs.Result:
+    """Run the program with ranks on the nodes that the letters name."""
+    apart = [f"{a}-{b}" for a, b in combinations(range(len(nodes)), 2) if nodes[a] != nodes[b]]
+    result = jobs.run(
+        host,
+        len(nodes),
+        [program, f"--nodes={nodes}", *arguments],
+        env={
+            "OVERDRIVE_TEST_REMOTE": ",".join(apart),
+            **chosen,
+            **sharing.environment(host),
+        },
+        preload=([], sharing.libraries(host)),
+        limit=LIMIT,
+    )
+    if "SKIP " in result.stdout and result.returncode == 0:
+        pytest.skip(result.stdout.split("SKIP ")[1].splitlines()[0])
+    expect.passed(result)
+    return result
+
+
+def judge(result: jobs.Result) -> None:
+    """Check that it was the algorithm that served the calls, and that it was told so."""
+    calls, claims = result.counter("arrival_calls"), result.counter("arrival_claims")
+    assert calls > 300, result.report()
+    assert 0 < claims < calls, result.report()
+    late = int(result.stdout.split("LATE ")[1].split()[0])
+    assert result.counter("arrival_late") >= late, result.report()
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("nodes", [pytest.param("0011", marks=pytest.mark.one), "00112"])
+def test_whoever_comes_when(
+    nodes: str, host: Host, compiled: Callable[[Path], str], needs_overdrive: None, seed: int
+) -> None:
+    """With the plain algorithm ranks would wait for ever for those that come late."""
+    judge(run(host, compiled(HERE / "arrival.c"), nodes, f"--seed={seed}"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("nodes", ["010101", "001112", "0001223"])
+def test_other_places(
+    nodes: str, host: Host, compiled: Callable[[Path], str], needs_overdrive: None, seed: int
+) -> None:
+    """Ranks of a node that do not follow each other, uneven nodes."""
+    judge(run(host, compiled(HERE / "arrival.c"), nodes, f"--seed={seed}", "--calls=1000"))
+
+
+@pytest.mark.quick
+def test_threads(
+    host: Host, compiled: Callable[[Path], str], needs_overdrive: None, seed: int
+) -> None:
+    """A communicator for each of three threads."""
+    result = run(host, compiled(HERE / "arrival.c"), "0011", f"--seed={seed}", "--threads=1")
+    assert result.counter("arrival_calls") == 4 * 3 * 40, result.report()
+
+
+@pytest.mark.quick
+def test_it_is_chosen_where_ranks_wait_less(
+    host: Host, compiled: Callable[[Path], str], needs_overdrive: None
+) -> None:
+    """The leader of the second node is late by far more than a broadcast takes."""
+    program = compiled(HERE / "arrival.c")
+    result = run(host, program, "0011", "--late=2", chosen={"OVERDRIVE_FIRST_ARRIVAL": "true"})
+    assert result.counter("arrival_trials") == 4, result.report()
+    assert result.counter("arrival_chosen") == 4, result.report()
+    result = run(host, program, "0011", "--late=2", chosen={"OVERDRIVE_FIRST_ARRIVAL": "false"})
+    assert result.counter("arrival_calls") == 0, result.report()
