@@ -253,6 +253,23 @@
     "usual algorithm from the ninth call on for 8 to 16 calls, before anything is measured "       \
     "against the installed MPI library. Needs `learn`; `OVERDRIVE_ADJUST_BCAST=first_arrival` "    \
     "takes them without measuring.")                                                               \
+  A(progress, ProgressChoice, "progress", ProgressMode::kOff, ProgressMode::kOff,                  \
+    ProgressMode::kAgent, coll,                                                                    \
+    "Who makes non-blocking and persistent collectives go on, on communicators that span nodes. "  \
+    "`off`: they are left to the installed MPI library. `calls`: Overdrive serves them, with the " \
+    "same algorithms as blocking ones, and every call of MPI makes them go on. `agent`: a helper " \
+    "thread does so as well while the program computes; it looks every 0.1 or 0.2 ms, and sleeps " \
+    "while nothing is under way. Both initialise "                                                 \
+    "the installed MPI library for `MPI_THREAD_MULTIPLE`, whatever the program asks for, because " \
+    "a helper thread looks after them while the program is in one of that library's own blocking " \
+    "calls. Not for programs with MPI windows over Open MPI 4, whose windows over TCP do not "     \
+    "permit that level. Set it in the environment or with `--set`.")                               \
+  A(nonblocking_min_bytes, SizeType, "nonblocking_min", 64 * kKiB, 0, kTiB, coll,                  \
+    "Smallest message of such a collective that Overdrive serves; shorter ones are left to the "   \
+    "installed MPI library. The size is that by which algorithms are chosen; `alltoallv` and "     \
+    "`alltoallw` have none and count as 0.")                                                       \
+  A(nonblocking_reduce_min_bytes, SizeType, "nonblocking_reduce_min", 512 * kKiB, 0, kTiB, coll,   \
+    "The same for reductions.")                                                                    \
   A(intel_adjust, BoolType, "intel_adjust", false, false, true, coll,                              \
     "Also obeys the variables `I_MPI_ADJUST_...` of Intel MPI where the one of Overdrive is not "  \
     "set, so that scripts carry over.")                                                            \

@@ -54,6 +54,9 @@ enum class ReductionDriver : int { kGeneric, kSegmented, kGrouped };
 // Where collectives are measured against the host's (coll/run/trial.h).
 enum class LearnMode : int { kOff, kNodes, kOn };
 
+// Who makes non-blocking collectives between nodes go on.
+enum class ProgressMode : int { kOff, kCalls, kAgent };
+
 // The words of an enumeration, in the order of its values.
 template <class Enum>
 struct ChoiceWords;
@@ -81,6 +84,11 @@ struct ChoiceWords<ReachHuge> {
 template <>
 struct ChoiceWords<XpmemMode> {
   static constexpr const char* kWords[] = {"auto", "off"};
+};
+
+template <>
+struct ChoiceWords<ProgressMode> {
+  static constexpr const char* kWords[] = {"off", "calls", "agent"};
 };
 
 template <>
@@ -226,6 +234,7 @@ using XpmemChoice = ChoiceType<XpmemMode>;
 using PathChoice = ChoiceType<CopyPath>;
 using DriverChoice = ChoiceType<ReductionDriver>;
 using LearnChoice = ChoiceType<LearnMode>;
+using ProgressChoice = ChoiceType<ProgressMode>;
 
 // True if a setting of this type with that text names a file to write.
 template <class Type>

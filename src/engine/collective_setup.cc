@@ -16,14 +16,16 @@ namespace od {
 
 namespace {
 
-// What each rank tells all others: its node, named by its lowest rank, and how many ranks it has.
+// What each rank tells all others: its node, named by its lowest rank, how many ranks that has, and
+// whether somebody here makes the host go on while the program is inside it.
 struct NodeClaim {
   std::int32_t node;
   std::int32_t ranks;
+  std::int32_t host_goes_on;
 };
 
 NodeClaim own_place(const RankState& s) {
-  NodeClaim place{s.host.world_rank, 1};
+  NodeClaim place{s.host.world_rank, 1, 0};
   for (int i = 0; i < s.node->size(); ++i) {
     const int other = s.node->member(i).world_rank;
     if (other == s.host.world_rank || !s.node->local(other)) continue;
@@ -36,13 +38,18 @@ NodeClaim own_place(const RankState& s) {
 // False when the exchange failed. Collective over the job.
 bool find_nodes(RankState& s) {
   Collectives& own = s.collectives;
+  own.later_between = false;
   own.node_of_world.clear();
   if (s.node->size() == s.host.world_size && s.settings.test_remote.empty()) {
-    own.enabled = s.sharing;
+    own.enabled = own.serves_blocking = s.sharing;
     return true;
   }
   const auto ranks = static_cast<std::size_t>(s.host.world_size);
-  const NodeClaim mine = own_place(s);
+  NodeClaim mine = own_place(s);
+  const bool later = s.settings.progress != config::ProgressMode::kOff;
+  if (later && s.host_threads && s.settings.host_call_progress && s.helper.start()) {
+    mine.host_goes_on = 1;
+  }
   std::vector<NodeClaim> places(ranks);
   if (s.host.world_allgather(&mine, places.data(), sizeof(mine)) != host::kSuccess) return false;
   std::vector<int> members(ranks, 0);
@@ -55,8 +62,23 @@ bool find_nodes(RankState& s) {
   for (std::size_t i = 0; i < ranks; ++i) {
     own.node_of_world.push_back(nodes ? places[i].node : static_cast<int>(i));
   }
-  own.enabled =
+  own.later_between =
+      std::all_of(places.begin(), places.end(), [](const NodeClaim& p) { return p.host_goes_on; });
+  if (later && !own.later_between && s.host.world_rank == 0) {
+    log(Level::kWarning,
+        "non-blocking collectives between nodes are left to the installed MPI library, although "
+        "`progress` is on: not all ranks have it initialised for MPI_THREAD_MULTIPLE and a thread "
+        "of their own for it");
+  }
+  own.serves_blocking =
       std::any_of(places.begin(), places.end(), [](const NodeClaim& p) { return p.ranks > 1; });
+  own.enabled = own.serves_blocking || own.later_between;
+  if (own.later_between && s.settings.progress == config::ProgressMode::kAgent) {
+    s.agent = s.locking = true;
+    own.started_between = [](p2p::Endpoint& endpoint) {
+      static_cast<RankState&>(endpoint).helper.notice();
+    };
+  }
   return true;
 }
 
@@ -86,7 +108,7 @@ void RankState::prepare_collectives() {
                       observe::stats_output(settings.stats) != observe::StatsOutput::kNone;
   // A mask of as many tags as the host has.
   const auto tags = static_cast<std::uint32_t>(host.tag_ub) + 1;
-  collectives.tag_mask = static_cast<std::int32_t>(std::bit_floor(tags) - 1);
+  collectives.tags = HostTags(static_cast<std::int32_t>(std::bit_floor(tags) - 1));
 
   coll::Selection::Options options;
   options.strict = settings.strict;

@@ -2,7 +2,7 @@
 //
 // Decisions must be alike on all ranks of a communicator, so they follow from settings, the
 // placement of its ranks, and what MPI makes equal in the call. Calls that do not block belong to
-// the host on communicators that span nodes, and where the host has to compute.
+// the host where it has to compute, and on communicators that span nodes unless `progress` is on.
 
 #include <memory>
 #include <span>
@@ -48,7 +48,8 @@ int start_blocking(RankState& s, const CollectiveCall& call, Comm& comm,
     return kSuccess;
   }
   CollectiveOp* const op = s.collectives.take();
-  int error = s.collectives.start(*op, call, comm, decision, context, team);
+  const std::int32_t first_tag = s.collectives.tags.blocking(comm.collectives->sequence);
+  int error = s.collectives.start(*op, call, comm, decision, {context, team, first_tag});
   if (error == kSuccess && s.tight_looks && !s.notes.any()) {
     for (int i = 0; i < kLooks && !op->done() && !s.lock.wanted(); ++i) {
       const bool moved = s.transport->progress();
@@ -142,7 +143,7 @@ int Rank::serve_collective(const CollectiveCall& call, Comm& comm, bool* served,
                            const coll::Decision* decided) {
   RankState& s = *state_;
   *served = false;
-  if (!served_here(s, comm)) return kSuccess;
+  if (!served_here(s, comm) || !s.collectives.serves_blocking) return kSuccess;
   // Only collective calls on the communicator change this, which the program makes one by one.
   if (comm.collectives == nullptr) [[unlikely]] {
     Guard guard(s);
@@ -184,8 +185,8 @@ int Rank::serve_collective(const CollectiveCall& call, Comm& comm, bool* served,
   return error;
 }
 
-// The host's communicator for messages between nodes: made when the first blocking collective is
-// called, which all ranks do together.
+// The host's communicator for messages between nodes: made with the program's, or when the first
+// blocking collective is called, which all ranks do together.
 int Rank::open_hidden(Comm& comm) {
   const HostVisit visit(*this);
   host::Handle hidden = 0;
@@ -253,30 +254,42 @@ int Rank::make_collective(CollectiveCall&& call, Comm& comm, bool persistent, Re
   // or start the next message between nodes, on which other ranks may wait.
   const bool computes_in_host =
       coll::info(call.collective).reduces && call.reduction.kernel == nullptr;
-  if (s.collectives.comm_state(comm).spans_nodes() || computes_in_host) {
+  const bool spans_nodes = s.collectives.comm_state(comm).spans_nodes();
+  if (computes_in_host || (spans_nodes && !s.collectives.serves_later(call, comm))) {
     ++s.counters.collectives_host;
     return kSuccess;
   }
   coll::Decision decision;
   if (!s.collectives.decide(call, comm, &decision)) return kSuccess;
-  *served = true;
-  ++s.counters.collectives_later;
-  if (s.requests.full()) return s.host.err_no_mem;
-  std::uint64_t context = 0;
-  CollectiveTeam* team = nullptr;
-  if (!persistent) {
-    context = Collectives::next_context_without_blocking(comm);
-    team = s.collectives.team_without_blocking(comm, decision);
-    if (s.collectives.serve_at_once(call, comm, team, decision, {})) {
+  if (s.requests.full()) {
+    *served = true;
+    return s.host.err_no_mem;
+  }
+  Collectives::Lane lane;
+  if (!persistent && spans_nodes) {
+    lane = s.collectives.next_channel(comm, decision);
+  } else if (!persistent) {
+    lane.context = Collectives::next_context_without_blocking(comm);
+    lane.team = s.collectives.team_without_blocking(comm, decision);
+    if (s.collectives.serve_at_once(call, comm, lane.team, decision, {})) {
+      *served = true;
+      ++s.counters.collectives_later;
       ++s.counters.collectives_later_shm;
       *out = s.requests.completed_collective();
       return kSuccess;
     }
   }
-  Request* const request = s.requests.allocate();
   CollectiveOp* const op = s.collectives.take();
-  op->kept = std::make_unique<CollectiveCall>(std::move(call));
   op->decision = decision;
+  if (persistent && !s.collectives.prepare_persistent(*op, comm)) {
+    s.collectives.give_back(op);
+    ++s.counters.collectives_host;
+    return kSuccess;
+  }
+  *served = true;
+  ++s.counters.collectives_later;
+  Request* const request = s.requests.allocate();
+  op->kept = std::make_unique<CollectiveCall>(std::move(call));
   op->request = request;
   request->kind = RequestKind::collective;
   request->complete = false;
@@ -288,11 +301,8 @@ int Rank::make_collective(CollectiveCall&& call, Comm& comm, bool persistent, Re
   request->collective = op;
   ++comm.references;
   *out = request;
-  if (persistent) {
-    s.collectives.prepare_persistent(*op, comm);
-    return kSuccess;
-  }
-  const int error = s.collectives.start_without_blocking(*op, comm, context, team);
+  if (persistent) return kSuccess;
+  const int error = s.collectives.start_without_blocking(*op, comm, lane);
   if (error != kSuccess) s.finish_orphan(*request);
   return error;
 }

@@ -94,22 +94,39 @@ Comm* Rank::comm_created(Comm& parent, host::Handle handle, Origin origin, int t
       return nullptr;
     }
   }
-  Guard guard(s);
-  if (origin == Origin::create_group) {
-    std::uint64_t group = 0;
-    for (const int world_rank : comm->world_rank) {
-      group = combine(group, static_cast<std::uint64_t>(world_rank));
+  Comm* adopted = nullptr;
+  {
+    Guard guard(s);
+    if (origin == Origin::create_group) {
+      std::uint64_t group = 0;
+      for (const int world_rank : comm->world_rank) {
+        group = combine(group, static_cast<std::uint64_t>(world_rank));
+      }
+      const std::uint64_t count = parent.group_children[{group, tag}]++;
+      sequence =
+          kGroupSequences | (combine(combine(group, static_cast<std::uint64_t>(tag)), count) >> 2);
     }
-    const std::uint64_t count = parent.group_children[{group, tag}]++;
-    sequence =
-        kGroupSequences | (combine(combine(group, static_cast<std::uint64_t>(tag)), count) >> 2);
+    std::uint64_t context = child_context(parent.context, sequence, comm->lowest_world_rank);
+    if (origin == Origin::intercomm_create) {
+      const std::uint64_t mine = combine(parent.context, sequence);
+      context = child_context(mine + theirs, 0, comm->lowest_world_rank);
+    }
+    adopted = s.adopt(std::move(comm), context);
   }
-  std::uint64_t context = child_context(parent.context, sequence, comm->lowest_world_rank);
-  if (origin == Origin::intercomm_create) {
-    const std::uint64_t mine = combine(parent.context, sequence);
-    context = child_context(mine + theirs, 0, comm->lowest_world_rank);
+  prepare_for_later(*adopted);
+  return adopted;
+}
+
+// Non-blocking collectives between nodes need a communicator of the host's, which is made while all
+// ranks are in the call that makes the program's.
+void Rank::prepare_for_later(Comm& comm) {
+  RankState& s = *state_;
+  if (!s.collectives.later_between || comm.inter || comm.size == 1) return;
+  {
+    Guard guard(s);
+    if (!s.collectives.comm_state(comm).spans_nodes()) return;
   }
-  return s.adopt(std::move(comm), context);
+  comm.collectives->serves_later = open_hidden(comm) == host::kSuccess;
 }
 
 void Rank::comm_not_member(Comm& parent) { ++parent.children; }
@@ -128,12 +145,31 @@ Comm* Rank::comm_created_at(Comm& parent, host::Handle handle, std::uint64_t seq
   return s.adopt(std::move(comm), context);
 }
 
+// All ranks have called what is under way on the communicator, or will without waiting for this
+// one: they are about to free it as well.
+void Rank::finish_between(const Comm& comm) {
+  RankState& s = *state_;
+  const auto any = [&] {
+    Guard guard(s);
+    return s.collectives.any_between(comm);
+  };
+  if (!any()) return;
+  WaitLoop loop(*this, "MPI_Comm_free", true);
+  while (any()) loop.step();
+}
+
 void Rank::comm_freed(Comm& comm) {
   RankState& s = *state_;
   if (comm.collectives != nullptr && comm.collectives->hidden != 0) {
-    const HostVisit visit(*this);
-    s.host.comm_free(&comm.collectives->hidden);  // collective, like the call that we are in
-    comm.collectives->hidden = 0;
+    CollectiveComm& own = *comm.collectives;
+    // What is under way needs it, and so does a persistent call that may be started again: then the
+    // host keeps it until the end.
+    if (s.collectives.later_between) finish_between(comm);
+    if (own.persistent_left == 0) {
+      const HostVisit visit(*this);
+      s.host.comm_free(&own.hidden);  // collective, like the call that we are in
+      own.hidden = 0;
+    }
   }
   if (comm.collectives != nullptr && comm.collectives->arrival != nullptr) {
     const HostVisit visit(*this);

@@ -241,13 +241,20 @@ int Rank::start(Request& request) {
 
 bool RankState::progress() {
   bool moved = transport->progress();
-  if (!collectives.active.empty()) moved |= collectives.advance(false);
+  // Neither side starves: the host has its turn whatever arrives locally.
+  const bool messages = host_traffic_pending();
+  const bool host_turn =
+      (messages || collectives.waits_for_host()) && drive.due(HostDrive::Need::shared);
+  if (collectives.waits_for_host()) [[unlikely]] {
+    moved |= host_turn ? drive.ask([this] { return collectives.advance(false); })
+                       : collectives.advance(true);
+  } else if (!collectives.active.empty()) {
+    moved |= collectives.advance(false);
+  }
   if (!orphans.empty()) [[unlikely]]
     release_finished_orphans();
-  if (host_traffic_pending()) [[unlikely]] {
-    // Neither side starves: the host has its turn whatever arrives locally.
-    if (drive.due(HostDrive::Need::shared)) moved |= drive.ask([this] { return poll_host(); });
-  }
+  if (messages && host_turn) [[unlikely]]
+    moved |= drive.ask([this] { return poll_host(); });
   if (moved) empty_polls.reset();
   return moved;
 }
@@ -289,7 +296,12 @@ void RankState::finish_orphan(Request& request) {
       host_may_serve(*comm, request.peer)) {
     --comm->host_persistent;
   }
-  if (request.collective != nullptr) collectives.give_back(request.collective);
+  if (request.collective != nullptr) {
+    if (request.persistent && comm->collectives->spans_nodes()) {
+      --comm->collectives->persistent_left;
+    }
+    collectives.give_back(request.collective);
+  }
   requests.release(request);
   if (comm == nullptr) return;
   --comm->references;
@@ -370,7 +382,7 @@ bool Rank::entering_host_call() {
     Guard guard(s);
     s.transport->progress();
     s.transport->flush();
-    if (!s.threads) s.lend_receives();
+    if (!s.host_threads) s.lend_receives();
     if (s.lent_receives.empty() &&
         (!s.settings.host_call_progress ||
          (s.matching.posted_count() == 0 && !s.transport->streams_active() &&

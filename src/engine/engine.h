@@ -228,6 +228,8 @@ class Rank {
   explicit Rank(std::unique_ptr<RankState> state);
   int open_hidden(Comm& comm);
   int prepare_arrival(Comm& comm);
+  void prepare_for_later(Comm& comm);
+  void finish_between(const Comm& comm);
   int serve_collective(const CollectiveCall& call, Comm& comm, bool* served, Trial** trial,
                        const coll::Decision* decided);
   int turn_ended(Trial& trial, std::uint64_t began_ns, Comm& comm);

@@ -21,6 +21,9 @@ namespace {
 constexpr std::uint32_t kQuickTicks = 10;
 constexpr long kQuickTickNs = 100'000;
 constexpr long kTickNs = 1'000'000;
+// While messages between nodes are under way: in that time a network of 10 Gbit/s brings as much as
+// the system holds for a connection.
+constexpr long kBetweenTickNs = 200'000;
 // Ticks without a window before the thread parks.
 constexpr std::uint32_t kIdleTicks = 100;
 constexpr std::size_t kStackBytes = 256u << 10;
@@ -65,17 +68,25 @@ bool HostCallHelper::open() {
   ++windows_;
   state_.locking = true;
   state_.lock.unlock();
+  wake();
+  return true;
+}
+
+void HostCallHelper::wake() {
   // Sequentially consistent with the helper's store: see the protocol above.
   if (parked_.load(std::memory_order_seq_cst) != 0) {
     parked_.store(0, std::memory_order_seq_cst);
     syscall(SYS_futex, &parked_, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
   }
-  return true;
 }
+
+// The helper looks at what is under way with the lock, which the caller holds: if it has looked
+// before, it has set `parked` before that.
+void HostCallHelper::notice() { wake(); }
 
 void HostCallHelper::close() {
   state_.lock.lock();
-  if (--windows_ == 0) state_.locking = state_.threads;
+  if (--windows_ == 0) state_.locking = state_.threads || state_.agent;
   state_.lock.unlock();
 }
 
@@ -96,20 +107,28 @@ void* HostCallHelper::entry(void* self) {
   return nullptr;
 }
 
-bool HostCallHelper::tick() {
-  if (windows_ == 0) return false;
+bool HostCallHelper::wanted() const {
+  return windows_ != 0 || (state_.agent && state_.collectives.waits_for_host());
+}
+
+HostCallHelper::Round HostCallHelper::tick() {
+  if (!wanted()) return Round::nothing;
+  // Who waits makes everything go on by itself. Relaxed: a round more or less.
+  if (windows_ == 0 && state_.waiting_threads.load(std::memory_order_relaxed) != 0) {
+    return Round::still;
+  }
   ++state_.counters.helper_rounds;
-  if (state_.threads) {  // the host as well was initialised for threads
-    state_.progress();
+  if (state_.host_threads) {
+    const bool moved = state_.progress();
     if (state_.host_traffic_pending()) state_.poll_host();
-    return true;
+    return moved ? Round::moved : Round::still;
   }
   state_.transport->set_host_away(true);
   state_.transport->progress();
   if (!state_.lent_receives.empty()) state_.take_held_aside();
   if (!state_.collectives.active.empty()) state_.collectives.advance(true);
   state_.transport->set_host_away(false);
-  return true;
+  return Round::still;
 }
 
 void HostCallHelper::run() {
@@ -117,12 +136,13 @@ void HostCallHelper::run() {
   const QuietFloats quiet;
   std::uint32_t busy = 0;
   std::uint32_t idle = 0;
+  bool between = false;
   while (!stopping_.load(std::memory_order_seq_cst)) {
     if (idle >= kIdleTicks) {
       idle = 0;
       parked_.store(1, std::memory_order_seq_cst);
       state_.lock.lock();
-      const bool open = windows_ != 0;
+      const bool open = wanted();
       state_.lock.unlock();
       if (!open && !stopping_.load(std::memory_order_seq_cst)) {
         syscall(SYS_futex, &parked_, FUTEX_WAIT_PRIVATE, 1, nullptr, nullptr, 0);
@@ -131,12 +151,18 @@ void HostCallHelper::run() {
       parked_.store(0, std::memory_order_seq_cst);
       continue;
     }
-    sleep_ns(busy < kQuickTicks ? kQuickTickNs : kTickNs);
+    sleep_ns(busy < kQuickTicks ? kQuickTickNs : (between ? kBetweenTickNs : kTickNs));
     state_.lock.lock();
-    const bool open = tick();
+    const Round round = tick();
+    between = state_.collectives.waits_for_host();
     state_.lock.unlock();
-    busy = open ? busy + 1 : kQuickTicks;
-    idle = open ? 0 : idle + 1;
+    idle = round == Round::nothing ? idle + 1 : 0;
+    if (round == Round::nothing) {
+      busy = kQuickTicks;
+    } else {
+      // What moves between nodes mostly has a next step soon.
+      busy = round == Round::moved ? 0 : busy + 1;
+    }
   }
 }
 

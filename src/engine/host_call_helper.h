@@ -6,6 +6,10 @@
 // a host call with receives pending it opens a *window*, and this thread looks at the queues now
 // and then for as long as the window is open.
 //
+// As an agent (`progress=agent`) it works as well while collectives between nodes are under way and
+// the program computes: then operations that have something to do in the host are what a window is
+// otherwise.
+//
 // The thread starts with the first window, ticks while windows keep coming and parks on a futex
 // otherwise; it calls the host only where that was initialised for threads. Protocol: `windows`
 // changes and progress runs under the rank's lock; RankState::locking makes the rank's own calls
@@ -35,6 +39,10 @@ class HostCallHelper {
   // The lock is held by neither caller. open() is false when there is no thread to be had.
   bool open();
   void close();
+  // For an agent; the lock is held. Something has been started that it has to look after.
+  void notice();
+  // Makes the thread now; false when there is none to be had.
+  bool start();
   // Ends the thread; before the host is finalized.
   void stop();
 
@@ -42,9 +50,15 @@ class HostCallHelper {
   enum class Thread : std::uint8_t { none, running, refused };
   static void* entry(void* self);
   void run();
-  bool start();
-  // With the lock held: one round of what needs no host. True while a window is open.
-  bool tick();
+  // With the lock held: one round.
+  enum class Round : std::uint8_t {
+    nothing,  // there is nothing to look after
+    still,    // nothing moved
+    moved,
+  };
+  Round tick();
+  bool wanted() const;
+  void wake();
 
   RankState& state_;
   int windows_ = 0;  // guarded by the rank's lock

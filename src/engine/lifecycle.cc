@@ -238,7 +238,9 @@ std::unique_ptr<Rank> Rank::create(const host::HostTable& host, const config::Se
   log(Level::kInfo, "rank %d shares memory with %d of %d ranks, %s", host.world_rank,
       s.node->size(), host.world_size,
       s.node->oversubscribed() ? "more ranks than cores" : "a core for each");
-  return std::unique_ptr<Rank>(new Rank(std::move(state)));
+  std::unique_ptr<Rank> rank(new Rank(std::move(state)));
+  rank->prepare_for_later(*rank->world());
+  return rank;
 }
 
 namespace {

@@ -64,6 +64,7 @@ class RankState : public p2p::Endpoint {
       : p2p::Endpoint(host_in, settings_in),
         terms(std::move(terms_in)),
         threads(threads_in),
+        host_threads(threads_in || host_in.threads),
         locking(threads_in),
         drive(static_cast<std::uint32_t>(settings_in.host_poll_interval)) {}
   ~RankState() {
@@ -75,14 +76,19 @@ class RankState : public p2p::Endpoint {
 
   JobTerms terms;
   const bool threads;
+  // Whether the host was initialised for MPI_THREAD_MULTIPLE, so that the helper may call it.
+  const bool host_threads;
   // Whether calls take the lock: always with threads, else while the helper may be at work. Written
   // by the program's thread only.
   bool locking;
+  // Whether the helper works while the program computes as well (`progress=agent`); then all calls
+  // take the lock. Written in MPI_Init.
+  bool agent = false;
   YieldingLock lock;
   HostCallHelper helper{*this};
 
-  // The program's threads that are in a WaitLoop now; counted with threads only. Relaxed: only how
-  // the core is shared depends on it.
+  // The program's threads that are in a WaitLoop now; counted with threads or an agent only.
+  // Relaxed: only how the core is shared depends on it.
   std::atomic<std::uint32_t> waiting_threads{0};
 
   node::WaitPlan wait_plan;
@@ -156,8 +162,10 @@ class RankState : public p2p::Endpoint {
   HostDrive::Need idle_round(bool caller_asks);
   HostDrive::Need host_need() {
     const HostDrive::Need noted = notes.need();
-    return noted == HostDrive::Need::quiet && host_traffic_pending() ? HostDrive::Need::shared
-                                                                     : noted;
+    return noted == HostDrive::Need::quiet &&
+                   (host_traffic_pending() || collectives.waits_for_host())
+               ? HostDrive::Need::shared
+               : noted;
   }
   void ask_host() {
     ++counters.host_polls;

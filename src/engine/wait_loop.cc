@@ -95,7 +95,7 @@ Rank::WaitLoop::WaitLoop(Rank& rank, const char* where, bool host_pending, Reque
       drive_(static_cast<std::uint32_t>(rank.state_->settings.host_poll_interval)),
       waiting_for_(waiting_for),
       idler_(rank.state_->wait_plan, presence(*rank.state_, waiting_for)),
-      counted_(rank.state_->threads) {
+      counted_(rank.state_->threads || rank.state_->agent) {
   if (counted_) [[unlikely]]
     rank.state_->waiting_threads.fetch_add(1, std::memory_order_relaxed);
 }

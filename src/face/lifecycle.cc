@@ -232,6 +232,27 @@ bool everybody_here() {
   return true;
 }
 
+// Whether the host has to be initialised for threads although the program does not ask for that:
+// there may be non-blocking collectives between nodes (settings_table.h, `progress`).
+bool needs_host_threads() {
+  const config::Settings& settings = state.loaded.settings;
+  if (settings.disable || !settings.collectives ||
+      settings.progress == config::ProgressMode::kOff) {
+    return false;
+  }
+  return !settings.test_remote.empty() || !node::launch_view(environ).whole_job_is_local();
+}
+
+// The host's MPI_Init_thread for the highest level. `required`: what the program asks for, which it
+// gets told as far as it gets it.
+int init_with_threads(int* argc, char*** argv, int required, int* provided) {
+  int granted = MPI_THREAD_SINGLE;
+  const int error = OD_HOST(Init_thread)(argc, argv, MPI_THREAD_MULTIPLE, &granted);
+  if (error != MPI_SUCCESS) return error;
+  *provided = state.own_thread_level = std::min(required, granted);
+  return error;
+}
+
 // After the host's MPI_Init. Collective over the ranks of MPI_COMM_WORLD that have Overdrive.
 void begin() {
   const od::QuietFloats quiet;
@@ -242,6 +263,9 @@ void begin() {
     HostCallScope scope(HostCallKind::kLocal);
     OD_HOST(Query_thread)(&provided);
     state.host = make_host_table();
+    // MPI_THREAD_* constants increase with the level in every ABI.
+    state.host.threads = provided >= MPI_THREAD_MULTIPLE;
+    if (state.own_thread_level >= 0) provided = state.own_thread_level;
     state.tag_ub = state.host.tag_ub;
     log_setup(state.host.world_rank, static_cast<int>(settings.verbose));
     const bool all_here = everybody_here();
@@ -273,7 +297,6 @@ void begin() {
     verify_status_layout();
     find_fortran_words();
   }
-  // MPI_THREAD_* constants increase with the level in every ABI.
   state.owned_rank = Rank::create(state.host, settings, provided >= MPI_THREAD_MULTIPLE, &terms);
   state.star.reset();
   Rank* rank = state.owned_rank.get();
@@ -350,7 +373,9 @@ int od_MPI_Init(int* argc, char*** argv) {
   prepare_process();
   {
     HostCallScope scope(HostCallKind::kProcess);
-    error = OD_HOST(Init)(argc, argv);
+    int provided;
+    error = needs_host_threads() ? init_with_threads(argc, argv, MPI_THREAD_SINGLE, &provided)
+                                 : OD_HOST(Init)(argc, argv);
   }
   if (error == MPI_SUCCESS) {
     begin();
@@ -365,7 +390,9 @@ int od_MPI_Init_thread(int* argc, char*** argv, int required, int* provided) {
   prepare_process();
   {
     HostCallScope scope(HostCallKind::kProcess);
-    error = OD_HOST(Init_thread)(argc, argv, required, provided);
+    error = required < MPI_THREAD_MULTIPLE && needs_host_threads()
+                ? init_with_threads(argc, argv, required, provided)
+                : OD_HOST(Init_thread)(argc, argv, required, provided);
   }
   if (error == MPI_SUCCESS) {
     begin();
@@ -375,7 +402,13 @@ int od_MPI_Init_thread(int* argc, char*** argv, int required, int* provided) {
   return error;
 }
 
-int od_MPI_Query_thread(int* provided) { return OD_HOST(Query_thread)(provided); }
+int od_MPI_Query_thread(int* provided) {
+  const int error = OD_HOST(Query_thread)(provided);
+  if (error == MPI_SUCCESS && state.own_thread_level >= 0 && !InHostCall()) {
+    *provided = state.own_thread_level;
+  }
+  return error;
+}
 
 int od_MPI_Finalize() {
   if (od::Rank* rank = serving()) {

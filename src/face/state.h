@@ -31,6 +31,8 @@ struct State {
   // Relaxed accesses: set before the program has more than its main thread inside MPI.
   std::atomic<Rank*> rank{nullptr};
   int tag_ub = 0;
+  // What the program has asked for where the host was initialised for more; -1: it was not.
+  int own_thread_level = -1;
 
   CommTable comms;
   RequestHandles requests;

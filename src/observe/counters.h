@@ -50,6 +50,7 @@
   X(arrival_late, kSum, messages, "of these, where all was there when the rank came")               \
   X(arrival_trials, kSum, messages, "measurements of such broadcasts against the usual algorithm")  \
   X(arrival_chosen, kSum, messages, "of those, after which the first rank of each node begins")     \
+  X(collectives_between, kSum, messages, "of the non-blocking ones, served between nodes")        \
   X(trials, kSum, messages, "measurements of a collective against the installed MPI library's")     \
   X(trials_to_host, kSum, messages, "of those, after which the installed MPI library serves it")   \
   X(teams_made, kSum, messages, "communicators whose ranks on this node work in shared memory")    \

@@ -86,7 +86,10 @@ class Job:
     def run(self, arguments: Iterable[str], limit: float = 120) -> jobs.Result:
         """Run with these arguments."""
         faults = list(HOST_FAULTS.get(self.host.name, []))
-        some_are_hosts = "collective_shuffle" in self.settings or self.nodes is not None
+        between = "progress" in self.settings
+        some_are_hosts = "collective_shuffle" in self.settings or (
+            self.nodes is not None and not between
+        )
         if self.overdrive and not some_are_hosts:
             faults = [left for fault in faults for left in FAULTS_LEFT.get(fault, [])]
         faults += REFERENCE_FAULTS.get(self.host.name, [])
@@ -221,6 +224,40 @@ def test_random_calls_across_nodes(
     result = check(job, seed, ["--cases=60", "--bytes=200000"])
     served = result.counter("collectives_served")
     assert served > 60, f"only {served} collectives were served\n{result.report()}"
+
+
+BETWEEN = {"progress": "calls", "nonblocking_min": "0", "nonblocking_reduce_min": "0"}
+"""All non-blocking and persistent calls are served between nodes."""
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    ("nodes", "shuffled"),
+    [("0011", True), pytest.param("01012", False, marks=pytest.mark.one)],
+)
+def test_random_calls_under_way_between_nodes(
+    nodes: str, shuffled: bool, host: Host, compiled: Build, needs_overdrive: None, seed: int
+) -> None:
+    """Ranks that are taken for ones on other nodes."""
+    ranks = range(len(nodes))
+    pairs = [f"{a}-{b}" for a in ranks for b in ranks if a < b and nodes[a] != nodes[b]]
+    settings = BETWEEN | {"test_remote": ",".join(pairs)}
+    if shuffled:
+        settings["collective_shuffle"] = str(seed % 1000 + 1)
+    job = Job(host, build(compiled), True, len(nodes), settings)
+    result = check(job, seed, ["--cases=100", "--bytes=200000"])
+    assert result.counter("collectives_between") > 20, result.report()
+
+
+@pytest.mark.slow
+@pytest.mark.netns
+def test_random_calls_under_way_across_nodes(
+    host: Host, two_nodes: Nodes, compiled: Build, needs_overdrive: None, seed: int
+) -> None:
+    """Two ranks on each of two nodes."""
+    job = Job(host, build(compiled), True, 4, BETWEEN, two_nodes)
+    result = check(job, seed, ["--cases=60", "--bytes=200000"])
+    assert result.counter("collectives_between") > 20, result.report()
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@
 
 #include "coll/run/collectives.h"
 
+#include <algorithm>
 #include <memory>
 #include <span>
 #include <utility>
@@ -23,6 +24,7 @@ namespace {
 constexpr std::uint64_t kTeamContext = 0x5465616d;
 constexpr std::uint64_t kNonBlocking = 0x49636f6c;
 constexpr std::uint64_t kPersistent = 0x50657273;
+constexpr std::uint64_t kChannel = 0x4368616e;
 
 // The share of the slots, one in so many, that stays free for other communicators' blocking calls
 // (and, of what persistent calls leave, for non-blocking ones); 0: none.
@@ -99,12 +101,34 @@ void Collectives::try_first_arrival(CollectiveComm& own, coll::Collective collec
 }
 
 int Collectives::start(CollectiveOp& op, const CollectiveCall& call, Comm& comm,
-                       const coll::Decision& decision, std::uint64_t context,
-                       CollectiveTeam* team) {
-  const int error = op.prepare(*this, {&call, &comm, decision, context,
+                       const coll::Decision& decision, const Lane& lane) {
+  const int error = op.prepare(*this, {&call, &comm, decision, lane.context, lane.first_tag,
                                        timed ? message_bytes(call, comm.size, comm.rank) : 0});
   if (error != kSuccess) return error;
   if (!call.internal) ++endpoint.counters.collectives_served;
+  if (lane.channel != nullptr) {
+    lane.channel->line.push_back(&op);
+    op.wait_for(*lane.channel, lane.team);
+    if (lane.channel->line.size() > 1) return kSuccess;
+  }
+  const int begun = begin(op, lane.team);
+  if (begun != kSuccess) leave_channel(op);
+  return begun;
+}
+
+void Collectives::leave_channel(CollectiveOp& op) {
+  HostChannel* const channel = op.channel();
+  if (channel == nullptr) return;
+  op.left_channel();
+  channel->line.pop_front();
+  if (channel->line.empty()) return;
+  // Where it fails at once it is complete when advance() comes to it.
+  CollectiveOp& next = *channel->line.front();
+  const int error = begin(next, next.channel_team());
+  if (error != kSuccess) next.fail(error);
+}
+
+int Collectives::begin(CollectiveOp& op, CollectiveTeam* team) {
   if (team != nullptr && team->phase() == CollectiveTeam::Phase::leased) [[unlikely]]
     team->tell_members();
   if (team != nullptr && team->phase() == CollectiveTeam::Phase::joining) [[unlikely]] {
@@ -136,6 +160,32 @@ CollectiveTeam* Collectives::blocking_team(Comm& comm, const coll::Decision& dec
   if (own.team != nullptr) [[likely]]
     return own.team.get();
   return make_team(own.team, comm, decision, own.context, 0);
+}
+
+Collectives::Lane Collectives::next_channel(Comm& comm, const coll::Decision& decision) {
+  CollectiveComm& own = *comm.collectives;
+  const auto number = static_cast<std::uint32_t>(own.sequence_between++ % HostTags::kChannels);
+  HostChannel& channel = own.channels[number];
+  if (channel.team == nullptr) {
+    make_team(channel.team, comm, decision, combine(own.context, kChannel + number),
+              kSpareOfNonBlocking);
+  }
+  return {next_context_without_blocking(comm), channel.team.get(), tags.channel(number), &channel};
+}
+
+bool Collectives::serves_later(const CollectiveCall& call, const Comm& comm) const {
+  if (!comm.collectives->serves_later) return false;
+  const coll::CollectiveInfo& info = coll::info(call.collective);
+  const config::Settings& settings = endpoint.settings;
+  return message_bytes(call, comm.size, comm.rank) >=
+         static_cast<std::uint64_t>(info.reduces ? settings.nonblocking_reduce_min_bytes
+                                                 : settings.nonblocking_min_bytes);
+}
+
+bool Collectives::any_between(const Comm& comm) const {
+  return std::any_of(active.begin(), active.end(), [&](const CollectiveOp* op) {
+    return op->request != nullptr && op->task().comm == &comm;
+  });
 }
 
 CollectiveTeam* Collectives::team_without_blocking(Comm& comm, const coll::Decision& decision) {
@@ -171,8 +221,8 @@ int Collectives::launch(CollectiveOp& op, CollectiveTeam* team) {
   if (team != nullptr) {
     team->look_at_distance();
     ++endpoint.counters.collectives_shared;
-    if (op.request != nullptr) ++endpoint.counters.collectives_later_shm;
     if (!own.spans_nodes()) {
+      if (op.request != nullptr) ++endpoint.counters.collectives_later_shm;
       op.begin_whole(*team);
       return kSuccess;
     }
@@ -186,10 +236,7 @@ int Collectives::launch(CollectiveOp& op, CollectiveTeam* team) {
 
   CollectiveOp::Way way;
   way.host_comm = own.hidden;
-  way.tag_mask = tag_mask;
-  way.first_tag =
-      static_cast<std::int32_t>((task.context - own.context) * CollectiveOp::kTagsPerCall) &
-      way.tag_mask;
+  way.first_tag = task.first_tag;
   return op.begin(way, std::move(found.schedule), found.units_per_unit, team);
 }
 
@@ -223,7 +270,10 @@ bool Collectives::advance(bool without_host) {
       continue;
     }
     active.erase(active.begin() + static_cast<std::ptrdiff_t>(i));
-    if (op->request != nullptr) complete(*op);
+    leave_channel(*op);
+    if (op->request == nullptr) continue;
+    if (op->task().comm->collectives->spans_nodes()) --active_between;
+    complete(*op);
   }
   return moved;
 }
@@ -240,10 +290,17 @@ void Collectives::complete(CollectiveOp& op) {
   request.complete = true;
 }
 
-void Collectives::prepare_persistent(CollectiveOp& op, Comm& comm) {
-  // Ranks may start several in different orders: each has a line of contexts of its own.
+bool Collectives::prepare_persistent(CollectiveOp& op, Comm& comm) {
+  // Ranks may start several in different orders: each has a line of contexts of its own, and tags.
+  CollectiveComm& own = *comm.collectives;
+  if (own.spans_nodes()) {
+    if (!tags.persistent(own.persistent_between, &op.first_tag)) return false;
+    ++own.persistent_between;
+    ++own.persistent_left;
+  }
   op.last_context = combine(next_context_without_blocking(comm), kPersistent);
   make_team(op.own_team, comm, op.decision, op.last_context, kSpareOfPersistent);
+  return true;
 }
 
 int Collectives::restart(Request& request) {
@@ -257,17 +314,23 @@ int Collectives::restart(Request& request) {
     request.complete = true;
     return kSuccess;
   }
-  return start_without_blocking(op, comm, op.last_context, team);
+  return start_without_blocking(op, comm, {op.last_context, team, op.first_tag});
 }
 
-int Collectives::start_without_blocking(CollectiveOp& op, Comm& comm, std::uint64_t context,
-                                        CollectiveTeam* team) {
-  const int error = start(op, *op.kept, comm, op.decision, context, team);
+int Collectives::start_without_blocking(CollectiveOp& op, Comm& comm, const Lane& lane) {
+  const bool spans_nodes = comm.collectives->spans_nodes();
+  if (spans_nodes) ++endpoint.counters.collectives_between;
+  const int error = start(op, *op.kept, comm, op.decision, lane);
   if (error != kSuccess) return error;
   if (op.done()) {
+    leave_channel(op);
     complete(op);
   } else {
     active.push_back(&op);
+    if (spans_nodes) {
+      ++active_between;
+      if (started_between != nullptr) started_between(endpoint);
+    }
   }
   return kSuccess;
 }

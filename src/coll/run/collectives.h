@@ -26,11 +26,16 @@ class Collectives {
   explicit Collectives(p2p::Endpoint& endpoint_in) : endpoint(endpoint_in) {}
 
   p2p::Endpoint& endpoint;  // which outlives it
-  bool enabled = false;     // the same on all ranks of the job
+  // The same on all ranks of the job: whether anything can be ours, and whether blocking calls can.
+  bool enabled = false;
+  bool serves_blocking = false;
   coll::Selection selection;
   // Node of each rank of MPI_COMM_WORLD, by its lowest world rank; empty: all are on one node.
   std::vector<int> node_of_world;
-  std::int32_t tag_mask = 0x7fff;  // of messages through the host
+  HostTags tags;  // of messages through the host
+  // Whether non-blocking and persistent calls may be served between nodes: asked for, and somebody
+  // calls the host for them even while the program is inside it, on every rank of the job.
+  bool later_between = false;
 
   std::unique_ptr<coll::shm::Slots> slots;  // of the own region; null: no shared memory
   coll::shm::Tuning tuning;
@@ -41,6 +46,10 @@ class Collectives {
   std::unique_ptr<StepLog> step_log;  // null: not wanted
 
   std::vector<CollectiveOp*> active;
+  // How many of these do not block and have messages in the host.
+  int active_between = 0;
+  // Called when one of these has been started; null: nobody wants to know.
+  void (*started_between)(p2p::Endpoint& endpoint) = nullptr;
   std::vector<std::unique_ptr<CollectiveOp>> idle;
 
   // Whether an operation would move that stood still.
@@ -91,19 +100,37 @@ class Collectives {
                          const coll::Decision& decision) {
     return starts_with_first(call, comm, decision) && comm.collectives->arrival == nullptr;
   }
-  // Starts a call; `call` outlives it. Whoever asked advances it until it is done.
+  // By what a call's messages and exchanges are told from those of others.
+  struct Lane {
+    std::uint64_t context = 0;
+    CollectiveTeam* team = nullptr;
+    std::int32_t first_tag = 0;      // of messages between nodes
+    HostChannel* channel = nullptr;  // in which it waits for its turn; null: it begins at once
+  };
+  // The lane of the next non-blocking call on a communicator that spans nodes.
+  Lane next_channel(Comm& comm, const coll::Decision& decision);
+  // Starts a call; `call` outlives it. Whoever asked advances it until it is done, and then calls
+  // leave_channel().
   int start(CollectiveOp& op, const CollectiveCall& call, Comm& comm,
-            const coll::Decision& decision, std::uint64_t context, CollectiveTeam* team);
+            const coll::Decision& decision, const Lane& lane);
   // The second half, when the ranks of the node are ready.
   int launch(CollectiveOp& op, CollectiveTeam* team);
+  // What is done makes room for the next one in its channel, which begins now.
+  void leave_channel(CollectiveOp& op);
+  // Whether a non-blocking or persistent call on a communicator that spans nodes can be ours, alike
+  // on all ranks: long ones, for which the host's operation is not faster.
+  bool serves_later(const CollectiveCall& call, const Comm& comm) const;
   // Of a call that does not block (op.kept): it is complete, or advance() completes it.
-  int start_without_blocking(CollectiveOp& op, Comm& comm, std::uint64_t context,
-                             CollectiveTeam* team);
-  // A persistent one is made, and started.
-  void prepare_persistent(CollectiveOp& op, Comm& comm);
+  int start_without_blocking(CollectiveOp& op, Comm& comm, const Lane& lane);
+  // A persistent one is made, and started. False: the host serves it, on all ranks.
+  bool prepare_persistent(CollectiveOp& op, Comm& comm);
   int restart(Request& request);
+  // Whether operations that do not block are under way on a communicator that spans nodes.
+  bool any_between(const Comm& comm) const;
   // Moves what is under way; without_host leaves out what may call the host.
   bool advance(bool without_host);
+  // Whether the host has to be asked for what is under way and does not block.
+  bool waits_for_host() const { return active_between != 0; }
 
   // An operation, owned by whoever asked until it is given back.
   CollectiveOp* take() {
@@ -123,6 +150,7 @@ class Collectives {
  private:
   void try_first_arrival(CollectiveComm& own, coll::Collective collective, std::uint64_t bytes,
                          coll::Decision* decision, Trial** trial);
+  int begin(CollectiveOp& op, CollectiveTeam* team);
   CollectiveTeam* make_team(std::unique_ptr<CollectiveTeam>& team, Comm& comm,
                             const coll::Decision& decision, std::uint64_t context,
                             std::uint32_t spare_share);

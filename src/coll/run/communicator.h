@@ -20,6 +20,8 @@
 #include "coll/plan/select/selection.h"
 #include "coll/run/call.h"
 #include "coll/run/first_arrival.h"
+#include "coll/run/host_channel.h"
+#include "coll/run/host_tags.h"
 #include "coll/run/team.h"
 #include "coll/run/trial.h"
 #include "host/host_table.h"
@@ -66,11 +68,18 @@ class CollectiveComm {
   std::uint64_t sequence = 0;  // blocking collectives served so far
   std::uint64_t sequence_without_blocking = 0;  // and others
   host::Handle hidden = 0;  // the host's communicator for messages between nodes
+  // Whether non-blocking and persistent calls may be served between nodes: the hidden communicator
+  // was made with this one, before any call, so that all ranks of all calls agree.
+  bool serves_later = false;
+  std::uint64_t sequence_between = 0;    // non-blocking calls served between nodes so far
+  std::uint64_t persistent_between = 0;  // persistent calls made so far, of those that span nodes
+  int persistent_left = 0;               // of those, not freed yet
   // Made when a call first asks for one: for blocking calls and for non-blocking ones.
   std::unique_ptr<CollectiveTeam> team;
   std::unique_ptr<CollectiveTeam> team_without_blocking;
   // Of broadcasts that start with whoever comes first; made at the first of them.
   std::unique_ptr<ArrivalComm> arrival;
+  std::array<HostChannel, HostTags::kChannels> channels;  // where the communicator spans nodes
   // Of a call that is measured: when it began, and its trial while the host serves it.
   std::uint64_t turn_began_ns = 0;
   Trial* host_turn = nullptr;

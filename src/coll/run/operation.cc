@@ -18,6 +18,7 @@ int CollectiveOp::prepare(Collectives& owner, const Task& task) {
   task_ = task;
   way_ = {};
   team_ = nullptr;
+  channel_ = nullptr;
   whole_ = false;
   arrival_.reset();
   works_used_ = 0;
@@ -86,8 +87,8 @@ TeamWork* CollectiveOp::take_work() {
 }
 
 void CollectiveOp::launch() {
-  note(owner_->launch(*this, team_));
-  if (error_ != kSuccess) done_ = true;
+  const int error = owner_->launch(*this, team_);
+  if (error != kSuccess) fail(error);
 }
 
 bool CollectiveOp::advance(bool without_host) {
@@ -96,7 +97,7 @@ bool CollectiveOp::advance(bool without_host) {
 }
 
 bool CollectiveOp::settle(bool without_host) {
-  if (waits_for_team() || done_) return false;
+  if (done_ || waits_for_channel() || waits_for_team()) return false;
   if (whole_) {
     if (!works_[0]->operation.done() || (without_host && buffers_.unpacks_in_host())) return false;
     if (!works_[0]->operation.lengths_agree()) note(owner_->endpoint.host.err_truncate);
@@ -183,7 +184,8 @@ void CollectiveOp::start_in_host(std::uint32_t index, char* address, std::int64_
   const host::HostTable& host = owner_->endpoint.host;
   const Step& step = schedule_->steps[index];
   const std::int64_t bytes = units * buffers_.unit_bytes();
-  const auto tag = (way_.first_tag + static_cast<std::int32_t>(step.ordinal)) & way_.tag_mask;
+  const auto tag =
+      way_.first_tag + static_cast<std::int32_t>(step.ordinal & (coll::kMostOrdinals - 1));
   host::Handle started = 0;
   note(step.kind == StepKind::kSend
            ? host.isend(address, bytes, host.byte_type, step.peer, tag, way_.host_comm, &started)
@@ -295,6 +297,7 @@ void CollectiveOp::note(int error) {
 std::string CollectiveOp::describe() const {
   std::string text = coll::info(task_.call->collective).name;
   text += " under way (call " + std::to_string(task_.context) + ")";
+  if (waits_for_channel()) return text + ", waiting for earlier ones";
   if (waits_for_team()) return text + ", waiting until all ranks of the node have joined";
   if (arrival_ != nullptr) return text + ", " + arrival_->describe();
   if (!whole_) {

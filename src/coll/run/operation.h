@@ -2,12 +2,11 @@
 //
 // Messages between ranks that share memory take our own transport, in a context of their own per
 // call, so that nothing can meet; others take the host's point-to-point on a hidden communicator.
-// There every tag is (sequence * kTagsPerCall + ordinal) within the host's range: calls that use
-// the host block and follow each other, so tags of different calls that coincide are still received
-// in the order in which they were sent, and within a call they do not coincide.
+// There the tag is the call's first one (host_tags.h) plus the message's ordinal.
 //
 // prepare(), begin() one way or the other, then advance() until done(). Used under the rank's lock;
-// done() may be asked without.
+// done() may be asked without. An operation of a channel (host_channel.h) begins when it is the
+// first there.
 #ifndef OVERDRIVE_COLL_RUN_OPERATION_H_
 #define OVERDRIVE_COLL_RUN_OPERATION_H_
 
@@ -22,6 +21,7 @@
 #include "coll/run/buffers.h"
 #include "coll/run/call.h"
 #include "coll/run/first_arrival.h"
+#include "coll/run/host_channel.h"
 #include "coll/run/step_log.h"
 #include "coll/run/team.h"
 #include "host/host_table.h"
@@ -36,11 +36,9 @@ class CollectiveOp {
  public:
   // Where messages between nodes go.
   struct Way {
-    host::Handle host_comm = 0;          // of messages to ranks that are not local; 0: all are
-    std::int32_t first_tag = 0;          // of those
-    std::int32_t tag_mask = 0x7fffffff;  // tags that the host takes, as a mask
+    host::Handle host_comm = 0;  // of messages to ranks that are not local; 0: all are
+    std::int32_t first_tag = 0;  // of those
   };
-  static constexpr std::int32_t kTagsPerCall = coll::kMostOrdinals;
 
   // What the call is; it and the communicator outlive the operation.
   struct Task {
@@ -48,7 +46,8 @@ class CollectiveOp {
     Comm* comm = nullptr;
     coll::Decision decision;
     std::uint64_t context = 0;
-    std::uint64_t bytes = 0;  // message size, for statistics
+    std::int32_t first_tag = 0;  // of messages through the host
+    std::uint64_t bytes = 0;     // message size, for statistics
   };
   // Prepares the buffers. Returns a host error code; then nothing has started.
   int prepare(Collectives& owner, const Task& task);
@@ -57,8 +56,22 @@ class CollectiveOp {
     team_ = &team;
     team.launch_later(*this);
   }
+  // Waits until it is the first in its channel, which it has to leave when it is done. Its team is
+  // the one that the channel had when it was called, which is the same on all ranks.
+  void wait_for(HostChannel& channel, CollectiveTeam* team) {
+    channel_ = &channel;
+    channel_team_ = team;
+  }
+  CollectiveTeam* channel_team() const { return channel_team_; }
+  HostChannel* channel() const { return channel_; }
+  void left_channel() { channel_ = nullptr; }
   // Goes on by Collectives::launch().
   void launch();
+  // Could not be begun.
+  void fail(int error) {
+    note(error);
+    done_ = true;
+  }
   // Starts with a schedule; `team` does its steps of kind kNode.
   int begin(const Way& way, std::shared_ptr<const coll::Schedule> schedule,
             std::int64_t units_per_unit, CollectiveTeam* team);
@@ -97,6 +110,7 @@ class CollectiveOp {
   std::unique_ptr<CollectiveTeam> own_team;  // of a persistent one
   coll::Decision decision;
   std::uint64_t last_context = 0;  // of a persistent one: that of its last start
+  std::int32_t first_tag = 0;      // likewise
 
  private:
   // A message on its way.
@@ -107,6 +121,7 @@ class CollectiveOp {
     std::uint32_t step;
   };
 
+  bool waits_for_channel() const { return channel_ != nullptr && channel_->line.front() != this; }
   bool waits_for_team() const {
     return team_ != nullptr && team_->phase() == CollectiveTeam::Phase::joining;
   }
@@ -131,6 +146,8 @@ class CollectiveOp {
   Task task_;
   Way way_;
   CollectiveTeam* team_ = nullptr;
+  HostChannel* channel_ = nullptr;
+  CollectiveTeam* channel_team_ = nullptr;
   bool whole_ = false;                     // one operation of the team, no schedule
   std::unique_ptr<FirstArrival> arrival_;  // instead of a schedule; null: none
   std::vector<std::unique_ptr<TeamWork>> works_;
