@@ -60,7 +60,7 @@ if(OVERDRIVE_XPMEM_INCLUDE)
 else()
   message(STATUS "XPMEM: not built in, no xpmem.h was found")
 endif()
-target_link_libraries(overdrive_core PUBLIC overdrive_options)
+target_link_libraries(overdrive_core PUBLIC overdrive_innetwork overdrive_options)
 target_include_directories(overdrive_core SYSTEM PRIVATE "${OVERDRIVE_HIGHWAY_INCLUDE}")
 
 # The program behind `overdrive info` and the manual's tables: the library's own view of the settings.

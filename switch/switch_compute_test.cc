@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <queue>
 #include <random>
@@ -213,6 +214,8 @@ class Network : private Transmitter {
   std::mt19937_64& random() { return random_; }
   FramePool& pool() { return pool_; }
   std::uint64_t blocked_ = 0;
+  // Which packets a leader never gets.
+  std::function<bool(std::size_t leader, innetwork::Kind kind)> lost_;
 
  private:
   struct Coming {
@@ -264,6 +267,7 @@ class Network : private Transmitter {
       ++blocked_;
       return true;
     }
+    if (lost_ && lost_(port, static_cast<innetwork::Kind>(packet.common.kind))) return true;
     // Copied: the leader may send, and frames are reused.
     const std::vector<std::uint8_t> payload(packet.payload.begin(), packet.payload.end());
     packet.payload = payload;
@@ -482,6 +486,26 @@ TEST(Compute, ALateLeaderIsWaitedFor) {
   // Ten times as late as a silent switch would be given up.
   ASSERT_EQ(run_job(network, 4, 1, 2000 * kMs), End::by_switch);
   EXPECT_GT(network.leader(0).counters().repeated + network.leader(1).counters().repeated, 0u);
+}
+
+// One leader has got its result from another one, and a third has heard nothing of it: it must not
+// wait at the switch, which lives, for values that do not come.
+TEST(Compute, WhoHasNotHeardOfASettlementIsToldInTheNextOperation) {
+  // With room for every operation in one packet.
+  Network network({.leaders = 3, .payload_bytes = 1024});
+  network.add_group(7, 99);
+  ASSERT_TRUE(network.join());
+  ASSERT_EQ(run_job(network, 3, 1, 0), End::by_switch);
+  network.lost_ = [](std::size_t leader, innetwork::Kind kind) {
+    return (leader == 2 && (kind == innetwork::Kind::result || kind == innetwork::Kind::refuse)) ||
+           (leader == 1 && kind == innetwork::Kind::ask);
+  };
+  ASSERT_EQ(run_job(network, 3, 1, 0), End::by_switch);
+  ASSERT_EQ(network.settled_with_result(), 1u);
+  ASSERT_FALSE(network.leader(1).abandoned());
+  network.lost_ = {};
+  EXPECT_EQ(run_job(network, 3, 1, 0), End::by_host);
+  EXPECT_EQ(run_job(network, 3, 1, 0), End::by_host);
 }
 
 TEST(Compute, WithoutASwitchThatComputesJoiningFailsInTime) {

@@ -32,6 +32,7 @@ GROUP_TITLES = {
 COUNTER_TITLES = {
     "messages": "Messages by path",
     "bytes": "Bytes by path",
+    "in_network": "Sums made by switches",
     "matching": "Matching",
     "buffering": "Buffering",
     "copying": "Copying",

@@ -270,6 +270,14 @@
     "`alltoallw` have none and count as 0.")                                                       \
   A(nonblocking_reduce_min_bytes, SizeType, "nonblocking_reduce_min", 512 * kKiB, 0, kTiB, coll,   \
     "The same for reductions.")                                                                    \
+  A(switch_address, StringType, "switch", "off", 0, 256, coll,                                     \
+    "A switch that adds up what nodes send (`overdrive-switch`). `auto`: whichever is on the way " \
+    "between the nodes, from the first interface that is up; `auto:eth1`: from this one. "         \
+    "`10.0.0.1` or `10.0.0.1:4791`: the one at this address. `off`: none. Where it cannot serve "  \
+    "or fails, collectives go as usual. In a lab with switches (`overdrive lab`) `auto` is set.")  \
+  A(switch_max_bytes, SizeType, "switch_max", 8 * kKiB, 0, 64 * kKiB, coll,                        \
+    "Largest message of a collective that may be given to the switch without a rule that says so " \
+    "(`in_network_node`). Up to which size it is, is measured. 0: none is.")                                                            \
   A(intel_adjust, BoolType, "intel_adjust", false, false, true, coll,                              \
     "Also obeys the variables `I_MPI_ADJUST_...` of Intel MPI where the one of Overdrive is not "  \
     "set, so that scripts carry over.")                                                            \

@@ -70,8 +70,10 @@ bool find_nodes(RankState& s) {
         "`progress` is on: not all ranks have it initialised for MPI_THREAD_MULTIPLE and a thread "
         "of their own for it");
   }
-  own.serves_blocking =
+  const bool shared =
       std::any_of(places.begin(), places.end(), [](const NodeClaim& p) { return p.ranks > 1; });
+  own.only_switch = !shared && own.switch_place.on();
+  own.serves_blocking = shared || own.only_switch;
   own.enabled = own.serves_blocking || own.later_between;
   if (own.later_between && s.settings.progress == config::ProgressMode::kAgent) {
     s.agent = s.locking = true;
@@ -88,6 +90,9 @@ bool find_nodes(RankState& s) {
 void RankState::prepare_collectives() {
   collectives.enabled = false;
   if (!settings.collectives || settings.disable || host.world_size == 1) return;
+  std::string reason;
+  const bool switch_known =
+      SwitchPlace::parse(settings.switch_address, collectives.switch_place, reason);
   if (!find_nodes(*this) || !collectives.enabled) return;
   if (sharing && node->layout().slot_count != 0) {
     collectives.slots =
@@ -126,6 +131,10 @@ void RankState::prepare_collectives() {
     }
   }
   std::vector<std::string> issues = terms.issues;
+  if (!switch_known) {
+    issues.push_back("switch: '" + settings.switch_address +
+                     "' is no place of a switch: " + reason + "; going on without");
+  }
   collectives.selection = coll::Selection::load(terms.rules, options, issues);
   if (issues.empty()) return;
   // Rank 0 speaks for all.

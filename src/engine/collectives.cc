@@ -153,6 +153,10 @@ int Rank::serve_collective(const CollectiveCall& call, Comm& comm, bool* served,
     const int error = open_hidden(comm);
     if (error != kSuccess) return error;
   }
+  if (decided == nullptr && s.collectives.switch_place.on()) [[unlikely]] {
+    const int error = prepare_switch(call, comm);
+    if (error != kSuccess) return error;
+  }
   CollectiveOp* op = nullptr;
   coll::Decision decision;
   {

@@ -21,8 +21,9 @@
 #include "p2p/request.h"
 
 namespace od::coll {
+enum class Collective : std::uint8_t;
 struct Decision;
-}
+}  // namespace od::coll
 
 namespace od {
 
@@ -230,6 +231,13 @@ class Rank {
   int prepare_arrival(Comm& comm);
   void prepare_for_later(Comm& comm);
   void finish_between(const Comm& comm);
+  int own_collective(const CollectiveCall& call, std::uint64_t bytes, Comm& comm, bool* served);
+  int own_minimum(std::int64_t& value, Comm& comm);
+  int prepare_switch(const CollectiveCall& call, Comm& comm);
+  int open_switch(Comm& comm);
+  int count_sockets(Comm& comm, int* sockets);
+  int check_switch(Comm& comm);
+  int measure_switch(coll::Collective collective, Comm& comm);
   int serve_collective(const CollectiveCall& call, Comm& comm, bool* served, Trial** trial,
                        const coll::Decision* decided);
   int turn_ended(Trial& trial, std::uint64_t began_ns, Comm& comm);

@@ -360,6 +360,7 @@ void Rank::finalize() {
   // What the buffer limit did not let us keep aside has to be fetched first.
   WaitLoop loop(*this, "MPI_Finalize", false);
   while (s.transport->has_unfinished_payload()) loop.step();
+  s.leave_switches();
   leave_spaces(s);
   s.smpi->finish();
   s.header->phase.store(static_cast<std::uint32_t>(node::RankPhase::left),

@@ -86,7 +86,7 @@ std::unique_ptr<Endpoint> Endpoint::open(std::uint32_t ip, std::uint16_t port, s
 }
 
 Endpoint::Endpoint(int data, int service, int wake, Peer peer)
-    : data_(data), service_(service), wake_(wake), peer_(peer) {
+    : data_(data), service_(service), wake_(wake), peer_(peer), process_(getpid()) {
   // Signals of the program are for its own threads.
   sigset_t all;
   sigset_t before;
@@ -97,12 +97,16 @@ Endpoint::Endpoint(int data, int service, int wake, Peer peer)
 }
 
 Endpoint::~Endpoint() {
-  {
-    const std::lock_guard<std::mutex> hold(lock_);
-    ending_ = true;
+  if (process_ == getpid()) {
+    {
+      const std::lock_guard<std::mutex> hold(lock_);
+      ending_ = true;
+    }
+    wake();
+    thread_.join();
+  } else {
+    thread_.detach();
   }
-  wake();
-  thread_.join();
   close(wake_);
   close(service_);
   close(data_);
@@ -155,7 +159,7 @@ void Endpoint::serve() {
   while (true) {
     std::array<pollfd, 3> sockets{
         {{service_, POLLIN, 0}, {wake_, POLLIN, 0}, {answering ? data_ : -1, POLLIN, 0}}};
-    poll(sockets.data(), sockets.size(), -1);
+    ::poll(sockets.data(), sockets.size(), -1);
     std::uint64_t count = 0;
     [[maybe_unused]] const ssize_t got = ::read(wake_, &count, sizeof count);
     const std::lock_guard<std::mutex> hold(lock_);
@@ -197,15 +201,29 @@ void Endpoint::wait() {
   }
 }
 
+bool Endpoint::poll() {
+  const std::lock_guard<std::mutex> hold(lock_);
+  const std::uint64_t now_ns = now();
+  drain(data_, peer_.data, now_ns);
+  leader_->advance(now_ns);
+  return !waiting();
+}
+
 bool Endpoint::join(LeaderSettings settings) {
-  {
-    const std::lock_guard<std::mutex> hold(lock_);
-    leader_ = std::make_unique<Leader>(
-        std::move(settings),
-        [this](Address to, const Packet& packet, bool service) { send(to, packet, service); });
-    leader_->begin(now());
-  }
+  begin_join(std::move(settings));
   wait();
+  return joined();
+}
+
+void Endpoint::begin_join(LeaderSettings settings) {
+  const std::lock_guard<std::mutex> hold(lock_);
+  leader_ = std::make_unique<Leader>(
+      std::move(settings),
+      [this](Address to, const Packet& packet, bool service) { send(to, packet, service); });
+  leader_->begin(now());
+}
+
+bool Endpoint::joined() {
   const std::lock_guard<std::mutex> hold(lock_);
   if (leader_->state() != Leader::State::ready) return false;
   answering_ = true;
@@ -213,16 +231,28 @@ bool Endpoint::join(LeaderSettings settings) {
   return true;
 }
 
-bool Endpoint::allreduce(Operation operation, Type type, std::size_t count, const void* in,
-                         void* out) {
-  {
-    const std::lock_guard<std::mutex> hold(lock_);
-    if (leader_ == nullptr || !leader_->start(operation, type, count, in, out, now())) return false;
-    answering_ = false;
-  }
-  wait();
+bool Endpoint::start(Operation operation, Type type, std::size_t count, const void* in, void* out) {
+  const std::lock_guard<std::mutex> hold(lock_);
+  if (leader_ == nullptr || !leader_->start(operation, type, count, in, out, now())) return false;
+  answering_ = false;
+  return true;
+}
+
+bool Endpoint::served() const {
   const std::lock_guard<std::mutex> hold(lock_);
   return leader_->state() == Leader::State::ready;
+}
+
+bool Endpoint::usable() const {
+  const std::lock_guard<std::mutex> hold(lock_);
+  return leader_->state() == Leader::State::ready && !leader_->abandoned();
+}
+
+bool Endpoint::allreduce(Operation operation, Type type, std::size_t count, const void* in,
+                         void* out) {
+  if (!start(operation, type, count, in, out)) return false;
+  wait();
+  return served();
 }
 
 void Endpoint::leave() {

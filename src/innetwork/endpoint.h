@@ -38,6 +38,17 @@ class Endpoint {
   bool join(LeaderSettings settings);
   // True: `out` holds the result. False: the host MPI has to compute it, at all leaders.
   bool allreduce(Operation operation, Type type, std::size_t count, const void* in, void* out);
+  // The same for callers that have other things to do meanwhile: begin, then poll() until it says
+  // that nothing is under way any more, then ask joined() or served(). start() says false where
+  // the host MPI has to compute, which is so at all leaders.
+  void begin_join(LeaderSettings settings);
+  bool joined();
+  bool start(Operation operation, Type type, std::size_t count, const void* in, void* out);
+  bool served() const;
+  // Whether the next operation has a chance: the group has not been given up.
+  bool usable() const;
+  // One look at what has come, without waiting; true if nothing is under way.
+  bool poll();
   // Ends the membership; all operations of all leaders must have ended.
   void leave();
 
@@ -67,6 +78,7 @@ class Endpoint {
   mutable std::mutex lock_;
   std::unique_ptr<Leader> leader_;
   std::thread thread_;
+  int process_;  // whose the thread is: one that is forked has none
 };
 
 }  // namespace od::innetwork

@@ -164,7 +164,6 @@ std::size_t Leader::values_in(std::uint32_t packet) const {
 
 bool Leader::start(Operation operation, Type type, std::size_t count, const void* in, void* out,
                    std::uint64_t now_ns) {
-  if (state_ == State::ready && abandoned_) fail(cause_);
   if (state_ != State::ready) return false;
   const auto op = static_cast<std::uint8_t>(operation);
   const auto kind = static_cast<std::uint8_t>(type);
@@ -190,7 +189,12 @@ bool Leader::start(Operation operation, Type type, std::size_t count, const void
   state_ = State::busy;
   retry_ns_ = settings_.retry_ns;
   deadline_ns_ = now_ns + settings_.give_up_ns;
-  fill_window(now_ns);
+  if (abandoned_) {
+    // Who has not heard of it would wait for this leader's values.
+    settle(now_ns);
+  } else {
+    fill_window(now_ns);
+  }
   return true;
 }
 

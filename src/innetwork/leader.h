@@ -12,7 +12,9 @@
 // If one has the result, it becomes everybody's. If all others have promised, nobody has it and
 // nobody can get it: all fail, and compute the operation over the host MPI. So all leaders come to
 // the same end, and never does a part of them use the sum of the switch and the rest another one.
-// After that the group is abandoned: start() fails at once.
+// After that the group is abandoned: each leader begins its next operation by settling, since
+// others may not know of it yet and would wait for its values, and all compute over the host MPI
+// for ever.
 #ifndef OVERDRIVE_INNETWORK_LEADER_H_
 #define OVERDRIVE_INNETWORK_LEADER_H_
 
@@ -74,8 +76,8 @@ class Leader {
 
   void begin(std::uint64_t now_ns);
   // Begins an operation of all leaders: false if that is not possible here (too long, not
-  // supported, abandoned) and the host has to compute it. `in` and `out` may be the same and stay
-  // the caller's until the state is ready (out holds the result) or failed (out is as it was,
+  // supported, failed before) and the host has to compute it. `in` and `out` may be the same and
+  // stay the caller's until the state is ready (out holds the result) or failed (out is as it was,
   // unless it is in).
   bool start(Operation operation, Type type, std::size_t count, const void* in, void* out,
              std::uint64_t now_ns);

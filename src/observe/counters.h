@@ -3,8 +3,8 @@
 // A row is X(field, kind, group, doc):
 //   field  member of od::observe::Counters; carries its unit if it is not a number of events
 //   kind   kSum: totals of ranks are added; kPeak: the largest value counts
-//   group  heading in the table; one of messages, bytes, matching, buffering, copying, smpi,
-//   waiting,
+//   group  heading in the table; one of messages, in_network, bytes, matching, buffering, copying,
+//   smpi, waiting,
 //          host, setup
 //   doc    one line for the table and the manual
 // Counters belong to one rank and are written by its own threads only, under whatever protects the
@@ -57,6 +57,12 @@
   X(teams_refused, kSum, messages, "communicators without, because collective slots had run out")  \
   X(reductions_in_groups, kSum, messages,                                                          \
     "long reductions made among ranks that share a cache, then across")                            \
+  X(switch_groups, kSum, in_network, "leaders' communicators for which a switch adds")             \
+  X(switch_refused, kSum, in_network, "leaders' communicators for which none could be asked to")   \
+  X(switch_operations, kSum, in_network, "collective calls of leaders made by a switch")           \
+  X(switch_bytes, kSum, in_network, "bytes that these calls were about")                           \
+  X(switch_fallbacks, kSum, in_network, "calls that failed at the switch and ended without it")    \
+  X(switch_repeated, kSum, in_network, "packets to a switch that were sent again")                 \
   X(bytes_inline, kSum, bytes, "bytes sent inside fast boxes")                                     \
   X(bytes_cell, kSum, bytes, "bytes sent through cells, in one go")                                \
   X(bytes_frame, kSum, bytes, "bytes sent in exchange frames, in one go")                           \

@@ -310,6 +310,7 @@ def _start(
         launch.check_settings(installation, options, job)
         carried = {name: job[name] for name in ours}
         carried.update(jobs.waiting(placement, job))
+        carried.update(jobs.switch(lab, job))
         job.update(carried)
     elif "LD_PRELOAD" in job:
         carried = {"LD_PRELOAD": job["LD_PRELOAD"]}

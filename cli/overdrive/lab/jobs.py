@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from overdrive import launchers
 from overdrive.errors import CommandError
-from overdrive.lab import network
+from overdrive.lab import fabric, network
 from overdrive.lab import nodes as lab_nodes
 from overdrive.lab.state import Lab
 
@@ -136,6 +136,13 @@ def waiting(placement: Placement, present: Mapping[str, str]) -> dict[str, str]:
     if fits_in_nodes and len(placement.node_of) > processors and "OVERDRIVE_WAIT" not in present:
         return {"OVERDRIVE_WAIT": "yield"}
     return {}
+
+
+def switch(lab: Lab, present: Mapping[str, str]) -> dict[str, str]:
+    """Return what tells Overdrive's ranks that switches which add are between the nodes."""
+    if lab.fabric == fabric.BRIDGE or "OVERDRIVE_SWITCH" in present:
+        return {}
+    return {"OVERDRIVE_SWITCH": f"auto:{network.INTERFACE}"}
 
 
 def _knows(launcher: str, option: str) -> bool:

@@ -83,6 +83,22 @@ Builder::StepId Builder::node(const Step& step, std::int64_t reads, std::int64_t
   return id;
 }
 
+Builder::StepId Builder::elsewhere(Elsewhere work, Place target, Place source, std::int64_t count) {
+  const bool reads = work == Elsewhere::kCombine || work == Elsewhere::kShow;
+  const bool writes = work == Elsewhere::kCombine || work == Elsewhere::kTake;
+  Step step{.count = count,
+            .peer = elsewhere_code(work, framed_ ? frame_.slice : 0),
+            .kind = StepKind::kElsewhere};
+  if (reads) step.source = placed(source);
+  if (writes) step.target = placed(target);
+  const StepId id = add(step);
+  if (count != 0 && reads) use(id, step.source, count, false);
+  if (count != 0 && writes) use(id, step.target, count, true);
+  settle(id);
+  otherwise_ = id;
+  return id;
+}
+
 void Builder::fence() {
   const StepId first = fence_ == kNoStep ? 0 : fence_;
   const auto end = static_cast<StepId>(steps_.size());
@@ -169,6 +185,7 @@ Builder::StepId Builder::add(const Step& step) {
   const auto id = static_cast<StepId>(steps_.size());
   steps_.push_back(step);
   steps_.back().segment = segment_;
+  steps_.back().otherwise = otherwise_ != kNoStep;
   has_follower_.push_back(false);
   if (step.kind == StepKind::kSend || step.kind == StepKind::kReceive) {
     std::uint32_t& next = sent_[peer_key(step.peer, step.kind)];
@@ -177,6 +194,7 @@ Builder::StepId Builder::add(const Step& step) {
   }
   if (step.kind == StepKind::kNode) steps_.back().ordinal = node_steps_++;
   current_waits_.clear();
+  if (otherwise_ != kNoStep) wait_for(otherwise_);
   return id;
 }
 

@@ -31,6 +31,7 @@ struct Frame {
   std::span<const int> peers;  // the rank of the schedule that each rank of the group is
   Place input = {};            // stands for the beginning of the user's input
   Place output = {};           // and of the output
+  int slice = 0;               // of whose leaders it is
 };
 
 class Builder {
@@ -49,6 +50,11 @@ class Builder {
   // A step of the node (coll/plan/hierarchy/node_steps.h), which at this rank reads and writes that
   // many units. Frames do not matter.
   StepId node(const Step& step, std::int64_t reads, std::int64_t writes);
+
+  // A step of kind kElsewhere; what follows up to end_otherwise() does the same otherwise. Once in
+  // a schedule per rank.
+  StepId elsewhere(Elsewhere work, Place target, Place source, std::int64_t count);
+  void end_otherwise() { otherwise_ = kNoStep; }
 
   // Until leave(), ranks and buffers are those of the frame; its peers must stay where they are.
   void enter(const Frame& frame);
@@ -98,6 +104,7 @@ class Builder {
   std::unordered_map<std::uint64_t, std::uint32_t> sent_;  // ordinals by peer and direction
   std::vector<bool> has_follower_;
   StepId fence_ = kNoStep;
+  StepId otherwise_ = kNoStep;  // the step that decides whether the newest steps are done
   std::int64_t scratch_units_ = 0;
   std::int64_t reuse_next_ = 0;
   std::int64_t reuse_end_ = 0;

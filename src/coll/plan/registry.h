@@ -29,6 +29,10 @@ enum Takes : unsigned {
   kTakesRadix = 1u << 0,
   kTakesSegment = 1u << 1,
   kTakesWindow = 1u << 2,
+  // A switch that adds, where there is one (StepKind::kElsewhere). It is never chosen by the model.
+  kTakesSwitch = 1u << 3,
+  // Likewise, with a leader for each socket of a node.
+  kTakesSockets = 1u << 4,
 };
 
 struct Algorithm {
@@ -46,6 +50,8 @@ struct Algorithm {
   const char* doc;
 
   bool is_host() const { return generate == nullptr; }
+  bool works_elsewhere() const { return (takes & kTakesSwitch) != 0; }
+  bool leads_by_socket() const { return (takes & kTakesSockets) != 0; }
 };
 
 std::span<const Algorithm> algorithms();

@@ -48,6 +48,19 @@ enum class StepKind : std::uint8_t {
   kReduce,   // target = source op right; target is one of them or does not overlap them
   kNode,     // `peer` says what the ranks of this node do (coll/plan/hierarchy/node_steps.h)
   kJoin,     // nothing: stands for the completion of what it waits for
+  // `peer` says what (Elsewhere): the ranks that have this step hand it to something outside, such
+  // as a switch that adds. That does it for all of them or for none; then steps that are marked
+  // `otherwise`, all of which wait for it, do it. Else these are complete as soon as they may
+  // start.
+  kElsewhere,
+};
+
+// What a step of kind kElsewhere computes. `count` and the places are those of this rank.
+enum class Elsewhere : std::uint8_t {
+  kCombine,  // target = sources of all, joined in the order of ranks
+  kShow,     // source is everybody's target
+  kTake,     // target = the source of the one that shows
+  kMeet,     // all have come
 };
 
 // However long the vector, segments become so large that a pair of up to a thousand ranks exchanges
@@ -66,6 +79,7 @@ struct Step {
   std::uint32_t ordinal = 0;  // of this message among those with the same sender and receiver
   StepKind kind = StepKind::kJoin;
   std::uint16_t segment = 0;  // of a pipeline in two levels; for people
+  bool otherwise = false;     // only if the step of kind kElsewhere has come to nothing
 
   bool operator==(const Step&) const = default;
 };
@@ -86,6 +100,11 @@ struct Schedule {
   }
   bool operator==(const Schedule&) const = default;
 };
+
+// Step::peer of a step of kind kElsewhere, for the leaders of a slice.
+inline int elsewhere_code(Elsewhere work, int slice) { return slice << 4 | static_cast<int>(work); }
+inline Elsewhere elsewhere_work(const Step& step) { return static_cast<Elsewhere>(step.peer & 15); }
+inline int elsewhere_slice(const Step& step) { return step.peer >> 4; }
 
 // One run of a schedule: which steps may start. Usage: begin(), then take() steps until it returns
 // false, complete() each one when it is, take() again, until done(). Allocates in begin() only, and

@@ -52,6 +52,37 @@ CollectiveComm& Collectives::comm_state(Comm& comm) {
   return *comm.collectives;
 }
 
+bool Collectives::by_switch(CollectiveComm& own, const CollectiveCall& call,
+                            std::uint64_t bytes) const {
+  return own.in_network != nullptr && own.in_network->ready() && fits_switch(call) &&
+         static_cast<std::int64_t>(bytes) <= own.in_network->limit(call.collective) &&
+         may_be_switched(bytes) && !own.ruled(call.collective, call.reduction.commutative, bytes);
+}
+
+Collectives::SwitchNeed Collectives::switch_need(const CollectiveCall& call, Comm& comm) {
+  // Programs with few calls pay nothing.
+  constexpr std::uint32_t kQuiet = 8;
+  CollectiveComm& own = *comm.collectives;
+  if (!own.spans_nodes() || !fits_switch(call)) return SwitchNeed::nothing;
+  const std::uint64_t bytes = message_bytes(call, comm.size, comm.rank);
+  const bool commutative = call.reduction.commutative;
+  const coll::Decision& found = own.choose(selection, call.collective, commutative, bytes);
+  const bool ruled = own.ruled(call.collective, commutative, bytes);
+  const bool demanded =
+      ruled ? found.algorithm->works_elsewhere() : endpoint.settings.collective_shuffle != 0;
+  if (!demanded && (ruled || !may_be_switched(bytes))) {
+    return SwitchNeed::nothing;
+  }
+  if (own.in_network == nullptr) {
+    return demanded || ++own.switch_calls > kQuiet ? SwitchNeed::group : SwitchNeed::nothing;
+  }
+  if (!own.in_network->ready()) return SwitchNeed::nothing;
+  if (ruled && found.algorithm->leads_by_socket() && !own.with_sockets) return SwitchNeed::sockets;
+  if (own.in_network->due_for_check()) return SwitchNeed::check;
+  const bool measured = own.in_network->limit(call.collective) != InNetwork::kUnknown;
+  return demanded || measured ? SwitchNeed::nothing : SwitchNeed::measurement;
+}
+
 bool Collectives::decide(const CollectiveCall& call, Comm& comm, coll::Decision* decision,
                          Trial** trial) {
   CollectiveComm& own = comm_state(comm);
@@ -62,6 +93,15 @@ bool Collectives::decide(const CollectiveCall& call, Comm& comm, coll::Decision*
                                static_cast<std::uint64_t>(endpoint.settings.collective_shuffle));
   } else {
     *decision = own.choose(selection, call.collective, commutative, bytes);
+    // Only calls that block, which have a trial, are the switch's.
+    if (switch_place.on() && trial != nullptr) [[unlikely]] {
+      if (by_switch(own, call, bytes)) {
+        *decision = switch_decision(call.collective, own);
+      } else if (only_switch && !own.ruled(call.collective, commutative, bytes)) {
+        *decision = {&coll::host_algorithm(call.collective), coll::Mode::kFlat, {}};
+        trial = nullptr;
+      }
+    }
     if (trial != nullptr && learns(own)) {
       *trial = own.trial(selection, call.collective, commutative, bytes);
       if (endpoint.settings.first_arrival)
@@ -72,6 +112,9 @@ bool Collectives::decide(const CollectiveCall& call, Comm& comm, coll::Decision*
         *decision = {&coll::host_algorithm(call.collective), coll::Mode::kFlat, {}};
       }
     }
+  }
+  if (decision->algorithm->leads_by_socket()) {
+    decision->parameters.leaders = own.in_network != nullptr ? own.in_network->leaders() : 1;
   }
   if (decision->algorithm->is_host()) {
     ++endpoint.counters.collectives_host;

@@ -11,6 +11,7 @@
 #include "coll/plan/select/selection.h"
 #include "coll/run/collective_stats.h"
 #include "coll/run/communicator.h"
+#include "coll/run/in_network.h"
 #include "coll/run/operation.h"
 #include "coll/run/step_log.h"
 #include "coll/shm/slots.h"
@@ -41,6 +42,12 @@ class Collectives {
   coll::shm::Tuning tuning;
   topology::CacheClaim cache;  // where this rank works
 
+  SwitchPlace switch_place;  // the same on all ranks of the job but for own addresses
+  int switch_failures = 0;   // to make a group, in a row
+  int switch_groups = 0;     // that this rank leads
+  bool only_switch = false;  // no node has two ranks: nothing but a switch is of use
+  RetiredEndpoints retired;
+
   bool timed = false;  // statistics are wanted
   CollectiveStats stats;
   std::unique_ptr<StepLog> step_log;  // null: not wanted
@@ -70,6 +77,14 @@ class Collectives {
   // blocking calls have, it may be the host's turn; the caller tells the trial how long it took.
   bool decide(const CollectiveCall& call, Comm& comm, coll::Decision* decision,
               Trial** trial = nullptr);
+  // What is to be done about the switch before a call; the same on all ranks.
+  enum class SwitchNeed : std::uint8_t { nothing, group, sockets, measurement, check };
+  SwitchNeed switch_need(const CollectiveCall& call, Comm& comm);
+  // By the switch, whatever the rules say.
+  coll::Decision switch_decision(coll::Collective collective, const CollectiveComm& own) const {
+    return selection.complete(*coll::find_algorithm(collective, "in_network_node"),
+                              coll::Mode::kAuto, {}, own.layout(), true);
+  }
   // The context of the messages of the next call on a communicator. Blocking calls and others have
   // their own, as they do not match each other: hosts accept that ranks call them in different
   // orders, and there are programs that do.
@@ -151,6 +166,12 @@ class Collectives {
   void try_first_arrival(CollectiveComm& own, coll::Collective collective, std::uint64_t bytes,
                          coll::Decision* decision, Trial** trial);
   int begin(CollectiveOp& op, CollectiveTeam* team);
+  bool may_be_switched(std::uint64_t bytes) const {
+    const std::uint64_t most = endpoint.settings.switch_max_bytes;
+    return most != 0 && bytes <= most;
+  }
+  // Whether the switch is to do a call about which no rule says anything.
+  bool by_switch(CollectiveComm& own, const CollectiveCall& call, std::uint64_t bytes) const;
   CollectiveTeam* make_team(std::unique_ptr<CollectiveTeam>& team, Comm& comm,
                             const coll::Decision& decision, std::uint64_t context,
                             std::uint32_t spare_share);

@@ -22,6 +22,7 @@
 #include "coll/run/first_arrival.h"
 #include "coll/run/host_channel.h"
 #include "coll/run/host_tags.h"
+#include "coll/run/in_network.h"
 #include "coll/run/team.h"
 #include "coll/run/trial.h"
 #include "host/host_table.h"
@@ -45,6 +46,11 @@ class CollectiveComm {
       table = std::make_unique<coll::Table>(selection.compile(collective, layout_, commutative));
     }
     return table->at(bytes);
+  }
+  // Whether a rule of the user's decides about calls of that size, for which choose() has decided.
+  bool ruled(coll::Collective collective, bool commutative, std::uint64_t bytes) const {
+    const coll::Table& table = *tables_[static_cast<std::size_t>(collective)][commutative ? 1 : 0];
+    return table.ruled(table.range_of(bytes));
   }
   // The measurement against the host of calls that choose() has just decided; null where a rule
   // decides, or where either side has nothing to offer.
@@ -80,6 +86,11 @@ class CollectiveComm {
   // Of broadcasts that start with whoever comes first; made at the first of them.
   std::unique_ptr<ArrivalComm> arrival;
   std::array<HostChannel, HostTags::kChannels> channels;  // where the communicator spans nodes
+  // The leaders and the switch between them; null: not looked for yet.
+  std::unique_ptr<InNetwork> in_network;
+  std::uint32_t switch_calls = 0;     // for which one might be of use, before that
+  std::uint32_t switch_attempts = 0;  // to make a group
+  bool with_sockets = false;          // a rule has asked for leaders by socket
   // Of a call that is measured: when it began, and its trial while the host serves it.
   std::uint64_t turn_began_ns = 0;
   Trial* host_turn = nullptr;

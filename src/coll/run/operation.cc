@@ -33,6 +33,14 @@ int CollectiveOp::begin(const Way& way, std::shared_ptr<const coll::Schedule> sc
                         std::int64_t units_per_unit, CollectiveTeam* team) {
   way_ = way;
   team_ = team;
+  served_elsewhere_ = false;
+  const CollectiveComm& own = *task_.comm->collectives;
+  // Leaders are one rank of a node each, and do one operation at a time: blocking ones.
+  const bool by_leaders = request == nullptr && (task_.decision.mode == coll::Mode::kHierarchical ||
+                                                 own.nodes().most_per_node() == 1);
+  outside_ = by_leaders && own.in_network != nullptr && own.in_network->leads()
+                 ? own.in_network.get()
+                 : nullptr;
   schedule_ = std::move(schedule);
   const int error = buffers_.begin_scratch(schedule_->scratch_units, units_per_unit);
   if (error != kSuccess) return error;
@@ -133,6 +141,10 @@ bool CollectiveOp::settle(bool without_host) {
 
 void CollectiveOp::start(std::uint32_t index) {
   const Step& step = schedule_->steps[index];
+  if (step.otherwise && served_elsewhere_) {
+    run_.complete(index);
+    return;
+  }
   if (log_ != nullptr) [[unlikely]]
     begun_ns_[index] = now_ns();
   switch (step.kind) {
@@ -154,10 +166,30 @@ void CollectiveOp::start(std::uint32_t index) {
       pending_.push_back({nullptr, 0, work, index});
       return;
     }
+    case StepKind::kElsewhere:
+      start_elsewhere(index);
+      return;
     case StepKind::kJoin:
       break;
   }
   complete(index);
+}
+
+void CollectiveOp::start_elsewhere(std::uint32_t index) {
+  const Step& step = schedule_->steps[index];
+  const coll::Place& place =
+      coll::elsewhere_work(step) == coll::Elsewhere::kTake ? step.target : step.source;
+  const std::int64_t units = step.count == 0 ? 0 : buffers_.units(step.count, place);
+  const auto address = [&](const coll::Place& of) {
+    return step.count == 0 ? nullptr : buffers_.address(of);
+  };
+  if (outside_ != nullptr && outside_->start(step, *task_.call, static_cast<std::size_t>(units),
+                                             static_cast<std::size_t>(buffers_.unit_bytes()),
+                                             address(step.source), address(step.target))) {
+    pending_.push_back({nullptr, 0, nullptr, index});
+  } else {
+    complete(index);
+  }
 }
 
 void CollectiveOp::start_message(std::uint32_t index) {
@@ -263,6 +295,22 @@ bool CollectiveOp::finished(Pending& pending) {
   }
   p2p::Endpoint& s = owner_->endpoint;
   const Step& step = schedule_->steps[pending.step];
+  if (step.kind == StepKind::kElsewhere) {
+    if (!outside_->poll()) return false;
+    served_elsewhere_ = outside_->served();
+    if (served_elsewhere_) {
+      ++s.counters.switch_operations;
+      const coll::Place& place =
+          coll::elsewhere_work(step) == coll::Elsewhere::kTake ? step.target : step.source;
+      if (step.count != 0) {
+        s.counters.switch_bytes +=
+            static_cast<std::uint64_t>(buffers_.units(step.count, place) * buffers_.unit_bytes());
+      }
+    } else {
+      ++s.counters.switch_fallbacks;
+    }
+    return true;
+  }
   host::Status status;
   if (pending.request == nullptr) {
     bool flag = false;
@@ -306,6 +354,10 @@ std::string CollectiveOp::describe() const {
     for (const Pending& pending : pending_) {
       const Step& step = schedule_->steps[pending.step];
       if (step.kind == StepKind::kNode) continue;
+      if (step.kind == StepKind::kElsewhere) {
+        text += "; waiting for a switch";
+        continue;
+      }
       text += step.kind == StepKind::kSend ? "; sending to rank " : "; receiving from rank ";
       text += std::to_string(step.peer);
     }

@@ -31,6 +31,7 @@
 namespace od {
 
 class Collectives;
+class InNetwork;
 
 class CollectiveOp {
  public:
@@ -126,6 +127,7 @@ class CollectiveOp {
     return team_ != nullptr && team_->phase() == CollectiveTeam::Phase::joining;
   }
   void start(std::uint32_t step);
+  void start_elsewhere(std::uint32_t step);
   void start_message(std::uint32_t step);
   // Its three ways, once it is known what there is to send or receive.
   void start_in_host(std::uint32_t step, char* address, std::int64_t units);
@@ -150,6 +152,9 @@ class CollectiveOp {
   CollectiveTeam* channel_team_ = nullptr;
   bool whole_ = false;                     // one operation of the team, no schedule
   std::unique_ptr<FirstArrival> arrival_;  // instead of a schedule; null: none
+  InNetwork* outside_ = nullptr;           // what does steps of kind kElsewhere; null: nothing
+  bool served_elsewhere_ = false;
+  bool whole_ = false;  // one operation of the team, no schedule
   std::vector<std::unique_ptr<TeamWork>> works_;
   std::size_t works_used_ = 0;
   CollectiveBuffers buffers_;

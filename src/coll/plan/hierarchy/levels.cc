@@ -24,13 +24,14 @@ Levels::Levels(Builder& builder, const Algorithm& algorithm, const Shape& shape,
       node_(nodes.node_of(shape.rank)),
       position_(nodes.position_of(shape.rank)),
       leader_count_(std::clamp(shape.parameters.leaders, 1, nodes.least_per_node())),
-      rooted_(info(algorithm.collective).rooted()) {
+      rooted_(info(algorithm.collective).rooted()),
+      fixed_leaders_(algorithm.works_elsewhere()) {
   leaders_.resize(static_cast<std::size_t>(leader_count_));
 }
 
 int Levels::leader(int node, int slice) const {
   if (last_leads_) return static_cast<int>(nodes_.members(node).size()) - 1;
-  if (!rooted_ || node != root_node()) return slice;
+  if (!rooted_ || fixed_leaders_ || node != root_node()) return slice;
   const int root = nodes_.position_of(shape_.root);
   if (slice == 0) return root;
   return slice == root ? 0 : slice;
@@ -51,7 +52,7 @@ void Levels::between(int slice, const Between& what, Generate& generate) {
   shape.in_place = what.in_place;
   shape.most_segments =
       std::max<std::int64_t>(1, shape_.most_segments / pipeline(shape_.count).parts);
-  builder_.enter({peers, what.input, what.output});
+  builder_.enter({peers, what.input, what.output, slice});
   generate(builder_, shape);
   builder_.leave();
 }
@@ -73,7 +74,7 @@ void Levels::by_messages(Generate& generate, int leader, Place target, Place sou
   shape.parameters.radix = kInsideRadix;
   shape.parameters.segment_bytes = -1;
   shape.parameters.window = -1;
-  builder_.enter({group_, source, target});
+  builder_.enter({group_, source, target, 0});
   generate(builder_, shape);
   builder_.leave();
 }

@@ -39,6 +39,9 @@ class Levels {
   // The leader that templates with one leader per node have here.
   int leader() const { return leader(node_, 0); }
   bool leads() const { return leads(0); }
+  // Whether leaders are the same whatever the root is: outside, they are known by their addresses.
+  bool fixed_leaders() const { return fixed_leaders_; }
+  int position_of_root() const { return nodes_.position_of(shape_.root); }
   // For templates whose leader is the last member.
   void lead_by_last() { last_leads_ = true; }
 
@@ -73,7 +76,9 @@ class Levels {
 
   // The vector's segments, and the slice of a segment that each leader has.
   Cut pipeline(std::int64_t units) const {
-    return segments(shape_, units, shape_.parameters.pipeline_bytes, kMostPipelined);
+    // What is done elsewhere is done at once.
+    const std::int64_t bytes = fixed_leaders_ ? -1 : shape_.parameters.pipeline_bytes;
+    return segments(shape_, units, bytes, kMostPipelined);
   }
   Cut slices(std::int64_t units) const { return {units, leader_count_}; }
 
@@ -101,6 +106,7 @@ class Levels {
   int position_;
   int leader_count_ = 1;
   bool rooted_;
+  bool fixed_leaders_;
   bool last_leads_ = false;
   std::vector<std::vector<int>> leaders_;  // by slice, made when needed
 };

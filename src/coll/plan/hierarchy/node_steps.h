@@ -50,7 +50,8 @@ inline int node_leader(const Step& step) { return step.peer >> 4; }
 
 // For people.
 inline const char* step_name(const Step& step) {
-  constexpr const char* kKinds[] = {"send", "receive", "copy", "reduce", "node", "join"};
+  constexpr const char* kKinds[] = {"send", "receive", "copy",     "reduce",
+                                    "node", "join",    "elsewhere"};
   constexpr const char* kWorks[] = {"node reduce", "node bcast",  "node gather", "node scatter",
                                     "node scan",   "node exscan", "node whole"};
   if (step.kind == StepKind::kNode) return kWorks[static_cast<int>(node_work(step))];

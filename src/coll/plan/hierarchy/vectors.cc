@@ -60,6 +60,13 @@ void bcast_in_levels(Levels& levels) {
       if (!levels.leads(slice)) return;
       levels.between(slice, {.count = size, .input = output(at), .output = output(at)});
     };
+    if (levels.has_root() && levels.fixed_leaders()) {
+      // The root may be no leader.
+      const Place whole = output(cut.begin(i));
+      levels.bcast_inside(levels.position_of_root(), whole, whole, cut.size(i));
+      each_slice(levels, cut, i, between);
+      continue;
+    }
     if (levels.has_root()) {
       // The other leaders of this node get their slice with everything else; the root's own may
       // leave at once.

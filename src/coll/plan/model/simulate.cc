@@ -225,6 +225,7 @@ class Simulation {
       case StepKind::kNode:
         meet(event, step, bytes);
         break;
+      case StepKind::kElsewhere:  // comes to nothing
       case StepKind::kJoin:
         enter(Event::Kind::kDone, event.time, event.rank, event.step);
         break;

@@ -36,6 +36,9 @@ Generate allgather_recursive_doubling, allgather_bruck, allgather_ring,
 
 Generate alltoall_bruck, alltoall_linear, alltoall_pairwise, alltoallv_linear, alltoallv_pairwise;
 
+// By something outside that adds, and otherwise as another one.
+Generate barrier_in_network, bcast_in_network, reduce_in_network, allreduce_in_network;
+
 Generate gather_linear, gather_knomial, gather_linear_sync, gatherv_linear, gatherv_linear_sync;
 Generate scatter_linear, scatter_knomial, scatterv_linear;
 

@@ -133,6 +133,9 @@ Decision Selection::by_model(Collective collective, const Layout& layout, bool c
     const bool listed = rules.list.empty() || std::find(rules.list.begin(), rules.list.end(),
                                                         &algorithm) != rules.list.end();
     const auto reason_of = [&](const char* reason) {
+      if (reason == nullptr && algorithm.works_elsewhere()) {
+        reason = "is for a switch that adds, which is measured by itself";
+      }
       return listed ? reason : "is not in the list";
     };
     if (levels) {

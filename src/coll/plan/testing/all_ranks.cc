@@ -10,57 +10,10 @@
 
 #include "coll/plan/hierarchy/node_steps.h"
 #include "coll/plan/testing/definitions.h"
+#include "coll/plan/testing/job_parts.h"
 
 namespace od::coll::testing {
 namespace {
-
-struct Failure {
-  std::string what;
-};
-
-struct Range {
-  Buffer buffer;
-  std::int32_t block;
-  std::int64_t begin;
-  std::int64_t end;
-  bool writes;
-
-  bool collides(const Range& other) const {
-    return (writes || other.writes) && buffer == other.buffer && block == other.block &&
-           begin < other.end && other.begin < end;
-  }
-};
-
-struct Rank {
-  Schedule schedule;
-  Run run;
-  Buffers memory;
-  Block scratch;
-  std::vector<std::pair<std::uint32_t, std::vector<Range>>> running;
-};
-
-struct Event {
-  enum Kind { kStart, kLocal, kBuffer, kDeliver, kNodeWork, kNodeDone } kind;
-  int rank;
-  std::uint32_t step;  // of the sender for kDeliver and kBuffer
-};
-
-// One message; steps are known when they have started.
-struct Message {
-  bool sent = false;
-  bool buffered = false;
-  bool delivery_due = false;
-  std::uint32_t send_step = 0;
-  std::int64_t receive_step = -1;
-  Block content;
-};
-
-// What the members of a node do together: who has started it.
-struct NodeWorkDone {
-  std::vector<std::int64_t> step;  // by position; or kNotYet, kDone
-  std::vector<bool> done;
-  bool worked = false;
-};
 
 class Job {
  public:
@@ -126,7 +79,8 @@ class Job {
 
   std::string describe(int rank, std::uint32_t number) {
     const Step& step = at(rank).schedule.steps[number];
-    static const char* const kinds[] = {"send", "receive", "copy", "reduce", "node", "join"};
+    static const char* const kinds[] = {"send", "receive", "copy",     "reduce",
+                                        "node", "join",    "elsewhere"};
     return std::string(kinds[static_cast<int>(step.kind)]) + " (step " + std::to_string(number) +
            ", " + std::to_string(step.count) + " units, peer " + std::to_string(step.peer) + ")";
   }
@@ -162,7 +116,13 @@ class Job {
 
   void enqueue_ready(int rank) {
     std::uint32_t step;
-    while (at(rank).run.take(step)) events_.push_back({Event::kStart, rank, step});
+    while (at(rank).run.take(step)) {
+      if (at(rank).schedule.steps[step].otherwise && at(rank).served_elsewhere) {
+        at(rank).run.complete(step);
+      } else {
+        events_.push_back({Event::kStart, rank, step});
+      }
+    }
   }
 
   void complete(int rank, std::uint32_t step) {
@@ -189,6 +149,10 @@ class Job {
         if (step.kind == StepKind::kReduce) add(step.right, false);
         add(step.target, true);
       }
+    }
+    if (step.kind == StepKind::kElsewhere && count > 0) {
+      if (elsewhere_work(step) != Elsewhere::kTake) add(step.source, false);
+      if (elsewhere_work(step) != Elsewhere::kShow) add(step.target, true);
     }
     if (step.kind == StepKind::kNode) {
       const NodeUse use = node_use_of(rank, step);
@@ -223,6 +187,8 @@ class Job {
           start_message(event, step);
         } else if (step.kind == StepKind::kNode) {
           start_node_step(event, step);
+        } else if (step.kind == StepKind::kElsewhere) {
+          start_elsewhere(event);
         } else {
           events_.push_back({Event::kLocal, event.rank, event.step});
         }
@@ -252,7 +218,40 @@ class Job {
       case Event::kNodeDone:
         finish_node_step(event, step);
         break;
+      case Event::kOutside:
+        at(event.rank).served_elsewhere = outside_works();
+        complete(event.rank, event.step);
+        break;
     }
+  }
+
+  // Sometimes what is outside serves, sometimes it fails.
+  bool outside_works() const { return (test_.seed >> 4 & 1) != 0; }
+
+  // All ranks that have such a step, in the order of ranks.
+  void start_elsewhere(const Event& event) {
+    const int slice = elsewhere_slice(at(event.rank).schedule.steps[event.step]);
+    std::map<int, std::uint32_t>& started = outside_[slice];
+    started[event.rank] = event.step;
+    std::size_t expected = 0;
+    for (const Rank& rank : ranks_) {
+      const std::vector<Step>& steps = rank.schedule.steps;
+      expected += std::any_of(steps.begin(), steps.end(), [&](const Step& other) {
+        return other.kind == StepKind::kElsewhere && elsewhere_slice(other) == slice;
+      });
+    }
+    if (started.size() < expected) return;
+    std::vector<OutsidePart> outside;
+    for (const auto& [r, number] : started) {
+      const Step& own = at(r).schedule.steps[number];
+      OutsidePart part{&own, nullptr, nullptr};
+      if (own.count > 0 && part.reads()) part.source = units(r, number, own.source, own.count);
+      if (own.count > 0 && part.writes()) part.target = units(r, number, own.target, own.count);
+      outside.push_back(part);
+    }
+    if (outside_works()) work_outside(test_, outside);
+    for (const auto& [r, number] : started) events_.push_back({Event::kOutside, r, number});
+    outside_.erase(slice);
   }
 
   NodeUse node_use_of(int rank, const Step& step) const {
@@ -478,6 +477,8 @@ class Job {
   std::vector<Rank> ranks_;
   std::vector<Event> events_;
   std::map<std::tuple<int, int, std::uint32_t>, Message> messages_;
+  // Who has started a step of kind kElsewhere, by slice.
+  std::map<int, std::map<int, std::uint32_t>> outside_;
   static constexpr std::int64_t kNotYet = -1;
   static constexpr std::int64_t kDone = -2;
   std::optional<Nodes> nodes_;

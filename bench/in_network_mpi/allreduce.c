@@ -1,0 +1,52 @@
+// Times MPI_Allreduce of doubles; rank 0 prints a line "bytes microseconds" per size, the median
+// of single calls, each taken as long as its slowest rank.
+//
+// Arguments: calls per size, then the sizes in bytes.
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static int compare(const void* left, const void* right) {
+  const double a = *(const double*)left, b = *(const double*)right;
+  return (a > b) - (a < b);
+}
+
+int main(int argc, char** argv) {
+  MPI_Init(&argc, &argv);
+  int rank, size;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  const int calls = atoi(argv[1]);
+  double* const times = malloc((size_t)calls * sizeof *times);
+  double* const all = malloc((size_t)calls * sizeof *all);
+  for (int argument = 2; argument < argc; argument++) {
+    const int bytes = atoi(argv[argument]);
+    const int count = bytes / (int)sizeof(double);
+    double* const in = malloc((size_t)bytes);
+    double* const out = malloc((size_t)bytes);
+    for (int i = 0; i < count; i++) in[i] = rank + i;
+    // Groups at switches are made and measured in the first calls, the host is measured against.
+    for (int i = 0; i < 60; i++) {
+      MPI_Allreduce(in, out, count, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    }
+    for (int i = 0; i < calls; i++) {
+      MPI_Barrier(MPI_COMM_WORLD);
+      const double begin = MPI_Wtime();
+      MPI_Allreduce(in, out, count, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+      times[i] = (MPI_Wtime() - begin) * 1e6;
+    }
+    for (int i = 0; i < count; i++) {
+      if (out[i] != size * (double)i + size * (size - 1.0) / 2) MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+    MPI_Reduce(times, all, calls, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
+    if (rank == 0) {
+      qsort(all, (size_t)calls, sizeof *all, compare);
+      printf("%d %.2f\n", bytes, all[calls / 2]);
+      fflush(stdout);
+    }
+    free(in);
+    free(out);
+  }
+  MPI_Finalize();
+  return 0;
+}

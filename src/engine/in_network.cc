@@ -1,0 +1,267 @@
+// Making a group of leaders at a switch, measuring what it is good for, and letting go of it.
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <iterator>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "coll/run/in_network.h"
+#include "engine/engine.h"
+#include "engine/rank_state.h"
+#include "observe/log.h"
+
+namespace od {
+
+using host::kSuccess;
+
+namespace {
+
+// That a rank leads at the same time.
+constexpr int kMostGroups = 32;
+
+p2p::LayoutRef layout_of_number() {
+  static const p2p::LayoutRef layout = [] {
+    auto* made = new p2p::Layout;
+    made->size = made->extent = made->block_bytes = sizeof(std::int64_t);
+    made->immortal = true;
+    return p2p::LayoutRef(made);
+  }();
+  return layout;
+}
+
+}  // namespace
+
+// A collective call of the library's own, not by the host; *served is false where only the host
+// could do it, which is so at all ranks.
+int Rank::own_collective(const CollectiveCall& call, std::uint64_t bytes, Comm& comm,
+                         bool* served) {
+  *served = false;
+  const coll::Decision decision = state_->collectives.selection.own_choice(
+      call.collective, comm.collectives->layout(), true, bytes);
+  if (decision.algorithm->is_host()) return kSuccess;
+  return serve_collective(call, comm, served, nullptr, &decision);
+}
+
+// The smallest value of all ranks; where the call cannot be done, 0.
+int Rank::own_minimum(std::int64_t& value, Comm& comm) {
+  CollectiveCall agree;
+  agree.internal = true;
+  agree.collective = coll::Collective::kAllreduce;
+  agree.in_place = true;
+  agree.recv = &value;
+  agree.recv_count = 1;
+  agree.recv_type = layout_of_number();
+  agree.reduction.kernel = coll::ops::find_kernel(coll::ops::Op::min, coll::ops::Kind::int64);
+  bool served = false;
+  const int error = own_collective(agree, sizeof(value), comm, &served);
+  if (error != kSuccess || !served) value = 0;
+  return error;
+}
+
+// What comes before a call of the program.
+int Rank::prepare_switch(const CollectiveCall& call, Comm& comm) {
+  using Need = Collectives::SwitchNeed;
+  RankState& s = *state_;
+  const auto need = [&] {
+    Guard guard(s);
+    return s.collectives.switch_need(call, comm);
+  };
+  Need found = need();
+  if (found == Need::check) {
+    const int error = check_switch(comm);
+    if (error != kSuccess) return error;
+    found = need();
+  }
+  if (found == Need::sockets) {
+    Guard guard(s);
+    s.close_switch(*comm.collectives);
+    comm.collectives->in_network.reset();
+    comm.collectives->with_sockets = true;
+    found = Need::group;
+  }
+  if (found == Need::group) {
+    const int error = open_switch(comm);
+    if (error != kSuccess) return error;
+    found = need();
+  }
+  return found == Need::measurement ? measure_switch(call.collective, comm) : kSuccess;
+}
+
+// Whether all leaders still use the switch. If one does not, none does: then a new group may be
+// made.
+int Rank::check_switch(Comm& comm) {
+  constexpr std::uint32_t kMostAttempts = 4;
+  RankState& s = *state_;
+  CollectiveComm& own = *comm.collectives;
+  std::int64_t usable = own.in_network->usable() ? 1 : 0;
+  const int error = own_minimum(usable, comm);
+  if (error != kSuccess || usable != 0) return error;
+  Guard guard(s);
+  // Nobody is in an operation of the group any more.
+  s.close_switch(own);
+  own.in_network->settle(false);
+  if (own.switch_attempts < kMostAttempts) own.in_network.reset();
+  return kSuccess;
+}
+
+// Of every node, as its ranks see it.
+int Rank::count_sockets(Comm& comm, int* sockets) {
+  const std::int32_t mine = state_->collectives.cache.group;
+  std::vector<std::int32_t> all(static_cast<std::size_t>(comm.size));
+  CollectiveCall tell;
+  tell.internal = true;
+  tell.collective = coll::Collective::kAllgather;
+  tell.send = &mine;
+  tell.recv = all.data();
+  tell.send_type = tell.recv_type = CollectiveBuffers::byte_layout();
+  tell.send_count = tell.recv_count = sizeof(mine);
+  bool served = false;
+  const int error = own_collective(tell, sizeof(mine), comm, &served);
+  *sockets = served ? InNetwork::common_sockets(all, comm.collectives->nodes()) : 1;
+  return error;
+}
+
+// All ranks of the communicator call it together; it takes a second at most.
+int Rank::open_switch(Comm& comm) {
+  RankState& s = *state_;
+  CollectiveComm& own = *comm.collectives;
+  const coll::Nodes& nodes = own.nodes();
+  const SwitchPlace& place = s.collectives.switch_place;
+  int leaders = 1;
+  if (own.with_sockets) {
+    const int error = count_sockets(comm, &leaders);
+    if (error != kSuccess) return error;
+  }
+  own.in_network = std::make_unique<InNetwork>(nodes, comm.rank, leaders);
+  const bool leads = own.in_network->is_leader();
+  ++own.switch_attempts;
+  InNetwork& group = *own.in_network;
+
+  // Who has waited in vain twice does not let others wait again.
+  constexpr int kMostFailures = 2;
+  int& failures = s.collectives.switch_failures;
+  const bool able = failures < kMostFailures && s.collectives.switch_groups < kMostGroups &&
+                    s.collectives.retired.room(now_ns());
+  InNetwork::Claim mine = group.claim(place, leads && able);
+  std::vector<InNetwork::Claim> claims(static_cast<std::size_t>(comm.size));
+  CollectiveCall tell;
+  tell.internal = true;
+  tell.collective = coll::Collective::kAllgather;
+  tell.send = &mine;
+  tell.recv = claims.data();
+  tell.send_type = tell.recv_type = CollectiveBuffers::byte_layout();
+  tell.send_count = tell.recv_count = sizeof(mine);
+  bool served = false;
+  int error = own_collective(tell, sizeof(mine), comm, &served);
+  const bool attempt = error == kSuccess && served && group.all_able(claims, nodes);
+  if (attempt && leads) {
+    group.begin_join(claims, nodes, comm.rank, place, own.context, s.host.world_rank);
+    WaitLoop loop(*this, "joining a group at a switch", true);
+    while (!group.poll_join()) loop.step();
+  }
+  std::int64_t all_joined = attempt && (!leads || group.joined()) ? 1 : 0;
+  if (attempt) error = own_minimum(all_joined, comm);
+  Guard guard(s);
+  group.settle(all_joined != 0);
+  if (leads) ++(all_joined != 0 ? s.counters.switch_groups : s.counters.switch_refused);
+  if (group.leads()) ++s.collectives.switch_groups;
+  if (attempt) failures = all_joined != 0 ? 0 : failures + 1;
+  if (attempt && comm.rank == nodes.members(0).front()) {
+    log(all_joined != 0 ? Level::kDebug : Level::kWarning, "leaders of %d nodes %s", nodes.count(),
+        all_joined != 0 ? "have made a group at a switch"
+                        : "have found no switch that adds; collectives go as usual");
+  }
+  return error;
+}
+
+// Up to which size the switch is faster than what would serve otherwise. Both do it in turn; the
+// ranks add up their medians, so that all come to the same verdict.
+int Rank::measure_switch(coll::Collective collective, Comm& comm) {
+  constexpr int kRounds = 7;
+  constexpr std::uint64_t kSizes[] = {8, 512, 2048, 8192, 32768};
+  RankState& s = *state_;
+  CollectiveComm& own = *comm.collectives;
+  const bool sized = collective != coll::Collective::kBarrier;
+  std::vector<std::uint64_t> sizes;
+  for (const std::uint64_t size : kSizes) {
+    if (sized && size <= s.settings.switch_max_bytes) sizes.push_back(size);
+  }
+  if (!sized) sizes.push_back(0);
+  own.in_network->set_limit(collective, InNetwork::kNone);
+
+  std::vector<double> in(kSizes[std::size(kSizes) - 1] / sizeof(double));
+  std::vector<double> out(in.size());
+  std::vector<std::int64_t> medians;
+  CollectiveCall call;
+  call.internal = true;
+  call.collective = collective;
+  call.send = in.data();
+  call.recv = out.data();
+  call.reduction.kernel = coll::ops::find_kernel(coll::ops::Op::sum, coll::ops::Kind::float64);
+  const coll::Decision by_switch = s.collectives.switch_decision(collective, own);
+  for (const std::uint64_t size : sizes) {
+    const coll::Decision otherwise =
+        s.collectives.selection.own_choice(collective, own.layout(), true, size);
+    // Which is so for all sizes: then there is only the host to compare with, by itself.
+    if (otherwise.algorithm->is_host()) return kSuccess;
+    call.recv_type = sized ? layout_of_number() : p2p::LayoutRef();
+    call.send_type = call.recv_type;
+    call.recv_count = call.send_count = static_cast<std::int64_t>(size / sizeof(double));
+    std::array<std::vector<std::int64_t>, 2> times;
+    for (int round = 0; round < 2 * kRounds; ++round) {
+      bool served = false;
+      const std::uint64_t begin_ns = now_ns();
+      const int error =
+          serve_collective(call, comm, &served, nullptr, round % 2 == 0 ? &by_switch : &otherwise);
+      if (error != kSuccess) return error;
+      times[static_cast<std::size_t>(round % 2)].push_back(
+          static_cast<std::int64_t>(now_ns() - begin_ns));
+    }
+    for (std::vector<std::int64_t>& each : times) {
+      std::nth_element(each.begin(), each.begin() + kRounds / 2, each.end());
+      medians.push_back(each[kRounds / 2]);
+    }
+  }
+  CollectiveCall add;
+  add.internal = true;
+  add.collective = coll::Collective::kAllreduce;
+  add.in_place = true;
+  add.recv = medians.data();
+  add.recv_count = static_cast<std::int64_t>(medians.size());
+  add.recv_type = layout_of_number();
+  add.reduction.kernel = coll::ops::find_kernel(coll::ops::Op::sum, coll::ops::Kind::int64);
+  bool served = false;
+  const int error = own_collective(add, medians.size() * sizeof(std::int64_t), comm, &served);
+  if (error != kSuccess || !served) return error;
+  Guard guard(s);
+  for (std::size_t i = 0; i < sizes.size() && medians[2 * i] < medians[2 * i + 1]; ++i) {
+    own.in_network->set_limit(collective, static_cast<std::int64_t>(sizes[i]));
+  }
+  log(Level::kDebug, "a switch serves %s up to %lld bytes", coll::info(collective).name,
+      static_cast<long long>(own.in_network->limit(collective)));
+  return kSuccess;
+}
+
+void RankState::close_switch(CollectiveComm& own) {
+  if (own.in_network == nullptr || !own.in_network->leads()) return;
+  --collectives.switch_groups;
+  collectives.retired.add(own.in_network->retire(counters));
+}
+
+// Others may still need what this rank has kept until all have come here.
+void RankState::leave_switches() {
+  if (!collectives.enabled || !collectives.switch_place.on()) return;
+  host.world_barrier();
+  Guard guard(*this);
+  if (world->collectives != nullptr) close_switch(*world->collectives);
+  for (const auto& [pointer, comm] : comms) {
+    if (comm->collectives != nullptr) close_switch(*comm->collectives);
+  }
+  collectives.retired.clear();
+}
+
+}  // namespace od
