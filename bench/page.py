@@ -71,7 +71,8 @@ def _distribution() -> str:
         return "unknown"
 
 
-def _machine() -> str:
+def machine() -> str:
+    """Return the machine in words."""
     return f"{_processor()}, {os.cpu_count()} cores; Linux {platform.release()}, {_distribution()}."
 
 
@@ -80,7 +81,7 @@ def _facts(around: Circumstances) -> list[str]:
     versions = around.versions.items()
     hosts = ", ".join(f"{HOST_TITLES[name]} ({version})" for name, version in versions)
     return [
-        f"- Machine: {_machine()}",
+        f"- Machine: {machine()}",
         f"- Hosts measured: {hosts}.",
         *(
             f"- **Not measured: {HOST_TITLES[name]}**: {why}."
@@ -172,7 +173,7 @@ def renewed(old: list[str], new: list[str], headings: list[str], rows: list[str]
     machine it was measured, which may be another one than that of the rest.
     """
     before, after = _chapters(old), _chapters(new)
-    note = f"Measured apart from the rest of this page, on: {_machine()}"
+    note = f"Measured apart from the rest of this page, on: {machine()}"
     order = list(before)
     for heading in headings:
         if heading not in after:

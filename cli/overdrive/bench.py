@@ -274,10 +274,11 @@ class Bench:
         if not self.options.without_overdrive:
             found.append(Variant(OVERDRIVE, {}))
         if self.options.algorithms:
-            found += self._algorithms(self.options.collectives[0])
+            found += self.algorithms(self.options.collectives[0])
         return found
 
-    def _algorithms(self, collective: str) -> list[Variant]:
+    def algorithms(self, collective: str) -> list[Variant]:
+        """Return a job for each algorithm that can serve."""
         largest = max(bench_tables.parse_size(text) for text in self.options.sizes.split(","))
         words = ["explain", collective, str(largest), "--ranks", str(self.ranks)]
         words += ["--nodes", str(self.nodes)]
@@ -373,7 +374,9 @@ def run_job(
                 return out, err, False
 
 
-def _together(bench: Bench, variants: list[Variant], seconds: float, samples: list[Sample]) -> None:
+def at_the_same_time(
+    bench: Bench, variants: list[Variant], seconds: float, samples: list[Sample]
+) -> None:
     """Run all jobs at the same time; they take turns over a file."""
     outcomes: dict[int, tuple[str, str, bool]] = {}
     stop = threading.Event()
@@ -393,7 +396,7 @@ def _together(bench: Bench, variants: list[Variant], seconds: float, samples: li
         _take(bench, variant, outcomes[index], samples)
 
 
-def _one_after_the_other(
+def one_after_the_other(
     bench: Bench, variants: list[Variant], seconds: float, samples: list[Sample]
 ) -> None:
     """Run jobs in alternation, for those on other machines."""
@@ -467,9 +470,9 @@ def run(
     print(f"# {found.title}; {bench.ranks} ranks, {place}", flush=True)
     with _csv(options.csv) as samples:
         if bench.spans_nodes():
-            _one_after_the_other(bench, variants, options.seconds, samples)
+            one_after_the_other(bench, variants, options.seconds, samples)
         else:
-            _together(bench, variants, options.seconds, samples)
+            at_the_same_time(bench, variants, options.seconds, samples)
     names = [variant.name for variant in variants]
     cores = len(os.sched_getaffinity(0))
     print(bench_tables.render(samples, names, options.collectives, cores), end="")

@@ -131,7 +131,7 @@ def explain(
     for name in ("strict", "intel_adjust"):
         if known.get(name) == "true":
             wanted.append("--intel" if name == "intel_adjust" else "--strict")
-    if known.get("tuning", "off") != "off":
+    if known.get("tuning", "off") not in ("off", "auto"):
         wanted += ["--tuning", known["tuning"]]
     report, status = query(installation, environment, "explain", *wanted)
     if as_json:

@@ -27,6 +27,7 @@ from overdrive.options import PATHS
 from overdrive.report import command as report
 from overdrive.study import collectives as study_collectives
 from overdrive.study import copy_paths, timeline
+from overdrive.tune import command as tune
 
 if TYPE_CHECKING:
     from overdrive.arguments import Parser
@@ -124,6 +125,7 @@ COMMANDS = {
     "info": "what will happen here",
     "explain": "which algorithm a call gets, and why",
     "calibrate": "measure this node",
+    "tune": "measure algorithms of collectives",
     "bench": "measure collectives",
     "report": "what a recorded run spent in MPI",
     "study": "measure or simulate in depth",
@@ -137,6 +139,7 @@ COMMANDS = {
 PARSERS = {
     ("info",): info.parser,
     ("calibrate",): calibrate.parser,
+    ("tune",): tune.parser,
     ("bench", "coll"): bench.parser,
     ("bench", "arrival"): bench_arrival.parser,
     ("report",): report.parser,
@@ -168,7 +171,7 @@ POLICIES = {
 
 _TAKE_VALUE = ("--set", "--verbose", "-v", "--library", "--pin", "--paths")
 
-TAKES_SETTINGS = ("info", "explain", "bench")
+TAKES_SETTINGS = ("info", "explain", "bench", "tune")
 
 
 def _options_of(parser: Parser) -> dict[str, str]:

@@ -124,7 +124,7 @@ def _happens(report: Mapping[str, Any]) -> list[str]:
     if known["collectives"] == "true":
         lines.append(item("collectives", "in shared memory inside a node; blocking ones in two "
                            "levels between nodes; rules of a tuning file first"
-                           if known["tuning"] != "off" else
+                           if known["tuning"] not in ("off", "auto") else
                            "in shared memory inside a node; blocking ones in two levels between "
                            "nodes"))  # fmt: skip
     else:

@@ -27,6 +27,7 @@ Commands:
   explain COLLECTIVE BYTES [...]        which algorithm a call gets, and why
   doctor [--bundle FILE]                what is wrong here, and what to do
   calibrate [--quick]                   measure this node, so that the best ways are chosen on it
+  tune [--budget 10m] [OPTION...]       measure which algorithms collectives should take here
   bench coll | arrival                  measure collectives with and without Overdrive
   report RECORD                         what a run with --record spent in MPI, as a page
   study copy | collectives | timeline   measure or simulate in depth, with plots
@@ -63,6 +64,7 @@ COMMANDS = (
     "explain",
     "doctor",
     "calibrate",
+    "tune",
     "bench",
     "report",
     "study",
@@ -108,6 +110,10 @@ def _other(
         from overdrive.study import command as study
 
         return study.run(here, rest, environment)
+    if command == "tune":
+        from overdrive.tune import command as tune
+
+        return tune.run(here, chosen, rest, environment)
     if command == "bench":
         if rest[:1] == ["arrival"]:
             from overdrive import bench_arrival

@@ -170,8 +170,9 @@
     "receiver reads the sender's buffer; `push`: the sender writes the receiver's buffer once the " \
     "receive is posted; `cooperative`: both copy at the same time; `kernel`: the receiver reads "   \
     "through the operating system. A message that the chosen way cannot serve takes cells. "       \
-    "`auto` chooses for each message by its size, the distance of the two cores and whether the "  \
-    "sender has rewritten its buffer since it last sent it.")                                      \
+    "`auto` chooses for each message by its size, the distance of the two cores and what has "     \
+    "happened to the buffer since it was last sent, at first by the thresholds `near_…` and "      \
+    "`far_…`, with `learn=on` then by what the ways cost in the running program.")                      \
   X(calibration, StringType, "calibration", "auto", 0, 4096, copy,                                 \
     "Which measured thresholds (the settings `near_…` and `far_…`) replace the built-in ones: "    \
     "`auto` those that `overdrive calibrate` has put into the user's configuration folder, `off` " \
@@ -236,16 +237,19 @@
   A(collective_slot_bytes, SizeType, "collective_slot", 4 * kMiB, 64 * kKiB, kGiB, coll,               \
     "Shared memory of each of them in a rank, for flags and for what passes through cells; only "  \
     "what is used takes memory.")                                                                  \
-  A(tuning, StringType, "tuning", "off", 0, 4096, coll,                                            \
-    "Path of a tuning file (JSON): rules that choose the algorithms of collectives. Rules in "     \
-    "variables `OVERDRIVE_ADJUST_...` come before it; where none matches, or with `off`, the "     \
-    "built-in cost model chooses.")                                                                \
+  A(tuning, StringType, "tuning", "auto", 0, 4096, coll,                                           \
+    "Tuning file (JSON): rules that choose the algorithms of collectives. `auto`: the one that "   \
+    "`overdrive tune` has put into the user's configuration folder for the installed MPI "         \
+    "library, if there is one; `off`: none; anything else is a path. Rules in variables "          \
+    "`OVERDRIVE_ADJUST_...` come before it; where none matches the built-in cost model chooses.")  \
   A(learn, LearnChoice, "learn", LearnMode::kNodes, LearnMode::kOff, LearnMode::kOn, coll,         \
     "Measures in the running program whether a blocking collective is faster with Overdrive or "   \
     "with the installed MPI library, and lets the faster one go on: for each communicator, "       \
     "collective and range of sizes, both in turn from the ninth call on for 8 to 16 calls, again " \
     "after 4,096 calls and more and more rarely. `nodes`: on communicators that span nodes; `on`: " \
     "on all; `off`: never. Rules (`tuning`, `OVERDRIVE_ADJUST_...`) are obeyed without measuring. "  \
+    "`on` measures the ways of messages from 4 KiB on too (`copy_path`), in at most 2 % of the "   \
+    "time. "                                                                                       \
     "As with any two algorithms, the last bits of a floating-point sum may depend on who made it.")  \
   A(first_arrival, BoolType, "first_arrival", false, false, true, coll,                            \
     "On communicators that span nodes also tries broadcasts of 64 KiB and more that start on each " \

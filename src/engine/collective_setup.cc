@@ -120,7 +120,8 @@ void RankState::prepare_collectives() {
   options.accept_intel = settings.intel_adjust;
   // What is for another machine has been refused already, by rank 0.
   if (!terms.tuning_text.empty()) {
-    options.tuning_file = settings.tuning;
+    options.tuning_file = tuning_path(settings, host.version_text);
+    if (options.tuning_file.empty()) options.tuning_file = settings.tuning;
     options.tuning_text = terms.tuning_text;
   }
   for (const auto& [variable, text] : terms.rules) {
@@ -136,6 +137,9 @@ void RankState::prepare_collectives() {
                      "' is no place of a switch: " + reason + "; going on without");
   }
   collectives.selection = coll::Selection::load(terms.rules, options, issues);
+  for (const std::string& note : terms.notes) {
+    if (host.world_rank == 0) log(Level::kWarning, "%s", note.c_str());
+  }
   if (issues.empty()) return;
   // Rank 0 speaks for all.
   if (host.world_rank == 0) {

@@ -246,6 +246,41 @@ TEST(CopyPaths, Automatic) {
                  [](RankState& s) { return s.counters.receives_pull > 2; });
 }
 
+// Trials change the path in the middle of a dialogue; what arrives is what was sent.
+TEST(CopyPaths, EveryMessageArrivesWhilePathsAreTried) {
+  expect_success(run_forked_job(2, [](int me, const Exchange& exchange) {
+    TestHeap::prepare();
+    config::Settings settings;
+    settings.learn = config::LearnMode::kOn;
+    auto rank = make_test_rank(exchange, settings);
+    host::Status status;
+    const auto mine = TestHeap::allocate(1 << 20);
+    const auto other = TestHeap::allocate(1 << 20);
+    std::uint64_t seed = 0;
+    for (const std::size_t size : {4096u, 20000u, 65536u, 300000u, 1u << 20}) {
+      const auto bytes = static_cast<std::int64_t>(size);
+      for (int round = 0; round < 120; ++round, seed += 2) {
+        // Sent from the place that is written, or back from where the last one came.
+        const auto out = round % 40 < 20 ? mine : other;
+        if (me == 0) {
+          fill(out.first(size), seed);
+          rank->send(out.data(), bytes, byte_layout(), 1, 0, *rank->world(), SendMode::standard);
+          rank->recv(other.data(), bytes, byte_layout(), 1, 0, *rank->world(), &status);
+          REQUIRE(check(other, seed, size));
+        } else {
+          rank->recv(other.data(), bytes, byte_layout(), 0, 0, *rank->world(), &status);
+          REQUIRE(check(other, seed, size));
+          rank->send(other.data(), bytes, byte_layout(), 0, 0, *rank->world(), SendMode::standard);
+        }
+      }
+    }
+    const RankState& state = rank->state();
+    REQUIRE(state.node->oversubscribed() || state.counters.path_trials > 0);
+    rank->finalize();
+    return 0;
+  }));
+}
+
 // The sender returns although its receiver does not come for long, and the data is that of the
 // call.
 TEST(CopyPaths, ALateReceiverGetsWhatWasSent) {

@@ -1,6 +1,8 @@
 // The text is a list of fields, each preceded by its length: values may contain anything.
 #include "engine/job_terms.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <charconv>
 #include <optional>
@@ -47,20 +49,48 @@ class Fields {
 
 }  // namespace
 
-JobTerms own_terms(const config::Settings& settings) {
+std::string tuning_path(const config::Settings& settings, std::string_view host_version) {
+  if (!settings.collectives || settings.tuning == "off") return {};
+  if (settings.tuning != "auto") return settings.tuning;
+  const std::string folder = config::standard_paths(environ).calibration_file;
+  const std::size_t slash = folder.rfind('/');
+  if (slash == std::string::npos) return {};
+  // The first line up to a comma, in small letters, with a hyphen for whatever a file's name should
+  // not have: `Open MPI v4.1.4` is open-mpi-v4.1.4 (cli/overdrive/tune/command.py).
+  host_version = host_version.substr(0, host_version.find_first_of(",\n"));
+  std::string name;
+  for (const char letter : host_version) {
+    const bool upper = letter >= 'A' && letter <= 'Z';
+    const bool kept = upper || letter == '.' || (letter >= 'a' && letter <= 'z') ||
+                      (letter >= '0' && letter <= '9');
+    if (kept) {
+      name += upper ? static_cast<char>(letter - 'A' + 'a') : letter;
+    } else if (!name.empty() && name.back() != '-') {
+      name += '-';
+    }
+  }
+  if (!name.empty() && name.back() == '-') name.pop_back();
+  if (name.empty()) return {};
+  const std::string path = folder.substr(0, slash) + "/tuning-" + name + ".json";
+  return access(path.c_str(), F_OK) == 0 ? path : std::string{};
+}
+
+JobTerms own_terms(const config::Settings& settings, std::string_view host_version) {
   JobTerms terms;
   for (auto& variable : coll::Selection::environment()) {
     if (is_rule(variable.first)) terms.rules.push_back(std::move(variable));
   }
   std::sort(terms.rules.begin(), terms.rules.end());
-  if (settings.tuning == "off" || settings.tuning.empty() || !settings.collectives) return terms;
-  std::optional<std::string> text = coll::read_tuning_text(settings.tuning, terms.issues);
+  const std::string path = tuning_path(settings, host_version);
+  if (path.empty()) return terms;
+  std::optional<std::string> text = coll::read_tuning_text(path, terms.issues);
   if (!text) return terms;
-  const coll::TuningFile file = coll::parse_tuning(*text, settings.tuning, topology::fingerprint());
+  const coll::TuningFile file = coll::parse_tuning(*text, path, topology::fingerprint());
   if (file.issues.empty()) {
     terms.tuning_text = std::move(*text);
   } else {
-    terms.issues = file.issues;
+    // An update of the kernel is nobody's mistake: a file that was found by itself stops no job.
+    (file.foreign && settings.tuning == "auto" ? terms.notes : terms.issues) = file.issues;
   }
   return terms;
 }

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "coll/plan/select/selection.h"
@@ -20,11 +21,17 @@ struct JobTerms {
   coll::Selection::Environment rules;  // variables that choose algorithms, sorted
   std::string tuning_text;             // of the tuning file; empty: none or refused
   std::vector<std::string> issues;     // with the tuning file
+  // Why a file that nobody has named does not count; for rank 0 to tell, not handed round.
+  std::vector<std::string> notes;
 };
 
-// The terms of this process. Reads the tuning file that the settings name; a file with a mistake,
-// or one for another machine, is refused here.
-JobTerms own_terms(const config::Settings& settings);
+// The tuning file that counts over this MPI library; empty: none. With `auto` it is the one that
+// `overdrive tune` writes into the user's configuration folder, if it is there.
+std::string tuning_path(const config::Settings& settings, std::string_view host_version);
+
+// The terms of this process. Reads the tuning file; one with a mistake, or one for another machine,
+// is refused here.
+JobTerms own_terms(const config::Settings& settings, std::string_view host_version = {});
 
 // Terms and agreed settings as one text, the same for the same values; never empty.
 std::string terms_text(const config::Settings& settings, const JobTerms& terms);

@@ -2,7 +2,11 @@
 #include "engine/job_terms.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <cstdlib>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -50,6 +54,45 @@ TEST(JobTerms, EveryAgreedSettingIsTakenOver) {
   EXPECT_EQ(different, (Names{"stats", "inline_max", "fastbox_bytes", "collectives", "test_remote",
                               "OVERDRIVE_ADJUST_GATHER"}));
   EXPECT_TRUE(take_terms(text, second, second_terms).empty());
+}
+
+TEST(JobTerms, TheFileOfTheTunedLibraryIsFoundByItself) {
+  char folder[] = "/tmp/overdrive-terms-XXXXXX";
+  ASSERT_NE(mkdtemp(folder), nullptr);
+  const std::string base = folder;
+  ASSERT_EQ(mkdir((base + "/overdrive").c_str(), 0755), 0);
+  const std::string path = base + "/overdrive/tuning-open-mpi-v4.1.4.json";
+  const char* before = getenv("XDG_CONFIG_HOME");
+  const std::string kept = before != nullptr ? before : "";
+  setenv("XDG_CONFIG_HOME", folder, 1);
+  constexpr const char* kVersion = "Open MPI v4.1.4, package: somebody's";
+  config::Settings settings;
+  EXPECT_EQ(tuning_path(settings, kVersion), "") << "there is none";
+  std::ofstream(path) << R"({"format": "overdrive-tuning", "version": 1, "fingerprint": "other",
+                             "rules": []})";
+  EXPECT_EQ(tuning_path(settings, kVersion), path);
+  EXPECT_EQ(tuning_path(settings, "Open MPI v4.1.5, package"), "");
+  EXPECT_EQ(tuning_path(settings, ""), "");
+  const JobTerms foreign = own_terms(settings, kVersion);
+  EXPECT_EQ(foreign.tuning_text, "");
+  EXPECT_TRUE(foreign.issues.empty()) << "never stops a job";
+  ASSERT_EQ(foreign.notes.size(), 1u);
+  EXPECT_NE(foreign.notes.front().find("made for \"other\""), std::string::npos);
+  std::ofstream(path) << R"({"format": "overdrive-tuning", )";
+  const JobTerms damaged = own_terms(settings, kVersion);
+  EXPECT_EQ(damaged.tuning_text, "");
+  EXPECT_EQ(damaged.issues.size(), 1u);
+  EXPECT_TRUE(damaged.notes.empty());
+  std::ofstream(path) << R"({"format": "overdrive-tuning", "version": 1, "rules": []})";
+  EXPECT_NE(own_terms(settings, kVersion).tuning_text, "");
+  settings.tuning = "off";
+  EXPECT_EQ(tuning_path(settings, kVersion), "");
+  settings.tuning = "/some/where";
+  EXPECT_EQ(tuning_path(settings, kVersion), "/some/where");
+  unlink(path.c_str());
+  rmdir((base + "/overdrive").c_str());
+  rmdir(folder);
+  before != nullptr ? setenv("XDG_CONFIG_HOME", kept.c_str(), 1) : unsetenv("XDG_CONFIG_HOME");
 }
 
 TEST(JobTerms, ATextThatIsCutShortIsReadAsFarAsItGoes) {

@@ -147,8 +147,9 @@ void RankState::warm_some() {
 
 std::unique_ptr<Rank> Rank::create(const host::HostTable& host, const config::Settings& settings,
                                    bool threads_multiple, const JobTerms* terms) {
-  auto state = std::make_unique<RankState>(host, settings, threads_multiple,
-                                           terms != nullptr ? *terms : own_terms(settings));
+  auto state = std::make_unique<RankState>(
+      host, settings, threads_multiple,
+      terms != nullptr ? *terms : own_terms(settings, host.version_text));
   RankState& s = *state;
   const std::uint64_t start_ns = now_ns();
 

@@ -285,7 +285,7 @@ void begin() {
     }
     const bool usable = state.requests.reserve(kRequestCapacity, abi::kPointerHandles);
     if (!usable) log(Level::kError, "no address space for request handles");
-    terms = own_terms(settings);
+    terms = own_terms(settings, state.host.version_text);
     if (!agree_on_terms(settings, terms, usable)) {
       state.star.reset();
       if (state.host.world_rank == 0 || !usable) {

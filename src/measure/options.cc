@@ -4,6 +4,8 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "measure/pair.h"
+
 namespace od::measure {
 namespace {
 
@@ -67,8 +69,8 @@ bool read_paths(std::string_view text, std::vector<config::CopyPath>& paths, std
 bool read_shapes(std::string_view text, std::vector<std::string>& shapes, std::string& reason) {
   shapes = split(text);
   for (const std::string& shape : shapes) {
-    if (shape != "usual" && shape != "rewrite" && shape != "app" && shape != "rotate") {
-      reason = "knows usual, rewrite, app and rotate only";
+    if (!known_shape(shape)) {
+      reason = "is not a list of shapes";
       return false;
     }
   }
@@ -108,6 +110,12 @@ bool read_option(std::string_view name, const std::string& value, Options& optio
   if (name == "--sizes") return read_sizes(value, options.sizes_bytes, reason);
   if (name == "--delays") return read_delays(value, options.delays_ns, reason);
   if (name == "--working-sets") return read_sizes(value, options.working_sets_bytes, reason);
+  if (name == "--settle") return DurationType::parse(value, options.settle_ns, reason);
+  if (name == "--visits") {
+    options.visits = static_cast<std::uint64_t>(std::atoi(value.c_str()));
+    reason = "must be between 1 and 100";
+    return options.visits >= 1 && options.visits <= 100;
+  }
   if (name == "--sample") return DurationType::parse(value, options.sample_ns, reason);
   if (name == "--seconds") {
     options.seconds = std::atof(value.c_str());
@@ -127,11 +135,14 @@ const char kUsage[] =
     "  --cpus A,B            processors of the two (default: the first two)\n"
     "  --paths LIST          auto cells pull push cooperative kernel, separated by commas\n"
     "  --sizes LIST          bytes of the messages; K and M are understood\n"
-    "  --shapes LIST         pingpong: usual rewrite app rotate\n"
+    "  --shapes LIST         pingpong: usual rewrite app rotate fresh echo update accumulate\n"
+    "                        partial many ring halo\n"
     "  --delays LIST         skew: 0, 10us, -1ms; positive: the receiver is late\n"
     "  --working-sets LIST   cache: bytes that the receiver works with\n"
     "  --seconds S           how long to measure\n"
-    "  --sample TIME         length of one sample, such as 500us\n";
+    "  --sample TIME         length of one sample, such as 500us\n"
+    "  --settle TIME         pingpong: how long `auto` may learn before the samples of a point\n"
+    "  --visits N            pingpong: samples of each path before the next point\n";
 
 const char* path_name(config::CopyPath path) {
   return config::ChoiceWords<config::CopyPath>::kWords[static_cast<int>(path)];

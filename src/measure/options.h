@@ -22,6 +22,8 @@ struct Options {
   std::vector<std::uint64_t> working_sets_bytes = {512u << 10};  // cache
   double seconds = 5;                                            // for all samples together
   std::uint64_t sample_ns = 500'000;  // aimed at; slow messages take longer
+  std::uint64_t settle_ns = 0;        // pingpong: for `auto`, before the samples of a point
+  std::uint64_t visits = 1;           // pingpong: samples of each path before the next point
 };
 
 // False with a reason when the arguments make no sense.

@@ -24,6 +24,10 @@ constexpr std::size_t kHugeBytes = 2u << 20;
 constexpr int kProbeBatches = 3;
 constexpr std::uint64_t kProbeRoundTrips = 48;
 
+// Rows of a matrix, of which every fourth is sent.
+constexpr std::uint64_t kRowBytes = 512;
+constexpr std::int64_t kRowDistance = 4;
+
 constexpr std::uint64_t kForever = 10'000'000'000;
 
 config::Settings settings_for(config::CopyPath path, const Options& options) {
@@ -63,6 +67,16 @@ OD_WIDE static std::uint64_t sum_words(const std::uint64_t* words, std::size_t c
 
 void write_all(std::span<unsigned char> data, std::uint64_t seed) {
   write_words(reinterpret_cast<std::uint64_t*>(data.data()), data.size() / 8, seed);
+}
+
+OD_WIDE static void add_words(std::uint64_t* to, const std::uint64_t* from, std::size_t count) {
+  // One more, so that every word changes whatever comes.
+  for (std::size_t i = 0; i < count; ++i) to[i] += from[i] + 1;
+}
+
+void add_all(std::span<unsigned char> to, std::span<const unsigned char> from) {
+  add_words(reinterpret_cast<std::uint64_t*>(to.data()),
+            reinterpret_cast<const std::uint64_t*>(from.data()), to.size() / 8);
 }
 
 std::uint64_t read_all(std::span<const unsigned char> data) {
@@ -168,6 +182,42 @@ void Pair::receive(Rank& rank, std::span<unsigned char> data) {
   host::Status status;
   rank.recv(data.data(), static_cast<std::int64_t>(data.size()), bytes_, 1 - me_, 0, *rank.world(),
             &status);
+}
+
+void Pair::exchange(Rank& rank, std::span<unsigned char> out, std::span<unsigned char> in) {
+  Request* request = nullptr;
+  rank.isend(out.data(), static_cast<std::int64_t>(out.size()), bytes_, 1 - me_, 0, *rank.world(),
+             SendMode::standard, &request);
+  receive(rank, in);
+  rank.wait(*request);
+  rank.release(*request);
+}
+
+void Pair::allocate_rows(const std::vector<std::uint64_t>& sizes_bytes) {
+  std::uint64_t longest = 0;
+  for (const std::uint64_t bytes : sizes_bytes) {
+    auto* layout = new p2p::Layout;
+    layout->shape = p2p::Shape::strided;
+    layout->block_bytes = static_cast<std::int64_t>(std::min<std::uint64_t>(bytes, kRowBytes));
+    layout->block_count = static_cast<std::int64_t>(bytes) / layout->block_bytes;
+    layout->stride = kRowDistance * layout->block_bytes;
+    layout->size = layout->block_count * layout->block_bytes;
+    layout->extent = (layout->block_count - 1) * layout->stride + layout->block_bytes;
+    rows_.insert_or_assign(bytes, p2p::LayoutRef(layout));
+    longest = std::max(longest, static_cast<std::uint64_t>(layout->extent));
+  }
+  rows_out_ = allocate(longest);
+  rows_in_ = allocate(longest);
+}
+
+void Pair::exchange_rows(Rank& rank, std::span<unsigned char> like) {
+  const p2p::LayoutRef& rows = rows_.at(like.size());
+  Request* request = nullptr;
+  rank.isend(rows_out_.data(), 1, rows, 1 - me_, 0, *rank.world(), SendMode::standard, &request);
+  host::Status status;
+  rank.recv(rows_in_.data(), 1, rows, 1 - me_, 0, *rank.world(), &status);
+  rank.wait(*request);
+  rank.release(*request);
 }
 
 std::span<unsigned char> Pair::allocate(std::size_t bytes) {

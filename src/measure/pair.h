@@ -10,8 +10,10 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "engine/engine.h"
@@ -52,6 +54,12 @@ class Pair {
   void send(Rank& rank, std::span<unsigned char> data);
   void receive(Rank& rank, std::span<unsigned char> data);
 
+  // Both send and receive at the same time.
+  void exchange(Rank& rank, std::span<unsigned char> out, std::span<unsigned char> in);
+  // The same with every fourth row of a matrix; the payload is as long as `like`.
+  void exchange_rows(Rank& rank, std::span<unsigned char> like);
+  void allocate_rows(const std::vector<std::uint64_t>& sizes_bytes);
+
   // Reachable, aligned to huge pages.
   std::span<unsigned char> allocate(std::size_t bytes);
 
@@ -63,6 +71,9 @@ class Pair {
   double last_probe_ns_ = 0;
   double far_threshold_ns_;
   p2p::LayoutRef bytes_;
+  std::span<unsigned char> rows_out_;
+  std::span<unsigned char> rows_in_;
+  std::map<std::size_t, p2p::LayoutRef> rows_;  // by the bytes of the payload
   std::vector<std::unique_ptr<Rank>> ranks_;
 };
 
@@ -92,6 +103,9 @@ class Output {
   int cpu_b_;
 };
 
+// Whether run_ping_pong() has such a shape.
+bool known_shape(const std::string& name);
+
 // The tests; both processes call them, and they return when the time is over.
 void run_ping_pong(Pair& pair, const Options& options);
 void run_skew(Pair& pair, const Options& options);
@@ -99,6 +113,7 @@ void run_cache(Pair& pair, const Options& options);
 
 // What stands for the program's own work on its data: wide stores and loads where there are any.
 void write_all(std::span<unsigned char> data, std::uint64_t seed);
+void add_all(std::span<unsigned char> to, std::span<const unsigned char> from);
 std::uint64_t read_all(std::span<const unsigned char> data);
 
 }  // namespace od::measure

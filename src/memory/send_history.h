@@ -1,9 +1,10 @@
-// Guesses whether the program has rewritten a send buffer since it last sent it.
+// Guesses what has happened to a send buffer since it was last sent.
 //
 // What a direct read costs depends on it: it leaves the sender's lines shared, so that a program
 // that rewrites its buffer pays for every line again, while one that sends the same data again pays
 // nothing (docs/design/direct-copies.md). A few words of each buffer are remembered and compared; a
-// wrong guess costs time and never changes data. A buffer that is not known counts as rewritten.
+// wrong guess costs time and never changes data. Receives are told, because a message that brings
+// the same data again rewrites a buffer without changing any word of it.
 //
 // Used by one thread at a time (the rank's lock, when the program is multi-threaded).
 #ifndef OVERDRIVE_MEMORY_SEND_HISTORY_H_
@@ -15,10 +16,18 @@
 
 namespace od::memory {
 
+// What has happened to a buffer since it was last sent, as far as it is known or guessed.
+enum class BufferUse : std::uint8_t {
+  fresh,      // it is not known: never sent, or long ago
+  rewritten,  // by the program
+  unchanged,
+  received,  // a message has been received into it, and perhaps the program has written it too
+};
+
 class SendHistory {
  public:
   // Looks at the buffer that is about to be sent, remembers it and returns the guess.
-  bool rewritten(const char* data, std::uint64_t bytes) {
+  BufferUse look(const char* data, std::uint64_t bytes) {
     const auto address = reinterpret_cast<std::uintptr_t>(data);
     Set& set = sets_[set_of(address)];
     const std::uint64_t sample = sample_of(data, bytes);
@@ -27,21 +36,34 @@ class SendHistory {
       if (entry.address == address && entry.bytes == bytes) found = &entry;
     }
     if (found == nullptr) {
-      set.entries[set.oldest++ % kWays] = {address, bytes, sample, 0};
-      return true;
+      set.entries[set.oldest++ % kWays] = {address, bytes, sample, 0, false};
+      return BufferUse::fresh;
     }
     Entry& entry = *found;
-    if (entry.sample == sample) {
+    const bool same = entry.sample == sample;
+    entry.sample = sample;
+    if (entry.received) {
+      entry.received = false;
+      return BufferUse::received;
+    }
+    if (same) {
       if (entry.distrust != 0) {
         --entry.distrust;
-        return true;
+        return BufferUse::rewritten;
       }
-      return false;
+      return BufferUse::unchanged;
     }
-    entry.sample = sample;
     // A buffer that has changed once will change again, perhaps not in every step of the program.
     entry.distrust = kDistrust;
-    return true;
+    return BufferUse::rewritten;
+  }
+
+  // A message has been received into memory that begins here.
+  void note_receive(const void* data) {
+    const auto address = reinterpret_cast<std::uintptr_t>(data);
+    for (Entry& entry : sets_[set_of(address)].entries) {
+      if (entry.address == address) entry.received = true;
+    }
   }
 
  private:
@@ -49,7 +71,8 @@ class SendHistory {
     std::uintptr_t address = 0;
     std::uint64_t bytes = 0;
     std::uint64_t sample = 0;
-    std::uint64_t distrust = 0;  // unchanged sends that are still taken for rewritten ones
+    std::uint32_t distrust = 0;  // unchanged sends that are still taken for rewritten ones
+    bool received = false;       // since the last send
   };
   // 128 buffers: a program that goes round more of them at once is not known to us; 4 KiB per rank.
   // Several to a set, because buffers often lie at equal distances.
@@ -59,7 +82,7 @@ class SendHistory {
     std::array<Entry, kWays> entries{};
     std::uint32_t oldest = 0;
   };
-  static constexpr std::uint64_t kDistrust = 2;
+  static constexpr std::uint32_t kDistrust = 2;
   // Places looked at, evenly spread. Each may cost the sender a cache miss (overlapping ones), so
   // they are few; a program that rewrites a buffer usually rewrites all of it.
   static constexpr std::uint64_t kPlaces = 6;

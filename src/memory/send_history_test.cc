@@ -1,4 +1,4 @@
-// Tests of the guess whether a send buffer has been rewritten.
+// Tests of the guess what has happened to a send buffer since its last send.
 #include "memory/send_history.h"
 
 #include <gtest/gtest.h>
@@ -8,18 +8,18 @@
 namespace od::memory {
 namespace {
 
-TEST(SendHistory, AnUnknownBufferCountsAsRewritten) {
+TEST(SendHistory, AnUnknownBufferIsFresh) {
   SendHistory history;
   std::vector<char> buffer(8192, 1);
-  EXPECT_TRUE(history.rewritten(buffer.data(), buffer.size()));
+  EXPECT_EQ(history.look(buffer.data(), buffer.size()), BufferUse::fresh);
 }
 
 TEST(SendHistory, AnUnchangedBufferIsRecognised) {
   SendHistory history;
   std::vector<char> buffer(8192, 1);
-  history.rewritten(buffer.data(), buffer.size());
-  EXPECT_FALSE(history.rewritten(buffer.data(), buffer.size()));
-  EXPECT_FALSE(history.rewritten(buffer.data(), buffer.size()));
+  history.look(buffer.data(), buffer.size());
+  EXPECT_EQ(history.look(buffer.data(), buffer.size()), BufferUse::unchanged);
+  EXPECT_EQ(history.look(buffer.data(), buffer.size()), BufferUse::unchanged);
 }
 
 TEST(SendHistory, SixteenUnchangedBuffersAtEqualDistancesAreRecognised) {
@@ -29,7 +29,7 @@ TEST(SendHistory, SixteenUnchangedBuffersAtEqualDistancesAreRecognised) {
     int known = 0;
     for (int round = 0; round < 3; ++round) {
       for (std::size_t i = 0; i < 16; ++i) {
-        known += !history.rewritten(memory.data() + i * distance, 4096);
+        known += history.look(memory.data() + i * distance, 4096) == BufferUse::unchanged;
       }
     }
     EXPECT_GE(known, 28) << distance;  // of 32; a set may overflow
@@ -39,32 +39,47 @@ TEST(SendHistory, SixteenUnchangedBuffersAtEqualDistancesAreRecognised) {
 TEST(SendHistory, ARewrittenBufferIsDistrustedForAWhile) {
   SendHistory history;
   std::vector<char> buffer(8192, 1);
-  history.rewritten(buffer.data(), buffer.size());
-  EXPECT_FALSE(history.rewritten(buffer.data(), buffer.size()));
+  history.look(buffer.data(), buffer.size());
+  EXPECT_EQ(history.look(buffer.data(), buffer.size()), BufferUse::unchanged);
   buffer.assign(buffer.size(), 2);
-  EXPECT_TRUE(history.rewritten(buffer.data(), buffer.size()));
-  EXPECT_TRUE(history.rewritten(buffer.data(), buffer.size()));
-  EXPECT_TRUE(history.rewritten(buffer.data(), buffer.size()));
-  EXPECT_FALSE(history.rewritten(buffer.data(), buffer.size()));
+  EXPECT_EQ(history.look(buffer.data(), buffer.size()), BufferUse::rewritten);
+  EXPECT_EQ(history.look(buffer.data(), buffer.size()), BufferUse::rewritten);
+  EXPECT_EQ(history.look(buffer.data(), buffer.size()), BufferUse::rewritten);
+  EXPECT_EQ(history.look(buffer.data(), buffer.size()), BufferUse::unchanged);
 }
 
 TEST(SendHistory, ChangesAtBothEndsAreSeen) {
   SendHistory history;
   std::vector<char> buffer(8192, 1);
-  history.rewritten(buffer.data(), buffer.size());
+  history.look(buffer.data(), buffer.size());
   buffer.front() = 2;
-  EXPECT_TRUE(history.rewritten(buffer.data(), buffer.size()));
+  EXPECT_EQ(history.look(buffer.data(), buffer.size()), BufferUse::rewritten);
   SendHistory other;
-  other.rewritten(buffer.data(), buffer.size());
+  other.look(buffer.data(), buffer.size());
   buffer.back() = 2;
-  EXPECT_TRUE(other.rewritten(buffer.data(), buffer.size()));
+  EXPECT_EQ(other.look(buffer.data(), buffer.size()), BufferUse::rewritten);
 }
 
 TEST(SendHistory, AnotherLengthIsAnotherMessage) {
   SendHistory history;
   std::vector<char> buffer(8192, 1);
-  history.rewritten(buffer.data(), buffer.size());
-  EXPECT_TRUE(history.rewritten(buffer.data(), 4096));
+  history.look(buffer.data(), buffer.size());
+  EXPECT_EQ(history.look(buffer.data(), 4096), BufferUse::fresh);
+}
+
+TEST(SendHistory, AReceiveIsNoticedThoughItBringsTheSameData) {
+  SendHistory history;
+  std::vector<char> buffer(8192, 1);
+  std::vector<char> other(8192, 1);
+  history.look(buffer.data(), buffer.size());
+  history.note_receive(buffer.data());
+  EXPECT_EQ(history.look(buffer.data(), buffer.size()), BufferUse::received);
+  EXPECT_EQ(history.look(buffer.data(), buffer.size()), BufferUse::unchanged) << "once only";
+  history.note_receive(other.data());
+  EXPECT_EQ(history.look(buffer.data(), buffer.size()), BufferUse::unchanged);
+  history.note_receive(buffer.data());
+  buffer.assign(buffer.size(), 2);
+  EXPECT_EQ(history.look(buffer.data(), buffer.size()), BufferUse::received) << "and changed";
 }
 
 }  // namespace

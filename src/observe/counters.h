@@ -104,6 +104,8 @@
   X(nontemporal_bytes, kSum, copying, "bytes copied with non-temporal stores")                     \
   X(layouts_direct, kSum, copying, "messages with a derived datatype copied without packing")      \
   X(layouts_host_packed, kSum, copying, "messages packed or unpacked by the installed MPI library")\
+  X(path_trials, kSum, copying, "times a few messages took another way to measure it")             \
+  X(path_changes, kSum, copying, "times one of these was faster and took over")                    \
   X(smpi_blocks, kSum, smpi, "blocks of message memory allocated")                                 \
   X(smpi_peak_bytes, kPeak, smpi, "most memory in such blocks at once")                            \
   X(smpi_returned, kSum, smpi, "blocks that came back from the rank that let go last")             \

@@ -3,7 +3,8 @@
 // Every way carries every message that it can reach at all, so the choice is about speed only. What
 // is best depends on the size, on whether the two cores share a cache, and on whether the sender
 // rewrites its buffer between sends; the thresholds are settings, one set per distance class
-// (docs/design/calibration.md tells where the values come from).
+// (docs/design/calibration.md tells where the values come from). They say what a rank begins with;
+// from there it learns (path_choice.h).
 #ifndef OVERDRIVE_P2P_COPY_PLAN_H_
 #define OVERDRIVE_P2P_COPY_PLAN_H_
 
@@ -40,6 +41,9 @@ class CopyPlan {
 
   // Messages below this size always travel through boxes and cells: nobody need ask.
   std::uint64_t floor_bytes() const { return floor_bytes_; }
+
+  // False: one path is forced.
+  bool chooses() const { return forced_ == config::CopyPath::kAuto; }
 
   // Whether the choice depends on `rewritten`, which costs a look at the buffer.
   bool wants_guess(std::uint64_t bytes, bool far) const {

@@ -89,6 +89,10 @@ Transport::Transport(node::Node& node, node::WakeMode wake, const config::Settin
         BoxConsumer(region_ + layout_.boxes_offset + i * layout_.box_bytes, layout_.box_bytes);
   }
   windows_.use(memory::own_space().calls);
+  // Where ranks share cores the time between calls is that of others.
+  if (plan_.chooses() && settings.learn == config::LearnMode::kOn && !node.oversubscribed()) {
+    learnt_ = std::make_unique<PathTable>(counters, my_index_, count);
+  }
   doorbells_seen_.assign((count + 63) / 64, 0);
   scratch_.resize(std::max({inline_max_, eager_max_, kFrameShortBytes}) + kHeadPayloadBytes);
   packed_.resize(inline_max_ + kHeadPayloadBytes);

@@ -40,6 +40,7 @@
 #include "p2p/frames.h"
 #include "p2p/layout.h"
 #include "p2p/matching.h"
+#include "p2p/path_table.h"
 #include "p2p/request.h"
 #include "p2p/store_speed.h"
 
@@ -259,6 +260,8 @@ class Transport {
 
   // Sending.
   ChosenPath choose_path(std::uint32_t peer, const Payload& payload);
+  Path learnt_path(std::uint32_t peer, const Payload& payload, bool reachable,
+                   memory::BufferUse use, Path prior);
   bool open_box(std::uint32_t peer);
   bool usable_box(std::uint32_t peer, std::uint32_t bytes);
   // Whether the box may be used again, for a sender that has listed messages; now and then this
@@ -330,6 +333,14 @@ class Transport {
   // `delivered`: what deliver_bytes() has returned.
   void finish_receive(Request& receive, const MessageHeader& header, std::uint64_t bytes,
                       int delivered = host::kSuccess);
+  // A message long enough for other ways than cells has been received: its buffer is not what was
+  // last sent from there.
+  void note_received(const Request& receive, std::uint64_t bytes) {
+    if (bytes >= kNotedBytes) [[unlikely]]
+      note_long_receive(receive);
+  }
+  void note_long_receive(const Request& receive);
+  static constexpr std::uint64_t kNotedBytes = PathTable::kLeastBytes;
   void start_incoming(Taken taken, std::uint32_t peer, const StreamDescriptor& descriptor,
                       const MessageHeader& header, Request& receive);
   bool advance_incoming(IncomingStream& stream);
@@ -417,6 +428,9 @@ class Transport {
   std::vector<unsigned char> scratch_;  // a message that arrives
   std::vector<unsigned char> packed_;   // one that is sent; messages may arrive meanwhile
   Backoff search_;                      // of thorough looks at what lingers
+  // What copy paths cost here; null where the thresholds alone choose. Last, so that it moves
+  // nothing that short messages touch.
+  std::unique_ptr<PathTable> learnt_;
 };
 
 // Describes a payload; `bytes` and `contiguous` are derived.

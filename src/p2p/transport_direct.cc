@@ -31,6 +31,11 @@ namespace {
 // How much is pushed before the receiver is told; it only counts, so the piece is large.
 constexpr std::uint64_t kPushPieceBytes = 128u << 10;
 
+// Shorter messages do not try these paths: one side would do all of it, or the payload be in cells
+// before the receive can have come.
+constexpr std::uint64_t kLeastCooperativeBytes = 16u << 10;
+constexpr std::uint64_t kLeastPushBytes = 256u << 10;
+
 // `claimed` of a generation; see Envelope.
 std::uint64_t claim_start(std::uint32_t generation) {
   return static_cast<std::uint64_t>(generation) << 32;
@@ -56,9 +61,13 @@ Transport::ChosenPath Transport::choose_path(std::uint32_t peer, const Payload& 
   if (link.reaches_us) offset = memory::reach_offset(payload.contiguous, payload.bytes);
   const bool in_file = offset != memory::kUnreachable;
   const bool reachable = in_file || (link.opens_us && payload.bytes >= settings_.xpmem_min_bytes);
-  const bool rewritten = !reachable || !plan_.wants_guess(payload.bytes, far) ||
-                         history_.rewritten(payload.contiguous, payload.bytes);
-  chosen.path = plan_.choose(payload.bytes, far, reachable, rewritten);
+  const bool learns = learnt_ != nullptr && payload.bytes >= PathTable::kLeastBytes;
+  memory::BufferUse use = memory::BufferUse::fresh;
+  if (reachable && (learns || plan_.wants_guess(payload.bytes, far))) {
+    use = history_.look(payload.contiguous, payload.bytes);
+  }
+  chosen.path = plan_.choose(payload.bytes, far, reachable, use != memory::BufferUse::unchanged);
+  if (learns) chosen.path = learnt_path(peer, payload, reachable, use, chosen.path);
   const auto reads_it = [&] {
     return chosen.path == Path::pull || chosen.path == Path::cooperative;
   };
@@ -67,6 +76,7 @@ Transport::ChosenPath Transport::choose_path(std::uint32_t peer, const Payload& 
     offset = attachable_place(link, payload.contiguous, payload.bytes);
     if (offset == memory::kUnreachable) {
       chosen.path = plan_.choose(payload.bytes, far, false, true);
+      if (learns) learnt_->spoil_last();
     }
   }
   switch (chosen.path) {
@@ -74,6 +84,7 @@ Transport::ChosenPath Transport::choose_path(std::uint32_t peer, const Payload& 
     case Path::cooperative:
       if (!link.offer_worthwhile()) {
         chosen = {.path = Path::cells, .late = true};
+        if (learns) learnt_->spoil_last();
       } else {
         chosen.source_address = offset;
       }
@@ -89,6 +100,26 @@ Transport::ChosenPath Transport::choose_path(std::uint32_t peer, const Payload& 
       break;
   }
   return chosen;
+}
+
+Path Transport::learnt_path(std::uint32_t peer, const Payload& payload, bool reachable,
+                            memory::BufferUse use, Path prior) {
+  Link& link = links_[peer];
+  unsigned able = PathChoice::bit(prior) | PathChoice::bit(Path::cells);
+  if (reachable && !link.offers_declined) {
+    able |= PathChoice::bit(Path::pull);
+    if (payload.bytes >= kLeastCooperativeBytes) able |= PathChoice::bit(Path::cooperative);
+  }
+  if (payload.bytes >= kLeastPushBytes && (link.reach != nullptr || windows_.open(peer))) {
+    able |= PathChoice::bit(Path::push);
+  }
+  return learnt_->choose({.peer = peer,
+                          .far = link.distance.far(),
+                          .reachable = reachable,
+                          .use = use,
+                          .bytes = payload.bytes,
+                          .prior = prior,
+                          .able = able});
 }
 
 std::uint64_t Transport::attachable_place(const Link& link, const void* address,

@@ -29,6 +29,7 @@ void Transport::start_incoming(Taken taken, std::uint32_t peer, const StreamDesc
       if (verify_) check(envelope.checksum, direct_checksum_, header);
       mark_done(envelope, descriptor.generation);
       node::wake_if_armed(*links_[peer].armed, wake_);
+      note_received(receive, bytes);
       finish_receive(receive, header, bytes, direct_delivered_);
       return;
     }
@@ -189,6 +190,7 @@ void Transport::finish_incoming(IncomingStream& stream) {
   mark_done(envelope, stream.generation);
   node::wake_if_armed(*links_[stream.peer].armed, wake_);
   receive.incoming = nullptr;
+  note_received(receive, stream.bytes);
   finish_receive(receive, header, stream.bytes, delivered);
   stream.request = nullptr;
 }

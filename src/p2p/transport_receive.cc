@@ -77,6 +77,10 @@ void Transport::finish_receive(Request& receive, const MessageHeader& header, st
   receive.complete = true;
 }
 
+void Transport::note_long_receive(const Request& receive) {
+  if (plan_.chooses()) history_.note_receive(receive.address);
+}
+
 int Transport::deliver_bytes(const void* data, std::uint64_t bytes, Request& receive,
                              memory::CopyFunction copy) {
   const std::uint64_t limit = std::min(bytes, static_cast<std::uint64_t>(receive.bytes));
@@ -153,6 +157,7 @@ void Transport::deliver_cell(std::uint32_t peer, const MessageHeader& header,
   const int delivered = deliver_bytes(data, cell.bytes, receive,
                                       reader_for(cell.nontemporal, links_[peer].distance.far()));
   release_cell(links_[peer].releases, cell);
+  note_received(receive, cell.bytes);
   ++counters_.receives_cell;
   finish_receive(receive, header, cell.bytes, delivered);
 }
@@ -167,6 +172,7 @@ void Transport::deliver_frame(std::uint32_t peer, const MessageHeader& header, u
   const int delivered =
       deliver_bytes(data, bytes, receive, reader_for(0, links_[peer].distance.far()));
   frames_[peer].keep(frame);
+  note_received(receive, bytes);
   ++counters_.receives_frame;
   finish_receive(receive, header, bytes, delivered);
 }

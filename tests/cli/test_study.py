@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from overdrive import measure
-from overdrive.study import copy_paths, report
+from overdrive.study import copy_paths, patterns, report
 from overdrive.study.data import SHAPES, Study
 
 from . import pages
@@ -124,3 +124,36 @@ def test_quick_study_of_this_machine(real, tmp_path):
     assert {s.test for s in measure.read_samples(tmp_path / "o" / "samples.csv")} == {
         "pingpong", "skew", "cache",
     }  # fmt: skip
+
+
+@pytest.mark.quick
+def test_patterns_compare_the_choice_with_the_best_path(overdrive, real, tmp_path):
+    found = []
+    for line_ns in (50.0, 260.0):
+        for number, pattern in enumerate(patterns.PATTERNS):
+            for path in ("auto", *patterns.PATHS):
+                ns = (
+                    1000.0
+                    if path == "push"
+                    else 1250.0
+                    if path == "auto" and number == 2
+                    else 1100.0
+                )
+                found += [
+                    measure.Sample("pingpong", (0, 1), path, pattern, 65536, 0, line_ns, line_ns,
+                                   ns + i, 8.0)
+                    for i in range(5)
+                ]  # fmt: skip
+    path = tmp_path / "samples.csv"
+    measure.write_samples(path, found)
+    out = tmp_path / "out"
+    run = overdrive(
+        "study", "copy", "--patterns", "--samples", str(path), "--output", str(out), env=real
+    )
+    assert run.code == 0, run.err
+    assert "near: the choice reaches 0.8" in run.out
+    assert "at worst 0.80 (rotate, 64K: push is best); 0 below 0.8" in run.out
+    text = (out / "index.html").read_text()
+    pages.check(text)
+    assert "0.91 push" in text
+    assert "0.80 push" in text

@@ -8,7 +8,7 @@ from overdrive.errors import CommandError
 from overdrive.installation import Installation
 
 USAGE = """\
-Usage: overdrive study copy [--output DIR] [--quick] [...]
+Usage: overdrive study copy [--output DIR] [--quick] [--patterns] [...]
        overdrive study collectives [--output DIR] [...]
        overdrive study timeline COLLECTIVE BYTES [...]
 

@@ -29,7 +29,7 @@ from overdrive.measure import (
     write_samples,
 )
 from overdrive.progress import Progress
-from overdrive.study import report
+from overdrive.study import patterns, report
 from overdrive.study.data import Study
 
 MOST_PAIRS = 36
@@ -110,6 +110,13 @@ def plan(machine: Mapping[str, object], quick: bool) -> list[Part]:
     return parts
 
 
+def plan_patterns(machine: Mapping[str, object], quick: bool) -> list[Part]:
+    """Return what is measured of patterns."""
+    found = patterns.arguments(machine)
+    seconds = patterns.QUICK_SECONDS if quick else patterns.SECONDS
+    return [Part(title, arguments, seconds / len(found)) for title, arguments in found]
+
+
 def measure(measuring: Measuring, parts: Sequence[Part]) -> tuple[list[Sample], bool]:
     """Run all parts; after Ctrl-C return what there is. The second value tells if that is all."""
     total = sum(part.seconds for part in parts)
@@ -144,6 +151,10 @@ def parser() -> Parser:
     )  # fmt: skip
     made.add_argument("--quick", action="store_true", help="one minute instead of five")
     made.add_argument(
+        "--patterns", action="store_true",
+        help="how near the engine's choice comes to the best path in many uses of buffers",
+    )  # fmt: skip
+    made.add_argument(
         "--samples", type=Path, metavar="FILE", help="draw these samples instead of measuring"
     )
     made.add_argument(
@@ -157,6 +168,9 @@ def run(installation: Installation, arguments: list[str], environment: Mapping[s
     """Study; return the exit status."""
     chosen = parser().parse_args(arguments)
     folder: Path = chosen.output
+    if chosen.patterns:
+        # What it is about; the user's own word counts.
+        environment = {"OVERDRIVE_LEARN": "on", **environment}
     measuring = Measuring(installation, environment, shlex.split(chosen.hosts_launcher))
     complete = True
     try:
@@ -164,10 +178,16 @@ def run(installation: Installation, arguments: list[str], environment: Mapping[s
         if chosen.samples is not None:
             samples = read_samples(chosen.samples)
         else:
-            samples, complete = measure(measuring, plan(measuring.machine, chosen.quick))
+            planned = plan_patterns if chosen.patterns else plan
+            samples, complete = measure(measuring, planned(measuring.machine, chosen.quick))
             write_samples(folder / "samples.csv", samples)
         if not samples:
             raise CommandError("nothing has been measured")
+        if chosen.patterns:
+            found = patterns.points(samples, measuring.far_threshold_ns)
+            patterns.write(found, folder, measuring.fingerprint, time.strftime("%Y-%m-%d %H:%M"))
+            print("\n".join(patterns.conclusions(found)))
+            return _end(folder, complete)
         study = Study(
             samples, measuring.far_threshold_ns, measuring.fingerprint,
             time.strftime("%Y-%m-%d %H:%M"),
@@ -175,6 +195,10 @@ def run(installation: Installation, arguments: list[str], environment: Mapping[s
         report.write(study, folder)
     except OSError as reason:
         raise CommandError(f"{reason.filename or folder}: {reason.strerror}") from reason
+    return _end(folder, complete)
+
+
+def _end(folder: Path, complete: bool) -> int:
     if not complete:
         print("stopped early: the report holds what had been measured", file=sys.stderr)
     print(f"written: {folder / 'index.html'}")

@@ -71,7 +71,8 @@ bool Team::direct_pays(const Exchange& x, std::uint64_t bytes) {
   if (x.is_result) return bytes >= row.results;
   if (bytes >= rewritten_min) return true;
   if (x.out.sizes != nullptr) return false;
-  return !history_.rewritten(reinterpret_cast<const char*>(x.out.base), x.out.total);
+  return history_.look(reinterpret_cast<const char*>(x.out.base), x.out.total) ==
+         memory::BufferUse::unchanged;
 }
 
 Way Team::choose_way(const Exchange& x) {

@@ -210,6 +210,7 @@ TuningFile parse_tuning(std::string_view text, const std::string& path,
   JsonValue root;
   int line = 0;
   std::string reason;
+  bool foreign = false;
   const auto ignore = [&](int at, const std::string& what) {
     file = {};
     file.issues.push_back(path + ':' + std::to_string(at) + ": " + what +
@@ -221,7 +222,7 @@ TuningFile parse_tuning(std::string_view text, const std::string& path,
   }
   try {
     if (root.kind != Kind::kObject) fail(root, "a tuning file must be an object");
-    check_names(root, {"format", "version", "fingerprint", "machine", "rules", "evidence",
+    check_names(root, {"format", "version", "fingerprint", "host", "machine", "rules", "evidence",
                        "comment", "date", "$schema"});
     if (text_of(needed(root, "format"), "format") != "overdrive-tuning") {
       fail(needed(root, "format"), "\"format\" must be \"overdrive-tuning\"");
@@ -237,12 +238,14 @@ TuningFile parse_tuning(std::string_view text, const std::string& path,
     if (const JsonValue* made_for = root.find("fingerprint")) {
       const std::string other = text_of(*made_for, "fingerprint");
       if (!fingerprint.empty() && other != fingerprint) {
+        foreign = true;
         fail(*made_for, "it was made for \"" + other + "\", and this is \"" + fingerprint +
                             "\"; `overdrive tune` makes one for this machine");
       }
     }
   } catch (const Mistake& mistake) {
     ignore(mistake.line, mistake.what);
+    file.foreign = foreign;
   }
   return file;
 }

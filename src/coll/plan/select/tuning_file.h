@@ -3,6 +3,7 @@
 //   {
 //     "format": "overdrive-tuning", "version": 1,
 //     "fingerprint": "...",         of the machine (topology/fingerprint.h); absent: any
+//     "host": "...",                the MPI library it was measured over; for people
 //     "machine": {                  for the cost model
 //       "near": {"latency_ns": 120, "overhead_ns": 40, "gap_ns": 60, "byte_ns": 0.12},
 //       "far": {...}, "add_byte_ns": 0.1, "copy_byte_ns": 0.08, "rendezvous_bytes": "64K"},
@@ -38,6 +39,7 @@ struct TuningFile {
   std::vector<std::pair<Collective, Rule>> rules;
   std::optional<Machine> machine;
   std::vector<std::string> issues;
+  bool foreign = false;  // the only issue: it was made for another machine
 };
 
 // The text of the file, or nothing and an issue.

@@ -1,0 +1,1 @@
+"""`overdrive tune`: measures which algorithm a collective should take, and writes the rules."""

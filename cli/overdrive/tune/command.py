@@ -1,0 +1,429 @@
+"""`overdrive tune`: which algorithm each collective should take on this machine.
+
+Every algorithm that can serve is a job of the user's own MPI library; the jobs are there at the
+same time and take turns at every point, so that whatever disturbs the machine disturbs all alike.
+After each of three rounds the variants that cannot win any more, and the slower half in any case,
+are left out (successive halving), and what is left of the time goes to the others. A variant gets a
+rule only where it is 3 % faster than the built-in choice and their intervals do not overlap.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from overdrive import bench, calibrate, launch, launchers, settings
+from overdrive.arguments import Parser, number
+from overdrive.bench_tables import Sample, parse_size
+from overdrive.errors import CommandError
+from overdrive.installation import Installation
+from overdrive.lab import state as lab_state
+from overdrive.options import Options, take_settings
+from overdrive.progress import Progress
+from overdrive.thresholds import size_text
+from overdrive.tune import report, rules
+from overdrive.tune.journal import Journal, write_whole
+from overdrive.tune.statistics import (
+    BUILT_IN,
+    Measured,
+    buckets,
+    measured,
+    regret,
+    survivors,
+    winner,
+)
+
+KNOWN = bench.KNOWN
+SIZES = "8,64,512,2K,4K,16K,64K,256K,1M,4M"
+
+SHARES = (0.4, 0.3, 0.3)
+"""Of the time, for each round."""
+
+SHORTEST_SECONDS = 0.8
+"""Of a heat; its jobs take about as long to start."""
+
+MOST_JOBS = 24
+"""Of one heat; the program that takes turns knows 32."""
+
+STOP_STATUS = 130
+
+EPILOG = """\
+Without --collectives: all that are measured, which are barrier, bcast, reduce, allreduce,
+allgather, alltoall, reduce_scatter, gather, scatter and scan. The rules are written to
+tuning-MPI.json in the user's configuration folder, MPI being the library and its version; later
+jobs over it find them there by themselves (setting `tuning`). They hold for the numbers of
+ranks that were tuned and those between.
+
+It can be stopped at any moment, with Ctrl-C too; the same call goes on from there.
+
+Examples:
+  overdrive tune --budget 3m --collectives allreduce,bcast -n 4
+  overdrive tune -n 2,4,8 --launcher /opt/mpich/bin/mpiexec
+  overdrive lab up --nodes 4 && overdrive tune --lab --ppn 2
+"""
+
+VERSION_PROGRAM = """\
+#include <mpi.h>
+#include <stdio.h>
+int main(void) {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING];
+  int length = 0;
+  if (MPI_Get_library_version(text, &length) != MPI_SUCCESS) return 1;
+  fwrite(text, 1, (size_t)length, stdout);
+  return 0;
+}
+"""
+
+
+def budget(text: str) -> float:
+    """Return the seconds of a duration such as 90s, 10m or 2h."""
+    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([smh]?)", text)
+    seconds = float(found[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[found[2]] if found else 0.0
+    if not 1 <= seconds <= 7 * 24 * 3600:
+        raise argparse.ArgumentTypeError(
+            f"it takes a time such as 90s, 10m or 2h, and not '{text}'"
+        )
+    return seconds
+
+
+def parser() -> Parser:
+    """Return what reads the options."""
+    made = Parser(
+        prog="overdrive tune",
+        description="Measures which algorithm each collective should take here; writes the rules.",
+        epilog=EPILOG,
+    )
+    made.add_argument("--budget", type=budget, default=600.0, metavar="TIME",
+                      help="how long to measure (10m)")  # fmt: skip
+    made.add_argument("--collectives", default=",".join(KNOWN), metavar="LIST",
+                      help="separated by commas")  # fmt: skip
+    made.add_argument("-n", default="", metavar="LIST", help="numbers of ranks, such as 2,4,8 (2)")
+    made.add_argument("--sizes", default=SIZES, metavar="LIST", help="bytes; suffixes K and M")
+    made.add_argument("--launcher", default="mpirun", help="mpirun or another one, or its path")
+    made.add_argument("--mpicc", help="compiler of the MPI library, where it is not found")
+    made.add_argument("--options", default="", metavar="TEXT", help="options for the launcher")
+    made.add_argument("--lab", nargs="?", const=lab_state.DEFAULT_NAME, metavar="NAME",
+                      help="over a lab that is up")  # fmt: skip
+    made.add_argument("--ppn", type=number(1, bench.MOST_RANKS), metavar="RANKS",
+                      help="ranks on each node of the lab")  # fmt: skip
+    made.add_argument("--output", type=Path, metavar="FILE", help="instead of the user's file")
+    made.add_argument("--again", action="store_true", help="forget what was measured before")
+    return made
+
+
+def _parse(words: Sequence[str]) -> argparse.Namespace:
+    made = parser()
+    options = made.parse_args(list(words))
+    options.collectives = [name for name in options.collectives.split(",") if name]
+    unknown = [name for name in options.collectives if name not in KNOWN]
+    if unknown or not options.collectives:
+        made.error(f"--collectives takes some of {', '.join(KNOWN)}")
+    try:
+        options.counts = sorted({int(word) for word in options.n.split(",") if word})
+    except ValueError:
+        options.counts = [0]
+    if any(not 2 <= count <= bench.MOST_RANKS for count in options.counts):
+        made.error(f"-n takes numbers of ranks such as 2,4,8, and not '{options.n}'")
+    for text in options.sizes.split(","):
+        if not 1 <= parse_size(text) <= bench.MOST_BYTES:
+            made.error(f"--sizes takes sizes from 1 to {bench.MOST_BYTES >> 20}M, and not '{text}'")
+    if options.ppn is not None and not options.lab:
+        made.error("--ppn belongs to --lab; for other nodes use --options")
+    # What Bench reads beside these.
+    options.shapes, options.mode, options.sample_ms = "usual", "blocking", None
+    options.algorithms = options.without_overdrive = False
+    return options
+
+
+def host_version(compiler: str, environment: Mapping[str, str]) -> str:
+    """Return how the MPI library calls itself, without what follows its version."""
+    with tempfile.TemporaryDirectory() as folder:
+        source, program = Path(folder) / "version.c", Path(folder) / "version"
+        source.write_text(VERSION_PROGRAM)
+        done = subprocess.run([compiler, str(source), "-o", str(program)], env=dict(environment),
+                              capture_output=True, text=True, check=False)  # fmt: skip
+        if done.returncode == 0:
+            done = subprocess.run([str(program)], env=dict(environment), capture_output=True,
+                                  text=True, errors="replace", check=False)  # fmt: skip
+        if done.returncode != 0:
+            raise CommandError(
+                f"the MPI library of {compiler} does not tell its version:\n{done.stderr.strip()}"
+            )
+    return short_version(done.stdout)
+
+
+def short_version(text: str) -> str:
+    """Return the first line of a library's version up to a comma: `Open MPI v4.1.4`."""
+    return text.splitlines()[0].partition(",")[0].strip() if text.strip() else ""
+
+
+def standard_file(environment: Mapping[str, str], host: str) -> Path:
+    """Return the file that the library loads by itself, over this MPI library (job_terms.cc)."""
+    words = re.sub(r"[^a-z0-9.]+", "-", host.lower()).strip("-")
+    return calibrate.standard_file(environment).with_name(f"tuning-{words}.json")
+
+
+@dataclass(frozen=True)
+class Heat:
+    """What is measured at one go: one collective, some sizes, the variants that are still in."""
+
+    ranks: int
+    collective: str
+    sizes: tuple[int, ...]
+
+    def name(self, number: int) -> str:
+        """Return what the journal calls it in a round."""
+        return f"{self.ranks}/{self.collective}/{self.sizes[0]}/{number}"
+
+
+@dataclass
+class Tuning:
+    """One call of the command."""
+
+    bench: bench.Bench
+    journal: Journal
+    heats: list[Heat]
+    seconds: float
+    cores: int
+    known: dict[Heat, list[bench.Variant]] = field(default_factory=dict)
+
+    def run(self) -> bool:
+        """Measure all rounds; False if it was stopped."""
+        progress = Progress(self.seconds)
+        started = time.monotonic()
+        try:
+            for number, share in enumerate(SHARES):
+                todo = [heat for heat in self.heats if heat.name(number) not in self.journal.heats]
+                todo = [heat for heat in todo if len(self.variants(heat, number)) > 1]
+                rest = sum(SHARES[number + 1 :])
+                for i, heat in enumerate(todo):
+                    passed = time.monotonic() - started
+                    left = max(0.0, self.seconds - passed) * share / (share + rest)
+                    variants = self.variants(heat, number)
+                    starting = 0.3 + 0.1 * len(variants) * heat.ranks / self.cores
+                    each = max(SHORTEST_SECONDS, left / (len(todo) - i) - starting)
+                    progress.show(
+                        passed / self.seconds,
+                        f"round {number + 1} of {len(SHARES)}, {heat.collective} with "
+                        f"{heat.ranks} ranks, {len(variants)} variants",
+                    )
+                    self.journal.add(heat.name(number), self.measure(heat, variants, each))
+        except KeyboardInterrupt:
+            return False
+        finally:
+            progress.end()
+        return True
+
+    def variants(self, heat: Heat, number: int) -> list[bench.Variant]:
+        """Return who takes part in a round."""
+        if heat not in self.known:
+            self.known[heat] = self.every_variant(heat)
+        every = self.known[heat]
+        for before in range(number):
+            names = {variant.name for variant in every}
+            table = self.table(heat.ranks, heat.collective, before, heat.sizes)
+            table = {name: known for name, known in table.items() if name in names}
+            if len(table) < 2:
+                return []
+            kept = survivors(table)
+            every = [variant for variant in every if variant.name in kept]
+        return every
+
+    def every_variant(self, heat: Heat) -> list[bench.Variant]:
+        """Return the built-in choice, every algorithm that can serve, and the host's own."""
+        variable = f"OVERDRIVE_ADJUST_{heat.collective.upper()}"
+        found = [bench.Variant(BUILT_IN, {})]
+        for variant in self._bench(heat).algorithms(heat.collective):
+            # As rules write it; on one node `/hierarchical` is shared memory alone.
+            name = (variant.settings or {})[variable]
+            found.append(bench.Variant(name, {variable: name}))
+        found.append(bench.Variant(rules.HOST, {variable: rules.HOST}))
+        return found[:MOST_JOBS]
+
+    def _bench(self, heat: Heat) -> bench.Bench:
+        options = copy.copy(self.bench.options)
+        options.collectives = [heat.collective]
+        # A barrier has no size, and the program wants one.
+        options.sizes = ",".join(str(size or 8) for size in heat.sizes)
+        return replace(self.bench, options=options, ranks=heat.ranks, problems=[])
+
+    def measure(self, heat: Heat, variants: list[bench.Variant], seconds: float) -> list[Sample]:
+        """Return the samples of one heat."""
+        here = self._bench(heat)
+        # The learning of the program would measure beside us.
+        for variant in variants:
+            variant.settings = {"OVERDRIVE_LEARN": "off", **(variant.settings or {})}
+        samples: list[Sample] = []
+        if here.spans_nodes():
+            bench.one_after_the_other(here, variants, seconds, samples)
+        else:
+            bench.at_the_same_time(here, variants, seconds, samples)
+        if here.problems:
+            raise CommandError(here.problems[0])
+        return [sample for sample in samples if sample.what == "all"]
+
+    def table(
+        self, ranks: int, collective: str, last_round: int, sizes: Sequence[int] | None = None
+    ) -> dict[str, dict[int, Measured]]:
+        """Return what all rounds up to one tell of a collective."""
+        samples = [
+            sample
+            for heat in self.heats
+            if (heat.ranks, heat.collective) == (ranks, collective)
+            for number in range(last_round + 1)
+            for sample in self.journal.heats.get(heat.name(number), [])
+            if sizes is None or sample.bytes in sizes or collective == "barrier"
+        ]
+        return tabulate(samples, self.cores)
+
+
+def tabulate(samples: Iterable[Sample], cores: int) -> dict[str, dict[int, Measured]]:
+    """Return medians by variant and size, of the distance of cores that most samples have."""
+    everything = list(samples)
+    regimes = Counter(regime for sample in everything if (regime := sample.regime(cores)))
+    usual = regimes.most_common(1)[0][0] if regimes else None
+    values: dict[str, dict[int, list[float]]] = {}
+    for sample in everything:
+        if usual is None or sample.regime(cores) == usual:
+            values.setdefault(sample.job, {}).setdefault(sample.bytes, []).append(sample.us)
+    found: dict[str, dict[int, Measured]] = {}
+    for variant, sizes in values.items():
+        for size, times in sizes.items():
+            if (one := measured(times)) is not None:
+                found.setdefault(variant, {})[size] = one
+    return found
+
+
+def summary(tuning: Tuning, options: argparse.Namespace) -> list[str]:
+    """Return in a table what wins where and what the built-in choice would lose."""
+    lines = []
+    for ranks in options.counts:
+        for collective in options.collectives:
+            table = tuning.table(ranks, collective, len(SHARES) - 1)
+            sizes = sorted({size for known in table.values() for size in known})
+            if not sizes:
+                lines.append(f"{collective}, {ranks} ranks: not measured")
+                continue
+            lines.append(f"{collective}, {ranks} ranks")
+            for size in sizes:
+                best = winner(table, size)
+                usual = table.get(BUILT_IN, {}).get(size)
+                lost = regret(table, size, BUILT_IN)
+                if usual is None or lost is None:
+                    continue
+                what = size_text(size)
+                text = f"  {what:>6}  built-in {usual.median:10.2f} us"
+                if best != BUILT_IN:
+                    mine = table[best][size]
+                    times = usual.median / mine.median
+                    text += f"  {best} {mine.median:.2f} us, {times:.2f} times as fast"
+                elif lost > 0:
+                    text += f"  within {100 * lost:.0f} % of the best or not told apart"
+                lines.append(text)
+    return lines
+
+
+def _finish(
+    tuning: Tuning,
+    options: argparse.Namespace,
+    output: Path,
+    head: tuple[str, str],
+    where: Mapping[str, object],
+) -> None:
+    found: list[dict[str, Any]] = []
+    for collective in options.collectives:
+        tables = {
+            ranks: tuning.table(ranks, collective, len(SHARES) - 1) for ranks in options.counts
+        }
+        found += rules.rules_of(collective, tables, where)
+    date = time.strftime("%Y-%m-%d")
+    lines = summary(tuning, options)
+    tables = {
+        (collective, ranks): tuning.table(ranks, collective, len(SHARES) - 1)
+        for collective in options.collectives
+        for ranks in options.counts
+    }
+    picture = output.with_suffix(".html")
+    write_whole(picture, report.render(f"{head[1]} · {head[0]} · {date}", tables, lines))
+    write_whole(output, rules.render(*head, date, found))
+    print("\n".join(lines))
+    print(f"{len(found)} rules written to {output}; figures: {picture}")
+
+
+def run(
+    installation: Installation,
+    chosen: Options,
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+) -> int:
+    """Tune; return the exit status."""
+    words = take_settings(chosen, list(arguments))
+    environment = {**environment, **chosen.variables()}
+    # Rules that are there already would be measured, and not the built-in choice.
+    environment["OVERDRIVE_TUNING"] = "off"
+    options = _parse(words)
+    path = shutil.which(options.launcher)
+    if path is None:
+        raise CommandError(
+            f"{options.launcher} was not found: load or install the MPI you want to use, or name "
+            f"its launcher with --launcher"
+        )
+    found = launchers.identify(path)
+    here = bench.Bench(installation, chosen, options, environment, path, found.family)
+    if options.lab:
+        here.nodes = len(lab_state.select(options.lab).nodes)
+    if not options.counts:
+        options.counts = [here.nodes * (options.ppn or 1) if options.lab else 2]
+    job, _ = launch.job_environment(installation, chosen, environment)
+    launch.check_settings(installation, chosen, job)
+    compiler = bench.find_compiler(path, options.mpicc)
+    here.program = bench.build(bench.source_folder(installation.home), compiler, environment)
+    fingerprint = settings.query(installation, environment, "--machine")["fingerprint"]
+    host = host_version(compiler, environment)
+    output: Path = options.output or standard_file(environment, host)
+    sizes = sorted({parse_size(text) for text in options.sizes.split(",")})
+    heats = [
+        Heat(ranks, collective, tuple(group))
+        for ranks in options.counts
+        for collective in options.collectives
+        for group in ([[0]] if collective == "barrier" else buckets(sizes))
+    ]
+    where: dict[str, object] = {"nodes": here.nodes}
+    if options.ppn:
+        where["ranks_per_node"] = options.ppn
+    plan = {"fingerprint": fingerprint, "host": host, "counts": options.counts, "sizes": sizes,
+            "collectives": options.collectives, "where": where, "options": options.options,
+            "set": sorted(chosen.variables().items())}  # fmt: skip
+    partial = output.with_name(output.name + ".partial")
+    if options.again:
+        partial.unlink(missing_ok=True)
+    journal = Journal(partial, plan)
+    cores = len(os.sched_getaffinity(0))
+    print(f"# {host}; {here.nodes} nodes, ranks {options.counts}; {len(heats)} heats, of which "
+          f"{len(journal.heats)} are measured already in some round", flush=True)  # fmt: skip
+    tuning = Tuning(here, journal, heats, options.budget, cores)
+    try:
+        complete = tuning.run()
+    except BaseException:
+        journal.close(remove=False)
+        raise
+    if not complete:
+        journal.close(remove=False)
+        print(f"stopped; {len(journal.heats)} heats are kept in {partial}, and the same call goes "
+              f"on from there", file=sys.stderr)  # fmt: skip
+        return STOP_STATUS
+    _finish(tuning, options, output, (fingerprint, host), where)
+    journal.close(remove=True)
+    return 0

@@ -1,0 +1,234 @@
+"""`overdrive tune`: what may still win, which rules follow, being killed and resumed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import hosts
+import pytest
+from overdrive import bench_tables
+from overdrive.tune import command, report, rules, statistics
+from overdrive.tune.journal import Journal
+from overdrive.tune.statistics import BUILT_IN, Measured
+
+from . import pages
+
+ROOT = Path(__file__).resolve().parents[2]
+COMMAND = ROOT / "overdrive"
+
+HOST = "openmpi4"
+
+quick = pytest.mark.quick
+
+
+def exact(us: float, spread: float = 0.01) -> Measured:
+    return Measured(us, us * (1 - spread), us * (1 + spread), 9)
+
+
+def table(**variants: dict[int, float]) -> dict[str, dict[int, Measured]]:
+    names = {"built_in": BUILT_IN, "ring": "ring/flat", "host": "host", "knomial": "knomial/flat"}
+    return {
+        names[name]: {size: exact(us) for size, us in sizes.items()}
+        for name, sizes in variants.items()
+    }
+
+
+@quick
+def test_the_interval_holds_the_median_and_grows_with_the_noise():
+    assert statistics.measured([1.0, 2.0]) is None
+    found = statistics.measured([5.0, 1.0, 3.0, 2.0, 4.0])
+    assert found is not None
+    assert (found.median, found.samples) == (3.0, 5)
+    assert found.low <= 3.0 <= found.high
+    many = statistics.measured([float(i % 10) for i in range(1000)])
+    assert many is not None
+    assert many.high - many.low <= 1
+
+
+@quick
+def test_what_cannot_win_drops_out_and_the_built_in_choice_stays():
+    found = table(
+        built_in={8: 9.0, 64: 9.0}, ring={8: 2.0, 64: 5.0}, host={8: 4.0, 64: 1.0},
+        knomial={8: 4.0, 64: 3.0},
+    )  # fmt: skip
+    assert statistics.survivors(found) == [BUILT_IN, "ring/flat", "host"]
+    close = {name: {8: Measured(us, 1.0, 9.0, 5)} for name, us in
+             ((BUILT_IN, 3.0), ("a", 3.1), ("b", 3.2), ("c", 3.3), ("d", 3.4))}  # fmt: skip
+    assert statistics.survivors(close) == [BUILT_IN, "a", "b"], "the better half"
+
+
+@quick
+def test_a_rule_needs_a_sure_gain():
+    found = table(built_in={8: 3.0, 64: 3.0, 512: 3.0}, ring={8: 2.95, 64: 2.0, 512: 2.0},
+                  host={8: 4.0, 64: 4.0, 512: 1.5})  # fmt: skip
+    assert statistics.winner(found, 8) == BUILT_IN, "2 % is too little"
+    assert statistics.winner(found, 64) == "ring/flat"
+    assert statistics.winner(found, 512) == "host"
+    found["ring/flat"][64] = Measured(2.0, 1.5, 3.5, 5)
+    assert statistics.winner(found, 64) == BUILT_IN, "it may be chance"
+
+
+@quick
+def test_ranges_meet_between_the_measured_sizes():
+    found = table(built_in={64: 9.0, 1024: 9.0, 4096: 9.0, 16384: 1.0},
+                  ring={64: 3.0, 1024: 3.0, 4096: 9.0, 16384: 9.0},
+                  host={64: 5.0, 1024: 5.0, 4096: 5.0, 16384: 9.0})  # fmt: skip
+    assert rules.ranges(found) == [
+        ("ring/flat", 0, 2048, [64, 1024]), ("host", 2049, 8192, [4096]),
+        (BUILT_IN, 8193, 32768, [16384]),
+    ]  # fmt: skip
+    written = rules.rules_of("bcast", {2: found, 8: found}, {"nodes": 1})
+    assert [(rule["algorithm"], rule["bytes"], rule["ranks"]) for rule in written] == [
+        ("ring", [0, 2048], [2, 4]), ("host", [2049, 8192], [2, 4]),
+        ("ring", [0, 2048], [5, 8]), ("host", [2049, 8192], [5, 8]),
+    ]  # fmt: skip
+    assert written[0]["mode"] == "flat"
+    assert "mode" not in written[1]
+    assert written[0]["evidence"]["64"] == {"ring/flat": 3.0, BUILT_IN: 9.0}
+    text = rules.render("machine", "Open MPI v4.1.4", "2026-01-01", written)
+    assert json.loads(text)["rules"] == written
+
+
+@quick
+def test_the_page_has_a_figure_and_the_regret():
+    found = table(built_in={8: 3.0, 64: 3.0}, ring={8: 2.0, 64: 3.3}, host={8: 4.0, 64: 4.0})
+    text = report.render("here", {("bcast", 2): found, ("scan", 2): {}}, ["one line"])
+    checked = pages.check(text)
+    assert checked.figures == 1
+    assert "ring/flat" in text
+    assert "50 %" in text, "the regret at 8 bytes"
+
+
+def sample(us: float, size: int = 8) -> bench_tables.Sample:
+    return bench_tables.Sample("host", "bcast", "usual", "blocking", "all", size, 2, us, 40.0, 40.0,
+                               0.0)  # fmt: skip
+
+
+@quick
+def test_the_journal_survives_being_cut_anywhere(tmp_path):
+    path = tmp_path / "out.partial"
+    plan = {"sizes": [8], "host": "x"}
+    journal = Journal(path, plan)
+    heats = {f"2/bcast/8/{number}": [sample(float(number + 1))] for number in range(3)}
+    for name, samples in heats.items():
+        journal.add(name, samples)
+    journal.close(remove=False)
+    whole = path.read_bytes()
+    ends = [i + 1 for i, byte in enumerate(whole) if byte == ord("\n")]
+    for length in range(len(whole) + 1):
+        path.write_bytes(whole[:length])
+        found = Journal(path, plan)
+        kept = sum(end <= length for end in ends[1:])
+        assert list(found.heats.items()) == list(heats.items())[:kept], length
+        for name in list(heats)[kept:]:
+            found.add(name, heats[name])
+        found.close(remove=False)
+        assert path.read_bytes() == whole, length
+    assert Journal(path, {**plan, "sizes": [16]}).heats == {}, "something else is tuned"
+
+
+@quick
+def test_the_name_of_the_library_is_that_of_its_file():
+    assert command.short_version("Open MPI v4.1.4, package: x\n more") == "Open MPI v4.1.4"
+    env = {"XDG_CONFIG_HOME": "/c"}
+    for version, name in (
+        ("Open MPI v4.1.4", "tuning-open-mpi-v4.1.4.json"),
+        ("MPICH Version:\t4.0.2", "tuning-mpich-version-4.0.2.json"),
+        ("Intel(R) MPI Library 2021.18 for Linux* OS", "tuning-intel-r-mpi-library-2021.18-for-"
+                                                       "linux-os.json"),
+    ):  # fmt: skip
+        assert command.standard_file(env, version) == Path("/c/overdrive") / name
+
+
+@quick
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--budget", "soon"], "such as 90s, 10m or 2h"),
+        (["--collectives", "bcast,dance"], "takes some of"),
+        (["-n", "1"], "numbers of ranks"),
+        (["--sizes", "8,big"], "is not a size"),
+        (["--ppn", "2"], "belongs to --lab"),
+    ],
+)
+def test_mistakes_are_told(overdrive, real, arguments, words):
+    run = overdrive("tune", *arguments, env=real)
+    assert run.code == 2
+    assert words in run.err
+
+
+def test_budgets():
+    assert [command.budget(text) for text in ("90", "90s", "1.5m", "2h")] == [90, 90, 90, 7200]
+
+
+@pytest.fixture
+def tune(real, tmp_path):
+    host = hosts.get(HOST)
+    if host is None:
+        pytest.skip(f"{HOST} is not here")
+
+    def start(*arguments: str, **keywords: object) -> subprocess.Popen[str]:
+        environment = {**os.environ, **host.env, **real, "XDG_CACHE_HOME": str(tmp_path / "cache"),
+                       "XDG_CONFIG_HOME": str(tmp_path / "config")}  # fmt: skip
+        words = ["tune", "--launcher", host.launcher, *arguments]
+        return subprocess.Popen(
+            [sys.executable, str(COMMAND), *words], env=environment, cwd=tmp_path, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True, **keywords,
+        )  # fmt: skip
+
+    return start
+
+
+ARGUMENTS = ("--collectives", "barrier,bcast", "--sizes", "8", "--budget", "2s")
+
+
+def test_killed_and_resumed_it_writes_rules_that_jobs_load(tune, tmp_path, real):
+    partial = tmp_path / "config" / "overdrive"
+    first = tune(*ARGUMENTS)
+    # Killed in the middle: as soon as something has been kept.
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and first.poll() is None:
+        kept = list(partial.glob("*.partial"))
+        if kept and kept[0].read_bytes().count(b"\n") >= 2:
+            break
+        time.sleep(0.05)
+    os.killpg(first.pid, signal.SIGKILL)
+    first.communicate(timeout=60)
+    kept = next(iter(partial.glob("tuning-open-mpi-*.json.partial"))).read_text()
+    second = tune(*ARGUMENTS)
+    out, err = second.communicate(timeout=240)
+    assert second.returncode == 0, err
+    assert "of which 0 are measured" not in out
+    assert not list(partial.glob("*.partial"))
+    file = next(iter(partial.glob("tuning-open-mpi-*.json")))
+    found = json.loads(file.read_text())
+    assert (found["format"], found["version"]) == ("overdrive-tuning", 1)
+    assert "bcast, 2 ranks" in out
+    assert kept.startswith("{")
+
+    # The library finds it: a rule of it shows in what a job says about its choices.
+    found["rules"] = [{"collective": "bcast", "algorithm": "no such thing"}]
+    file.write_text(json.dumps(found))
+    host = hosts.get(HOST)
+    assert host is not None
+    environment = {**os.environ, **host.env, **real,
+                   "XDG_CONFIG_HOME": str(tmp_path / "config")}  # fmt: skip
+    source = tmp_path / "job.c"
+    source.write_text(
+        "#include <mpi.h>\nint main(void) { MPI_Init(0, 0); return MPI_Finalize(); }\n"
+    )
+    subprocess.run(
+        [*host.mpicc, str(source), "-o", str(tmp_path / "job")], env=environment, check=True
+    )
+    job = subprocess.run(
+        [sys.executable, str(COMMAND), *host.mpiexec(2), str(tmp_path / "job")],
+        env=environment, capture_output=True, text=True, timeout=100, check=False,
+    )  # fmt: skip
+    assert "the whole tuning file is ignored" in job.stderr
+    assert job.returncode == 0
