@@ -103,7 +103,7 @@ class HostDrive {
 class HostNotes {
  public:
   enum class Kind : std::uint8_t {
-    operation,  // a collective or one-sided communication
+    operation,  // a collective
     message,
   };
 

@@ -77,6 +77,7 @@ void prefault(RankState& s) {
   // Header, boxes, release bytes: everything before the envelopes is touched all the time.
   if (!populate(own, layout.envelopes_offset, true)) return;
   if (!populate(own + layout.pool_offset, first_bytes, true) || !s.sharing) return;
+  s.transport->pool_exists(first_bytes);
   s.warm_next = own + layout.pool_offset + first_bytes;
   s.warm_end = own + layout.pool_offset + layout.pool_bytes;
 }
@@ -142,6 +143,9 @@ void RankState::warm_some() {
     return;
   }
   warm_next += bytes;
+  const std::byte* const pool =
+      node->member(static_cast<int>(my_index)).base + node->layout().pool_offset;
+  transport->pool_reaches(static_cast<std::uint64_t>(warm_next - pool));
   counters.warmed_bytes += static_cast<std::uint64_t>(bytes);
 }
 

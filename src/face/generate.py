@@ -452,6 +452,13 @@ def _emit_guard(function: Function, abi: str) -> list[str]:
     arguments = ", ".join(a.declare(function.large) for a in function.arguments)
     names = ", ".join(a.name for a in function.arguments)
     head = f"{function.result_type()} Guard_{function.stem}({arguments or 'void'}) {{"
+    if function.guard == "rma":
+        return [
+            _spell(head, abi),
+            f"  return marked_host_call([&] {{ return OD_HOST({function.stem})({names}); }});",
+            "}",
+            "",
+        ]
     return [
         _spell(head, abi),
         f"  HostCallScope scope(HostCallKind::k{camel});",

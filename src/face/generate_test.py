@@ -131,6 +131,13 @@ def test_face_takes_what_is_its_own():
     assert "int od_MPI_Send_c(const void* buf, MPI_Count count, MPI_Datatype datatype" in text
 
 
+def test_one_sided_calls_are_only_marked():
+    put = [f for f in generate.load_interface() if f.stem == "Put"]
+    text = generate.emit_face(put, "mpich")
+    assert "return marked_host_call([&] { return OD_HOST(Put)(origin_addr, " in text
+    assert "HostCallScope scope" not in text
+
+
 @pytest.mark.parametrize("abi", generate.ABIS)
 def test_each_function_has_one_place(abi: str):
     functions = generate.load_interface()

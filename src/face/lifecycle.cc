@@ -18,6 +18,7 @@
 #include "face/state.h"
 #include "face/status.h"
 #include "memory/device/device_memory.h"
+#include "memory/device/host_memory.h"
 #include "memory/reach.h"
 #include "node/boards.h"
 #include "node/identity.h"
@@ -351,6 +352,7 @@ void prepare_process() {
                       all || settings.reach == config::ReachMode::kHeap,
                       all || settings.reach == config::ReachMode::kStatic,
                       settings.reach_libraries);
+  if (settings.device_memory) memory::find_host_memory();
   announce();
 }
 

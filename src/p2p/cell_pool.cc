@@ -29,8 +29,12 @@ CellPool::CellPool(std::byte* region, std::uint64_t pool_offset, std::uint64_t p
     free_entries_[i] = static_cast<std::uint16_t>(i);
   }
   free_tail_ = entries;
-  idle_ = static_cast<std::uint32_t>(live_.size());
+  idle_ = in_use_ = static_cast<std::uint32_t>(live_.size());
   reserve_ = std::min(idle_ / 2, std::max<std::uint32_t>(2, idle_ / 16));
+}
+
+void CellPool::begin_within(std::uint64_t bytes) {
+  in_use_ = std::max(chunks_in(bytes), rotation_ + 1);
 }
 
 bool CellPool::released(const Pending& pending) const {
@@ -72,10 +76,12 @@ std::uint32_t CellPool::next_idle_chunk(std::uint32_t reserve) {
   if (idle_ <= reserve) return kNoChunk;
   const auto count = static_cast<std::uint32_t>(live_.size());
   for (std::uint32_t i = 0; i < count; ++i) {
+    if (i >= in_use_) rotation_ = in_use_++;  // a whole round in vain: there are more
     const std::uint32_t chunk = rotation_;
-    if (++rotation_ == count) {
+    if (++rotation_ >= in_use_) {
       rotation_ = 0;
       went_round_ = true;
+      if (in_use_ < count) ++in_use_;
     }
     if (live_[chunk] == 0 && chunk != current_) return chunk;
   }

@@ -7,6 +7,10 @@
 // does not have to fetch it back. A chunk is reused when everything in it has been read; a chunk
 // that holds a message nobody has received yet is passed over.
 //
+// A program's first messages would pay for every page of the pool. So the rotation begins within
+// the pages that exist already (`begin_within`), takes one chunk more with each round, and more at
+// once when all are in use or when others have been touched meanwhile.
+//
 // Release of a small cell: the descriptor names an entry of the `releases` bytes in the sender's
 // region and the value to put there; the receiver stores it (release) after reading the payload,
 // the sender looks (acquire) only when it wants the chunk again. The value alternates per use of an
@@ -14,6 +18,7 @@
 #ifndef OVERDRIVE_P2P_CELL_POOL_H_
 #define OVERDRIVE_P2P_CELL_POOL_H_
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -46,7 +51,11 @@ class CellPool {
   }
 
   std::uint64_t chunk_bytes() const { return chunk_bytes_; }
-  // Whether every chunk has been used: from then on the receivers' caches know them.
+  // At the start, and when more pages exist: so many bytes of the pool can be used for nothing.
+  void begin_within(std::uint64_t bytes);
+  void extend_to(std::uint64_t bytes) { in_use_ = std::max(in_use_, chunks_in(bytes)); }
+  std::uint32_t chunks_in_use() const { return in_use_; }
+  // Whether chunks are being used again: from then on the receivers' caches know them.
   bool went_round() const { return went_round_; }
   std::uint32_t chunk_count() const { return static_cast<std::uint32_t>(live_.size()); }
   // Chunks with something unread in them, for statistics and tests.
@@ -60,6 +69,10 @@ class CellPool {
   };
 
   std::uint32_t next_idle_chunk(std::uint32_t reserve);
+  std::uint32_t chunks_in(std::uint64_t bytes) const {
+    return static_cast<std::uint32_t>(
+        std::clamp<std::uint64_t>(bytes / chunk_bytes_, 1, live_.size()));
+  }
   void drop_live(std::uint32_t chunk) {
     if (--live_[chunk] == 0 && chunk != current_) ++idle_;
   }
@@ -84,6 +97,7 @@ class CellPool {
   std::uint32_t mask_;
   Backoff search_;  // of thorough reclaims
   bool went_round_ = false;
+  std::uint32_t in_use_ = 0;          // chunks that the rotation has come to: the first so many
   std::uint32_t rotation_ = 0;        // where the search for an idle chunk starts
   std::uint32_t idle_ = 0;            // chunks without anything unread, the current one excepted
   std::uint32_t reserve_ = 0;         // of these, kept for matched streams

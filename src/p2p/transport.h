@@ -113,6 +113,10 @@ class Transport {
   Transport(const Transport&) = delete;
   Transport& operator=(const Transport&) = delete;
 
+  // At the start, and later: so much of the pool has been touched (cell_pool.h).
+  void pool_exists(std::uint64_t bytes) { pool_.begin_within(bytes); }
+  void pool_reaches(std::uint64_t bytes) { pool_.extend_to(bytes); }
+
   // --- sending -------------------------------------------------------------------------------
   // Sends a small contiguous message through the fast box if it fits now; false: use send().
   bool try_send_inline(std::uint32_t peer, const MessageHeader& header, const void* data,

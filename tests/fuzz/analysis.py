@@ -22,7 +22,7 @@ SYNCHRONISING = {"barrier", "allreduce", "allgather", "alltoall"}
 """Blocking collectives after which each rank knows that all the others have come."""
 
 
-COLLECTIVE_VERBS = ("coll", "comm", "window", "file")
+COLLECTIVE_VERBS = ("coll", "comm", "window", "file", "win", "winend")
 """What the ranks of a communicator must call in the same order."""
 
 
@@ -313,9 +313,27 @@ class Analysis:
         return all(receive.step < known for receive in send.receives)
 
 
+def tell_windows(program: Program) -> None:
+    """Write into the ends of windows what every word must be by then."""
+    holds: dict[int, list[int]] = defaultdict(list)
+    sums: dict[int, list[int]] = defaultdict(list)
+    for op in program.ops:
+        if op.verb == "access" and op.args["how"] == "put":
+            stride = op.get("stride", 1)
+            where = [op.args["to"], op.args["at"], op.args["n"], op.args["id"], stride]
+            holds[op.args["w"]] += where
+        elif op.verb == "access" and op.args["how"] not in ("get", "read"):
+            for e in range(op.args["n"]):
+                value = op.args["id"] + 1
+                sums[op.args["w"]] += [op.args["to"], op.args["at"] + e, value]
+        elif op.verb == "winend":
+            op.args |= {"holds": holds[op.args["w"]], "sums": sums[op.args["w"]]}
+
+
 def settle(program: Program) -> tuple[Program, Analysis]:
     """Return the program with everything adjusted, or raise Illegal."""
     result = program.renumbered()
+    tell_windows(result)
     analysis = Analysis(result)
     analysis.annotate()
     return result, analysis

@@ -26,18 +26,30 @@ MPICH = {
     "persistent-own": "the same with operations of the program, which are always the host's",
     "persistent-inter": "the same between groups",
     "persistent-alone": "the same on communicators of one rank",
+    "partitioned-together": "their status is not set where several requests are completed at once",
+    "file-in-threads": "several threads with files wait for ever",
     "gaps": "reductions of datatypes with gaps are wrong or end in a crash",
 }
 MPICH5 = {
     **MPICH,
+    "started-inter": "a bcast between groups is over before its data have come, a barrier never",
     "status": "MPI_Request_get_status of a persistent receive shows the round before",
 }
 FAULTS: dict[str, dict[str, str]] = {
-    "openmpi4": {**OPENMPI, "no-persistent-collectives": "MPI 3.1: there are none"},
-    "openmpi5": OPENMPI,
+    "openmpi4": {
+        **OPENMPI,
+        "no-persistent-collectives": "MPI 3.1: there are none",
+        "partitioned": "MPI 3.1: there are no partitioned messages",
+        "window-swap": "MPI_Compare_and_swap ends in a crash",
+    },
+    "openmpi5": {
+        **OPENMPI,
+        "partitioned": "partitioned messages bring wrong data, take others', or never come",
+    },
     "mpich4": {
         **MPICH,
         "mprobe-self": "a matched receive of a message to itself ends in a crash",
+        "window-pscw": "MPI_Win_wait does not go on with collectives that others wait for",
         "window-allocate": "words of MPI_Win_allocate's memory are not what was put or stored",
     },
     "mpich5": MPICH5,

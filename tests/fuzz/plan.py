@@ -11,10 +11,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from fuzz import datatypes as types
 from fuzz.analysis import Illegal, settle
 from fuzz.program import Comm, Op, Program
+
+if TYPE_CHECKING:
+    from fuzz.plan_windows import Windows
 
 Half = Callable[[], None]
 
@@ -54,6 +58,7 @@ class Planner:
         whole = Comm(strand, (tuple(range(ranks)),), 0, strand)
         self.program.comms[strand] = whole
         self.comms: list[Comm] = [whole]
+        self.windows: Windows | None = None
         self.step = 0
 
     # --- building blocks ---------------------------------------------------------------------
@@ -205,7 +210,14 @@ def make(
     strands: int = 1,
 ) -> Program:
     """Return the program of a seed."""
-    from fuzz import plan_collectives, plan_comms, plan_host_calls, plan_messages
+    from fuzz import (
+        plan_collectives,
+        plan_comms,
+        plan_host_calls,
+        plan_messages,
+        plan_partitioned,
+        plan_windows,
+    )
 
     whole = Program(seed, seed, ranks, strands)
     for strand in range(strands):
@@ -217,6 +229,8 @@ def make(
             *plan_collectives.ACTIONS,
             *plan_comms.ACTIONS,
             *plan_host_calls.ACTIONS,
+            *plan_partitioned.ACTIONS,
+            *plan_windows.ACTIONS,
             (2.0, Planner.poke),
             (4.0, Planner.half),
             (3.0, lambda p: p.complete(p.rng.randrange(p.ranks))),

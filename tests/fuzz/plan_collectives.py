@@ -15,6 +15,10 @@ MOVING = [
 REDUCING = [
     "reduce", "allreduce", "reduce_scatter_block", "reduce_scatter", "scan", "exscan",
 ]  # fmt: skip
+NEIGHBOURS = [
+    "neighbor_allgather", "neighbor_allgatherv",
+    "neighbor_alltoall", "neighbor_alltoallv", "neighbor_alltoallw",
+]  # fmt: skip
 ROOTED = {"bcast", "gather", "gatherv", "scatter", "scatterv", "reduce"}
 NOT_BETWEEN_GROUPS = {"scan", "exscan", "reduce_scatter", "reduce_scatter_block"}
 ARITHMETIC = ["max", "min", "sum", "prod"]
@@ -28,7 +32,7 @@ def _shape(p: Planner, name: str, comm: Comm) -> dict[str, Any]:
     size = types.pick_bytes(p.rng, most)
     if name == "barrier":
         return {}
-    if name in MOVING:
+    if name in MOVING or name in NEIGHBOURS:
         kind = types.pick(p.rng, p.rng.choice("csildfb"), 0.25)
         count = size // (types.SIZES[kind.base] * kind.per)
         return {"type": kind.spec, "n": count * kind.per}
@@ -49,11 +53,14 @@ def _arguments(p: Planner, comm: Comm) -> tuple[dict[str, Any], list[tuple[tuple
     names = ["barrier", "barrier", *MOVING, *REDUCING, "allreduce", "bcast"]
     if comm.is_inter:
         names = [name for name in names if name not in NOT_BETWEEN_GROUPS]
+    if comm.neighbours:
+        names += NEIGHBOURS * 3
     name = p.rng.choice([name for name in names if name not in p.without])
     k = p.next_collective
     p.next_collective += 1
     args = {"k": k, "name": name, "c": comm.number, **_shape(p, name, comm)}
-    if not comm.is_inter and name not in ("bcast", "barrier") and p.chance(0.25):
+    no_place = comm.is_inter or name in ("bcast", "barrier", *NEIGHBOURS)
+    if not no_place and p.chance(0.25):
         args["place"] = 1
     if name[-1] in "vw" and p.chance(0.5):
         args["gap"] = 1

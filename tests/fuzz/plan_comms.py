@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from fuzz.plan import Planner
 from fuzz.plan_collectives import catch_up, start_apart
-from fuzz.program import Comm, Op
+from fuzz.plan_topologies import topology
+from fuzz.program import Comm, Neighbours, Op
 
 MOST_COMMS = 8
 
 
-def _register(p: Planner, sides: tuple[tuple[int, ...], ...], unit: int) -> Comm:
-    comm = Comm(p.next_comm, sides, unit, p.strand)
+def _register(
+    p: Planner, sides: tuple[tuple[int, ...], ...], unit: int, neighbours: Neighbours = ()
+) -> Comm:
+    comm = Comm(p.next_comm, sides, unit, p.strand, neighbours)
     p.next_comm += 1
     p.program.comms[comm.number] = comm
     return comm
@@ -28,7 +31,7 @@ def duplicate(p: Planner) -> None:
     """MPI_Comm_dup and MPI_Comm_idup."""
     parent = p.rng.choice(p.comms)
     unit = p.unit(parent.unit)
-    comm = _register(p, parent.sides, unit)
+    comm = _register(p, parent.sides, unit, parent.neighbours)
     args = {"parent": parent.number, "id": comm.number}
 
     def members(rank: int) -> dict[str, object]:
@@ -155,7 +158,7 @@ def inter(p: Planner) -> None:
 
 def free(p: Planner) -> None:
     """MPI_Comm_free, also with messages under way."""
-    made = [comm for comm in p.comms if comm.unit and not _has_persistent(p, comm)]
+    made = [comm for comm in p.comms if comm.unit and not _is_needed(p, comm)]
     if not made:
         return
     comm = p.rng.choice(made)
@@ -175,9 +178,9 @@ def free_all(p: Planner) -> None:
         p.emit(Op("commfree", comm.members, {"c": comm.number}, comm.unit))
 
 
-def _has_persistent(p: Planner, comm: Comm) -> bool:
+def _is_needed(p: Planner, comm: Comm) -> bool:
     return any(
-        op.verb in ("sinit", "rinit") or op.get("form") == "p"
+        op.verb in ("sinit", "rinit", "psend", "precv", "win") or op.get("form") == "p"
         for op in p.program.ops
         if op.get("c") == comm.number
     )
@@ -188,7 +191,7 @@ def make_one(p: Planner) -> None:
     if p.in_threads and "comms-in-threads" in p.without:
         return
     if len(p.comms) < MOST_COMMS and p.next_comm - 4 - p.strand * 30 < 25:
-        p.rng.choice([duplicate, duplicate, split, create, inter])(p)
+        p.rng.choice([duplicate, duplicate, split, create, inter, topology, topology])(p)
 
 
 ACTIONS = [(0.8, make_one), (0.3, free)]

@@ -6,6 +6,10 @@ from fuzz.plan import Planner
 from fuzz.plan_collectives import catch_up
 from fuzz.program import Op
 
+FILE_KINDS = ["all", "own", "view", "ordered", "split", "started"]
+"""How members write: together, each by itself, through views, in the order of ranks, in two calls,
+without waiting."""
+
 
 def _host_call(p: Planner, verb: str, **args: object) -> None:
     # Some hosts have no windows on communicators of one rank.
@@ -28,7 +32,12 @@ def window(p: Planner) -> None:
 def file(p: Planner) -> None:
     """A file that all write and read."""
     if "file" not in p.without and not (p.in_threads and "comms-in-threads" in p.without):
-        _host_call(p, "file", n=p.rng.choice([1, 8, 1000]), job=p.program.seed)
+        if p.in_threads and "file-in-threads" in p.without:
+            return
+        kinds = [kind for kind in FILE_KINDS if f"file-{kind}" not in p.without]
+        _host_call(
+            p, "file", how=p.rng.choice(kinds), n=p.rng.choice([1, 8, 1000]), job=p.program.seed
+        )
 
 
 ACTIONS = [(0.5, window), (0.3, file)]

@@ -57,6 +57,13 @@ def _text(value: Any) -> str:
     return str(value)
 
 
+NOBODY = -1
+"""The neighbour beyond the border of a grid."""
+
+Neighbours = tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
+"""By rank: from whom it gets in neighbourhood collectives, and whom it gives to."""
+
+
 @dataclass(frozen=True)
 class Comm:
     """A communicator: one group of ranks of MPI_COMM_WORLD, or two."""
@@ -65,6 +72,8 @@ class Comm:
     sides: tuple[tuple[int, ...], ...]
     unit: int = 0
     strand: int = 0
+    neighbours: Neighbours = ()
+    """Empty: it has no topology."""
 
     @property
     def is_inter(self) -> bool:

@@ -48,7 +48,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--time", type=duration, default=300.0, help="such as 90s, 5m, 1h")
     parser.add_argument("--hosts", default="", help="comma-separated; default: all usable")
     parser.add_argument("--seed", type=int, help="the first; default: where the last run ended")
-    parser.add_argument("--ranks", type=int, help="default: two to eight")
+    parser.add_argument("--ranks", type=int, help="default: two to sixteen")
     parser.add_argument("--layout", help="node of each rank, such as 0011")
     parser.add_argument("--lab", metavar="NODESxRANKS", help="virtual nodes, such as 2x3")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
@@ -80,7 +80,7 @@ def main() -> int:
     if overdrive and not jobs.overdrive_library().exists():
         print(f"{jobs.overdrive_library()} is missing: run `make` first", file=sys.stderr)
         return 2
-    ranks = [options.ranks] if options.ranks else (2, 2, 3, 3, 4, 4, 5, 6, 8)
+    ranks = [options.ranks] if options.ranks else ways.RANKS
     chosen = ways.endless(found, seed, overdrive, ranks)
     if options.layout is not None or options.set:
         settings = tuple(tuple(text.split("=", 1)) for text in options.set)

@@ -15,6 +15,9 @@ from fuzz.program import Comm, Op, Program
 
 Fails = Callable[[Program], bool]
 
+NEEDS_ITS_RANKS = ("send", "recv", "exch", "sinit", "rinit", "cancel", "psend", "precv", "win")
+"""What a rank that takes part in it cannot be taken out of."""
+
 
 class Shrinker:
     """One failure on its way to a few lines."""
@@ -168,7 +171,7 @@ def plainer(op: Op) -> Iterator[dict[str, Any]]:
 def without_rank(program: Program, gone: int) -> Program | None:
     """Return the program with one rank fewer, or None where that rank takes part in a message."""
     for op in program.ops:
-        if gone in op.ranks and op.verb in ("send", "recv", "exch", "sinit", "rinit", "cancel"):
+        if gone in op.ranks and op.verb in NEEDS_ITS_RANKS:
             return None
         if op.verb == "comm" and op.get("how") not in ("dup", "idup"):
             return None

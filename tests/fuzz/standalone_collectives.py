@@ -96,6 +96,13 @@ def new_comm(program: Program, op: Op) -> list[str]:
                 f"if (rank == {rank}) MPI_Comm_split({parent}, {text}, {key}, &c[{number}]);"
             )
         return lines
+    if how == "cart":
+        lists = ("dims", "periods")
+        made_of = [f"int {name}[] = {{{', '.join(map(str, op.args[name]))}}};" for name in lists]
+        size = len(op.args["dims"])
+        return ["{", *made_of, f"MPI_Cart_create({parent}, {size}, dims, periods, 0, {made});", "}"]
+    if "edges" in op.args:
+        return [f"// {op.text()}", f"MPI_Comm_dup({parent}, {made});"]
     ranks = ", ".join(map(str, op.args["members"]))
     lines = [
         "MPI_Group whole, part;",

@@ -58,7 +58,8 @@ def test_programs_are_legal_and_full(ranks: int) -> None:
         settled, _ = settle(make(seed, ranks, strands=1 + seed % 2))
         verbs |= {op.verb for op in settled.ops}
     assert verbs >= {"send", "recv", "exch", "sinit", "start", "done", "poke", "cancel", "coll"}
-    assert verbs >= {"comm", "commfree", "look", "free"}
+    assert verbs >= {"comm", "commfree", "look", "free", "window", "file"}
+    assert verbs >= {"psend", "precv", "pready", "parrived", "win", "access", "sync", "winend"}
 
 
 def test_a_wildcard_that_could_take_anothers_message_is_illegal() -> None:

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import random
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
+from functools import cache
 
 from hosts import Host
+from support import jobs, programs
 
 from fuzz import faults
 from fuzz.runner import Setup
+
+RANKS = (2, 2, 2, 3, 3, 3, 4, 4, 4, 5, 6, 8, 12, 16)
+"""How many ranks, if nobody says."""
 
 LAYOUTS: dict[int, list[str]] = {
     2: ["", "", "01"],
@@ -17,6 +25,8 @@ LAYOUTS: dict[int, list[str]] = {
     5: ["", "00011", "01012"],
     6: ["", "001122", "010101", "000122"],
     8: ["", "00001111", "01010101", "00011222"],
+    12: ["", "000000111111", "001122001122"],
+    16: ["", "0000000011111111", "0123012301230123"],
 }
 """Node of each rank; the empty layout is one node."""
 
@@ -62,18 +72,64 @@ SHUFFLED = 0.35
 """Part of the runs in which calls go by algorithms drawn from all that can serve them."""
 
 
+FORCED = 0.2
+"""Part of the runs in which every collective goes by an algorithm that is named."""
+
+PARAMETERS = {
+    "RADIX": ["2", "3", "5", "16"],
+    "SEGMENT": ["1", "100", "4096", "64K"],
+    "WINDOW": ["1", "3", "8"],
+    "LEADERS": ["1", "2", "3"],
+    "PIPELINE": ["0", "1", "4"],
+}
+"""Values of what algorithms take besides."""
+
+
+@cache
+def algorithms() -> dict[str, list[str]]:
+    """Return what each collective can be told, as `overdrive info --algorithms` says."""
+    done = subprocess.run(
+        [sys.executable, str(programs.ROOT / "overdrive"), "info", "--algorithms", "--json"],
+        env={"PATH": "/usr/bin:/bin", "OVERDRIVE_LIBRARY": str(jobs.overdrive_library())},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return {
+        family["collective"]: [
+            name if name == "host" else f"{name}{form}"
+            for name in (algorithm["name"] for algorithm in family["algorithms"])
+            for form in ("", "/flat", "/hierarchical")
+        ]
+        for family in json.loads(done.stdout)
+    }
+
+
+def forced(rng: random.Random) -> dict[str, str]:
+    """Return variables that name an algorithm for each collective, some with parameters."""
+    found = {}
+    for collective, values in algorithms().items():
+        name = f"OVERDRIVE_ADJUST_{collective.upper()}"
+        found[name] = rng.choice(values)
+        for parameter, choices in PARAMETERS.items():
+            if rng.random() < 0.2:
+                found[f"{name}_{parameter}"] = rng.choice(choices)
+    return found
+
+
 def left_out(setup: Setup) -> frozenset[str]:
     """Return what programs leave out in a setup."""
     spans_nodes = bool(setup.layout) or setup.nodes is not None
-    known = faults.of(setup.host.name, setup.overdrive, dict(setup.settings), spans_nodes)
-    return known | LEFT_OUT
+    known = set() if setup.nodes is None else {"window-shared"}
+    known |= faults.of(setup.host.name, setup.overdrive, dict(setup.settings), spans_nodes)
+    return frozenset(known | LEFT_OUT)
 
 
 def endless(
     hosts: Sequence[Host],
     seed: int,
     overdrive: bool = True,
-    ranks: Sequence[int] = (2, 2, 3, 3, 4, 4, 5, 6, 8),
+    ranks: Sequence[int] = RANKS,
 ) -> Iterator[Setup]:
     """Yield setups for ever, as the seed says."""
     rng = random.Random(seed)
@@ -82,6 +138,8 @@ def endless(
         settings = dict(rng.choice(SETTINGS))
         if rng.random() < SHUFFLED:
             settings["collective_shuffle"] = str(rng.randrange(1, 1000))
+        elif overdrive and rng.random() < FORCED:
+            settings |= forced(rng)
         yield Setup(
             rng.choice(list(hosts)),
             number,

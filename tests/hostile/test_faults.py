@@ -48,7 +48,9 @@ def test_survivors(waiting: str, host: Host, compiled: Build, overdrive: bool) -
         limit=40,
     )
     assert "PASS shrink: 3 survivors" in result.stdout, result.report()
-    assert result.returncode == 0, result.report()
+    # Ranks that the host keeps in MPI_Finalize have looked that it is the host who does, and left.
+    assert result.returncode == 0 or "stays in MPI_Finalize" in result.stderr, result.report()
+    assert not result.timed_out, result.report()
     if overdrive:
         assert result.stderr.count("fault tolerance is on") == 1, result.report()
         assert not result.stats, result.report()

@@ -126,7 +126,6 @@ DeviceRuntime* runtime_of(Watch& w, const void* address) {
 void begin_device_watch(FoundRuntime found) {
   Watch& w = watch();
   w.found = found;
-  find_host_memory();
   internal::device_watch.store(false, std::memory_order_relaxed);
   look_for_runtimes(w);
 }

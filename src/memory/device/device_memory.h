@@ -38,7 +38,8 @@ inline bool devices_possible() { return internal::device_watch.load(std::memory_
 // function that is needed, and is then ignored. On any thread.
 using FoundRuntime = void (*)(const char* library, const char* runtime);
 
-// At the end of MPI_Init: looks which runtimes the process has. From here on
+// At the end of MPI_Init, at whose beginning find_host_memory() was called (host_memory.h): looks
+// which runtimes the process has. From here on
 // library_is_being_loaded() says when to look again.
 void begin_device_watch(FoundRuntime found);
 // Before each dlopen; may be called at any time, also inside the dynamic linker.

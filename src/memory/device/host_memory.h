@@ -12,7 +12,8 @@
 
 namespace od::memory {
 
-// In MPI_Init, on any thread.
+// At the beginning of MPI_Init, on any thread: the list is short before the MPI library has loaded
+// its plug-ins and before this rank maps the memory of all others.
 void find_host_memory();
 
 bool host_by_nature(const void* address);

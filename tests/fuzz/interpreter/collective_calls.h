@@ -46,7 +46,10 @@ static void issue(Call* c, Form form) {
   // Scattering in place leaves the root's part where it is: what is in place is the output.
   const int scatters = named(c, "scatter") || named(c, "scatterv");
   if (scatters && c->place && is_root(c)) to = MPI_IN_PLACE;
-  const int n = s->used ? s->counts[0] : 0, m = r->used ? r->counts[0] : 0;
+  // A rank without neighbours has no block to look at; blocks that may differ are not looked at so.
+  const int whole = (int)(c->n / c->layout.per), uniform = among_neighbours(c) && !c->vector;
+  const int n = uniform ? whole : s->used ? s->counts[0] : 0;
+  const int m = uniform ? whole : r->used ? r->counts[0] : 0;
   const int length =
       (int)((named(c, "reduce_scatter_block") ? c->n : reduced_total(c)) / c->layout.per);
   if (named(c, "barrier")) {
@@ -78,6 +81,15 @@ static void issue(Call* c, Form form) {
   COLLECTIVE("reduce_scatter", Reduce_scatter, Ireduce_scatter, from, to, c->parts, type, op)
   COLLECTIVE("scan", Scan, Iscan, from, to, length, type, op)
   COLLECTIVE("exscan", Exscan, Iexscan, from, to, length, type, op)
+  COLLECTIVE("neighbor_allgather", Neighbor_allgather, Ineighbor_allgather, from, n, type, to, m,
+             type)
+  COLLECTIVE("neighbor_allgatherv", Neighbor_allgatherv, Ineighbor_allgatherv, from, n, type, to,
+             r->counts, r->displs, type)
+  COLLECTIVE("neighbor_alltoall", Neighbor_alltoall, Ineighbor_alltoall, from, n, type, to, m, type)
+  COLLECTIVE("neighbor_alltoallv", Neighbor_alltoallv, Ineighbor_alltoallv, from, s->counts,
+             s->displs, type, to, r->counts, r->displs, type)
+  COLLECTIVE("neighbor_alltoallw", Neighbor_alltoallw, Ineighbor_alltoallw, from, s->counts,
+             s->places, s->types, to, r->counts, r->places, r->types)
   fail(c->op, "the program is wrong: collective %s", c->name);
 }
 

@@ -19,7 +19,8 @@ typedef struct {
   int used, blocks;
   int counts[kMostRanks], displs[kMostRanks], bytes[kMostRanks];
   MPI_Datatype types[kMostRanks];
-  long elements;  // basic ones that the buffer has room for
+  MPI_Aint places[kMostRanks];  // as bytes
+  long elements;                // basic ones that the buffer has room for
 } Side;
 
 typedef struct Call {
@@ -52,9 +53,22 @@ static long other(const Call* c, long i) {  // participant i of those whose data
   const int side = c->comm->is_inter ? 1 - c->comm->place : 0;
   return i + (long)side * kMostRanks;
 }
+// Whether it is among neighbours of a topology; who is beyond the border of a grid is -1.
+static int among_neighbours(const Call* c) { return strncmp(c->name, "neighbor_", 9) == 0; }
+static int sources(const Call* c);
+static int targets(const Call* c);
+static long source(const Call* c, int i) {
+  return among_neighbours(c) ? c->comm->in[i] : other(c, i);
+}
+static long target(const Call* c, int i) {
+  return among_neighbours(c) ? c->comm->out[i] : other(c, i);
+}
 static int others(const Call* c) {
   return c->comm->is_inter ? c->comm->remote_size : c->comm->size;
 }
+
+static int sources(const Call* c) { return among_neighbours(c) ? c->comm->in_count : others(c); }
+static int targets(const Call* c) { return among_neighbours(c) ? c->comm->out_count : others(c); }
 
 static int is_root(const Call* c) {
   return c->comm->is_inter ? c->root == MPI_ROOT : c->root == c->comm->rank;
@@ -65,7 +79,8 @@ static int rooted(const Call* c) {
 }
 static int from_all(const Call* c) {
   return named(c, "gather") || named(c, "gatherv") || named(c, "allgather") ||
-         named(c, "allgatherv");
+         named(c, "allgatherv") || named(c, "neighbor_allgather") ||
+         named(c, "neighbor_allgatherv");
 }
 
 // --- what goes from where to where ---------------------------------------------------------------
@@ -83,6 +98,7 @@ static void side_place(Session* s, Call* c, Side* side, const char* mem) {
     const int block = reversed ? side->blocks - 1 - i : i;
     side->displs[block] = (int)next;
     side->bytes[block] = (int)(next * c->layout.extent);
+    side->places[block] = next * c->layout.extent;
     side->types[block] = c->layout.type;
     next += side->counts[block] + gap;
   }
@@ -139,11 +155,11 @@ static void place_call(Session* s, Call* c) {
     side_vector(s, c, &c->recv, c->n, "rmem");
   } else if (from_all(c)) {
     // Blocks are described by where they come from alone.
-    const int gets = named(c, "allgather") || named(c, "allgatherv") || is_root(c);
+    const int gets = !rooted(c) || is_root(c);
     if (gets) {
-      c->recv.blocks = others(c);
+      c->recv.blocks = sources(c);
       for (int i = 0; i < c->recv.blocks; i++) {
-        c->recv.counts[i] = (int)(count_of(c, other(c, i), 0) / c->layout.per);
+        c->recv.counts[i] = (int)(count_of(c, source(c, i), 0) / c->layout.per);
       }
       side_place(s, c, &c->recv, "rmem");
     }
@@ -158,15 +174,15 @@ static void place_call(Session* s, Call* c) {
     }
     if (!in_place && sends) side_vector(s, c, &c->recv, count_of(c, 0, self(c)), "rmem");
   } else {  // all-to-all
-    c->recv.blocks = others(c);
+    c->recv.blocks = sources(c);
     for (int i = 0; i < c->recv.blocks; i++) {
-      c->recv.counts[i] = (int)(count_of(c, other(c, i), self(c)) / c->layout.per);
+      c->recv.counts[i] = (int)(count_of(c, source(c, i), self(c)) / c->layout.per);
     }
     side_place(s, c, &c->recv, "rmem");
     if (!in_place) {
-      c->send.blocks = others(c);
+      c->send.blocks = targets(c);
       for (int i = 0; i < c->send.blocks; i++) {
-        c->send.counts[i] = (int)(count_of(c, self(c), other(c, i)) / c->layout.per);
+        c->send.counts[i] = (int)(count_of(c, self(c), target(c, i)) / c->layout.per);
       }
       side_place(s, c, &c->send, "mem");
     }
@@ -175,7 +191,7 @@ static void place_call(Session* s, Call* c) {
 
 // The key of block i of a side: sent by this rank, or received by it.
 static uint64_t side_key(const Session* s, const Call* c, int sent, int i) {
-  const long peer = other(c, i);
+  const long peer = sent ? target(c, i) : source(c, i);
   if (named(c, "bcast")) return block_key(s, c, 900, 0);
   if (named(c, "scatter") || named(c, "scatterv")) {
     return block_key(s, c, 900, sent ? peer : self(c));
@@ -264,7 +280,9 @@ static void check_call(Session* s, Call* c) {
     if (whole > own) memcpy(image, c->recv.buffer.region, (size_t)c->recv.buffer.bytes);
     write_result(s, c, address);
   } else {
-    for (int i = 0; i < c->recv.blocks; i++) write_block(s, c, &c->recv, address, i, 0);
+    for (int i = 0; i < c->recv.blocks; i++) {
+      if (source(c, i) >= 0) write_block(s, c, &c->recv, address, i, 0);
+    }
   }
   image_check(c->op, &c->recv.buffer, image, "result of a collective");
 }

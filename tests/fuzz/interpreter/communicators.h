@@ -3,13 +3,13 @@
 //   comm how=dup|idup parent= id= [q=]           comm how=split parent= colors= keys= ids=
 //   comm how=create|group parent= members= id= [tag=]
 //   comm how=inter parent= leader= remote= tag= side= id= bridge=   comm how=merge parent= high=
-//   id= commfree c=
+//   id= commfree c=          topologies: topologies.h; a duplicate has its parent's
 // Each line of a new communicator also says who must be in it: size=, rank= (and remote=) follow
 // from `members of` lists that the planner gives as ranks=R,R,.. of MPI_COMM_WORLD, rank 0 first.
 #ifndef COMMUNICATORS_H_
 #define COMMUNICATORS_H_
 
-#include "session.h"
+#include "topologies.h"
 
 static void comm_set(const Op* op, long id, MPI_Comm handle) {
   REQUIRE(op, id >= 0 && id < kMostComms && !comms[id].used, "the program is wrong: comm %ld", id);
@@ -34,6 +34,16 @@ static void comm_register(const Op* op, long id) {
   REQUIRE(op, members[c->rank] == world_rank, "rank %d of a new communicator should be %ld",
           c->rank, members[c->rank]);
   c->used = 1;
+  c->has_neighbours = c->in_count = c->out_count = 0;
+  if (has_topology(op)) topology_note(op, c);
+  if (arg_is(op, "how", "dup") || arg_is(op, "how", "idup")) {
+    const Comm* parent = comm_of(op, "parent");
+    c->has_neighbours = parent->has_neighbours;
+    c->in_count = parent->in_count;
+    c->out_count = parent->out_count;
+    memcpy(c->in, parent->in, sizeof c->in);
+    memcpy(c->out, parent->out, sizeof c->out);
+  }
 }
 
 static MPI_Group group_of(const Op* op, const Comm* parent) {
@@ -87,6 +97,9 @@ static void do_comm(Session* s, const Op* op) {
                                   (int)arg_needed(op, "remote"), (int)arg(op, "tag", 0), &made));
   } else if (arg_is(op, "how", "merge")) {
     MUST(op, MPI_Intercomm_merge(parent->comm, (int)arg_needed(op, "high"), &made));
+  } else if (has_topology(op)) {
+    made = topology_make(op, parent);
+    if (made == MPI_COMM_NULL) id = -1;  // that it must be so is checked by the others' size
   } else {
     fail(op, "the program is wrong: how");
   }

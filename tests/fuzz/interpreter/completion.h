@@ -13,6 +13,8 @@
 
 #include "collective_calls.h"
 #include "communicators.h"
+#include "partitioned.h"
+#include "windows.h"
 
 // Polls that found nothing before a program gives its core away.
 enum { kPollsBeforeYield = 20 };
@@ -40,6 +42,13 @@ static void complete(Session* s, const Op* op, Slot* slot, const MPI_Status* sta
       break;
     case kNewComm:
       comm_register(slot->op, slot->comm);
+      break;
+    case kPartSend:
+    case kPartRecv:
+      part_check(slot, op);
+      break;
+    case kAccess:
+      access_complete(slot, op);
       break;
     default:
       break;
@@ -201,6 +210,8 @@ static void do_start(Session* s, const Op* op) {
     } else if (slot->kind == kRecv) {
       memset(slot->buffer.region, kUntouched, (size_t)slot->buffer.bytes);
       expect_messages(s, slot, op, name);
+    } else if (slot->kind == kPartSend || slot->kind == kPartRecv) {
+      part_start(s, slot, content[i]);
     } else {
       slot->call->k = content[i];
       fill_call(s, slot->call);

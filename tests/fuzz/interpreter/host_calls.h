@@ -3,7 +3,8 @@
 //   window c= k= how=fence|lock|pscw|all n= [alloc=1]     each member puts to its right, gets from
 //   its left and
 //                                            adds to the first member, in epochs of this kind
-//   file c= k= n= path=                      each member writes its part, all read all of it
+//   file c= k= n= how=all|own|view|ordered|split|started     each member writes its part, all read
+//                                            all of it
 #ifndef HOST_CALLS_H_
 #define HOST_CALLS_H_
 
@@ -92,6 +93,36 @@ static void do_window(Session* s, const Op* op) {
   free(got);
 }
 
+// Writes n words of each member in one of MPI's ways; member i's come to place i * n.
+static void file_write(const Op* op, const Comm* c, MPI_File file, const long* mine, int n) {
+  const MPI_Offset place = (MPI_Offset)c->rank * n * 8;
+  MPI_Status status;
+  if (arg_is(op, "how", "own")) {
+    MUST(op, MPI_File_write_at(file, place, mine, n, MPI_LONG, &status));
+  } else if (arg_is(op, "how", "view")) {
+    // Each sees its part only: words are written one after the other from the view's begin.
+    MPI_Datatype part;
+    const int whole = n * c->size, own = n, first = c->rank * n;
+    MUST(op, MPI_Type_create_subarray(1, &whole, &own, &first, MPI_ORDER_C, MPI_LONG, &part));
+    MUST(op, MPI_Type_commit(&part));
+    MUST(op, MPI_File_set_view(file, 0, MPI_LONG, part, "native", MPI_INFO_NULL));
+    MUST(op, MPI_File_write_all(file, mine, n, MPI_LONG, &status));
+    MUST(op, MPI_File_set_view(file, 0, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL));
+    MUST(op, MPI_Type_free(&part));
+  } else if (arg_is(op, "how", "ordered")) {
+    MUST(op, MPI_File_write_ordered(file, mine, n, MPI_LONG, &status));
+  } else if (arg_is(op, "how", "split")) {
+    MUST(op, MPI_File_write_at_all_begin(file, place, mine, n, MPI_LONG));
+    MUST(op, MPI_File_write_at_all_end(file, mine, &status));
+  } else if (arg_is(op, "how", "started")) {
+    MPI_Request request;
+    MUST(op, MPI_File_iwrite_at(file, place, mine, n, MPI_LONG, &request));
+    MUST(op, MPI_Wait(&request, &status));
+  } else {
+    MUST(op, MPI_File_write_at_all(file, place, mine, n, MPI_LONG, &status));
+  }
+}
+
 static void do_file(Session* s, const Op* op) {
   const Comm* c = comm_of(op, "c");
   const int n = (int)arg_needed(op, "n");
@@ -104,7 +135,7 @@ static void do_file(Session* s, const Op* op) {
   const int mode = MPI_MODE_CREATE | MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE;
   MUST(op, MPI_File_open(c->comm, path, mode, MPI_INFO_NULL, &file));
   for (int e = 0; e < n; e++) all[e] = window_word(s, op, c->rank, 0, e);
-  MUST(op, MPI_File_write_at_all(file, (MPI_Offset)c->rank * n * 8, all, n, MPI_LONG, &status));
+  file_write(op, c, file, all, n);
   MUST(op, MPI_File_sync(file));
   MUST(op, MPI_Barrier(c->comm));
   MUST(op, MPI_File_sync(file));

@@ -39,12 +39,15 @@ typedef struct {
 } Verb;
 
 static const Verb kVerbs[] = {
-    {"send", do_send},     {"sinit", do_send},         {"recv", do_receive},
-    {"rinit", do_receive}, {"exch", do_exchange},      {"start", do_start},
-    {"done", do_done},     {"poke", do_poke},          {"cancel", do_cancel},
-    {"free", do_free},     {"look", do_look},          {"coll", do_collective},
-    {"comm", do_comm},     {"commfree", do_comm_free}, {"delay", do_delay},
-    {"window", do_window}, {"file", do_file},
+    {"send", do_send},       {"sinit", do_send},         {"recv", do_receive},
+    {"rinit", do_receive},   {"exch", do_exchange},      {"start", do_start},
+    {"done", do_done},       {"poke", do_poke},          {"cancel", do_cancel},
+    {"free", do_free},       {"look", do_look},          {"coll", do_collective},
+    {"comm", do_comm},       {"commfree", do_comm_free}, {"delay", do_delay},
+    {"window", do_window},   {"file", do_file},          {"psend", do_part_init},
+    {"precv", do_part_init}, {"pready", do_part_ready},  {"parrived", do_part_arrived},
+    {"win", do_win},         {"access", do_access},      {"sync", do_sync},
+    {"winend", do_win_end},
 };
 
 static void execute(Session* s, const Op* op) {
@@ -96,6 +99,7 @@ static void run_program(const Program* program) {
   current_program = program->id;
   read_messages(program);
   for (int i = 0; i < kMostComms; i++) comms[i].used = 0;
+  memset(windows, 0, sizeof windows);
   for (int i = 0; i < program->strands; i++) {
     comms[i] = (Comm){.comm = program->strands == 1 ? MPI_COMM_WORLD : strand_comms[i],
                       .used = 1,

@@ -25,7 +25,9 @@ enum {
   kMostComms = 128,
   kMostMessages = 2048,
   kMostCandidates = 64,
-  kMostWindows = 16,
+  kMostWindows = 64,
+  kMostNeighbours = 64,
+  kMostEdges = 256,
 };
 
 typedef struct {

@@ -5,13 +5,26 @@
 
 #include "memory.h"
 
-typedef enum { kFree, kSend, kRecv, kCollective, kNewComm, kOver } Kind;
+typedef enum {
+  kFree,
+  kSend,
+  kRecv,
+  kCollective,
+  kNewComm,
+  kPartSend,
+  kPartRecv,
+  kAccess,
+  kOver
+} Kind;
 
 typedef struct {
   MPI_Comm comm;
   int used, is_inter;
   int rank, size, remote_size;
   int place;  // for content: which side of an inter-communicator this rank is on
+  int has_neighbours;
+  int in_count, out_count;  // neighbours of a topology, -1: beyond the border
+  int in[kMostNeighbours], out[kMostNeighbours];
 } Comm;
 
 // A message, as the planner has declared it.
