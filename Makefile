@@ -62,6 +62,7 @@ check: setup-tests setup-programs
 	@$(VENV)/bin/python tools/check/check.py $(PARTS)
 
 check-all: setup-tests setup-programs
+	@$(PACKAGES) packages shells
 	@$(VENV)/bin/python tools/check/check.py --all $(if $(FRESH),--fresh) $(PARTS)
 
 # LAB=2x3 runs on two virtual nodes with three ranks each. Findings are kept in build/fuzz.

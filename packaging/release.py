@@ -32,7 +32,7 @@ SECTION = re.compile(r"^## (\d+\.\d+\.\d+) \(([^)]+)\)$", re.MULTILINE)
 BILL_TOOLS = ["cyclonedx-python-lib[json-validation]==11.12.0"]
 DRY_RUN = ROOT / "build" / "release-dry-run"
 RECIPES = (
-    ("packaging/easybuild/Overdrive-GCCcore-12.3.0.eb", "version = '{}'"),
+    ("packaging/easybuild/Overdrive-GCCcore-13.3.0.eb", "version = '{}'"),
     ("packaging/spack/packages/overdrive/package.py", 'version("{}")'),
 )
 """Files that name the version, and how."""

@@ -33,6 +33,7 @@ HEADERS = (
     ("highway", "hwy/highway.h", "HWY", "Apache-2.0"),
     ("tomlplusplus", "toml++/impl/version.h", "TOML_LIB", "MIT"),
     ("nlohmann-json", "nlohmann/detail/abi_macros.hpp", "NLOHMANN_JSON_VERSION", "MIT"),
+    ("cli11", "CLI/Version.hpp", "CLI11_VERSION", "BSD-3-Clause"),
 )
 """Name, the header with its version, the beginning of the macros, and the licence."""
 

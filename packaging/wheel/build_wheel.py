@@ -40,7 +40,12 @@ GLIBC = "2.28"
 TOOLS = ["ziglang==0.17.1", "auditwheel==6.8.2", "wheel==0.48.0"]
 """Pinned: the compiler decides what the wheel holds."""
 
-HEADERS = {"hwy": "hwy/highway.h", "toml++": "toml++/toml.h", "nlohmann": "nlohmann/json.hpp"}
+HEADERS = {
+    "hwy": "hwy/highway.h",
+    "toml++": "toml++/toml.h",
+    "nlohmann": "nlohmann/json.hpp",
+    "CLI": "CLI/CLI.hpp",
+}
 """Header-only libraries. Alone in a folder: beside them lie the headers of this machine's glibc."""
 
 COMPONENTS = ("runtime", "development", "completions", "documentation")
@@ -136,6 +141,10 @@ def compile_all(jobs: str) -> None:
         "OVERDRIVE_UNWINDER": unwinder(),
         "OVERDRIVE_HIGHWAY_INCLUDE": headers,
         "OVERDRIVE_JSON_INCLUDE": headers,
+        "OVERDRIVE_CLI11_INCLUDE": headers,
+        # A library of this machine; the wheel may need only those that every system has.
+        "OVERDRIVE_HWLOC_INCLUDE": "OFF",
+        "OVERDRIVE_HWLOC_LIBRARY": "OFF",
         # pip does that for the Python that is there.
         "OVERDRIVE_COMPILE_PYTHON": "OFF",
         "OVERDRIVE_LTO": "OFF",

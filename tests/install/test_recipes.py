@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import subprocess
 import sys
@@ -14,20 +15,12 @@ ROOT = Path(__file__).resolve().parents[2]
 EASYCONFIG = next((ROOT / "packaging" / "easybuild").glob("*.eb"))
 RECIPE = ROOT / "packaging" / "spack" / "packages" / "overdrive" / "package.py"
 
-EASYBUILD = ["easybuild-framework==5.4.1", "easybuild-easyblocks==5.4.1"]
-
-CHECK_EASYCONFIG = """
-import sys
-from easybuild.tools.options import set_up_configuration
-root = '--allow-use-as-root-and-accept-consequences'
-set_up_configuration(args=[root, '--prefix', sys.argv[2]], silent=True)
-from easybuild.framework.easyconfig.easyconfig import EasyConfig
-config = EasyConfig(sys.argv[1], validate=False)
-config.validate(check_osdeps=False)
-name = config.name, config.version, config['toolchain']['name']
-print('%s %s %s' % name)
-print(','.join(sorted(dep['name'] for dep in config.builddependencies())))
-"""
+EASYBUILD = [
+    "easybuild-framework==5.4.1",
+    "easybuild-easyblocks==5.4.1",
+    "easybuild-easyconfigs==5.4.1",
+    "pycodestyle==2.14.0",
+]
 
 CMAKE_OPTION = re.compile(r"OVERDRIVE_[A-Z_]+")
 
@@ -35,40 +28,68 @@ CMAKE_OPTION = re.compile(r"OVERDRIVE_[A-Z_]+")
 def known_options() -> set[str]:
     """Return the cache variables that CMake knows."""
     texts = [path.read_text() for path in [ROOT / "CMakeLists.txt", *(ROOT / "cmake").iterdir()]]
-    return {name for text in texts for name in CMAKE_OPTION.findall(text)}
+    headers = {f"OVERDRIVE_{abi}_INCLUDE" for abi in ("OPENMPI", "MPICH", "MPIABI")}
+    return headers | {name for text in texts for name in CMAKE_OPTION.findall(text)}
 
 
-@pytest.mark.slow
-def test_easybuild_reads_its_recipe(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def easybuild() -> Path:
+    """Return the folder of EasyBuild's own command."""
     sys.path.insert(0, str(ROOT / "tools" / "setup"))
     from environments import ensure_environment
     from packages import SetupError
 
     try:
-        python = ensure_environment(ROOT / "build" / "easybuild", EASYBUILD)
+        return ensure_environment(ROOT / "build" / "easybuild", EASYBUILD).parent
     except SetupError as reason:
         pytest.skip(f"EasyBuild cannot be had: {reason}")
-    # EasyBuild looks for a modules tool before anything else; reading a recipe does not use it.
-    lmod = tmp_path / "lmod"
+
+
+def eb(folder: Path, home: Path, *words: str) -> str:
+    """Run EasyBuild's command, with its own collection of recipes; return what it says."""
+    # It looks for a modules tool before anything else; reading a recipe does not use it.
+    lmod = home / "lmod"
     lmod.write_text('#!/bin/sh\necho "Modules based on Lua: Version 8.7.30 2023-06-13" >&2\n'
                     'echo "_mlstatus = True"\n')  # fmt: skip
     lmod.chmod(0o755)
+    command = [str(folder / "eb"), "--allow-use-as-root-and-accept-consequences"]
+    command += ["--prefix", str(home / "prefix"), *words, str(EASYCONFIG)]
+    variables = {"HOME": str(home), "PATH": f"{folder}:{home}:/usr/bin:/bin", "USER": "somebody"}
     done = subprocess.run(
-        [str(python), "-c", CHECK_EASYCONFIG, str(EASYCONFIG), str(tmp_path)],
-        env={
-            "HOME": str(tmp_path),
-            "PATH": f"{tmp_path}:/usr/bin:/bin",
-            "LMOD_CMD": str(lmod),
-            "USER": "somebody",
-        },
-        capture_output=True,
-        text=True,
+        command, env={**variables, "LMOD_CMD": str(lmod)}, capture_output=True, text=True,
         check=False,
-    )
+    )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_easybuild_accepts_the_style_of_its_recipe(easybuild: Path, tmp_path: Path) -> None:
+    assert "All style checks PASSed" in eb(easybuild, tmp_path, "--check-style")
+
+
+@pytest.mark.slow
+def test_easybuild_has_all_that_its_recipe_depends_on(easybuild: Path, tmp_path: Path) -> None:
+    """A dry run reads and validates the recipe, and finds a recipe for each dependency."""
+    said = eb(easybuild, tmp_path, "--dry-run", "--robot")
     version = (ROOT / "VERSION").read_text().strip()
-    assert f"Overdrive {version} GCCcore" in done.stdout
-    assert "Highway" in done.stdout
+    assert f"(module: Overdrive/{version}-GCCcore-13.3.0)" in said
+    for name in ("Highway", "hwloc", "tomlplusplus", "nlohmann_json", "CLI11", "Python"):
+        assert f"(module: {name}/" in said, said
+
+
+@pytest.mark.slow
+def test_the_service_of_the_switch_names_the_prefix(tmp_path: Path) -> None:
+    build = ROOT / "build" / "release"
+    if not (build / "cmake_install.cmake").exists():
+        pytest.skip("run `make` first")
+    command = ["cmake", "--install", str(build), "--component", "service"]
+    environment = {**os.environ, "DESTDIR": str(tmp_path)}
+    subprocess.run(
+        [*command, "--prefix", "/opt/od"], env=environment, check=True, capture_output=True
+    )
+    service = next((tmp_path / "opt" / "od").rglob("overdrive-switch.service"))
+    assert "\nExecStart=/opt/od/bin/overdrive-switch " in service.read_text()
 
 
 def test_recipes_set_only_options_that_exist() -> None:

@@ -41,6 +41,7 @@ GROUPS: dict[str, list[str]] = {
     "programs": ["netpipe-openmpi", "netpipe-mpich2", "hpcc", "lammps", "lammps-data"],
     "conformance": ["automake", "autoconf", "libtool", "dpkg-dev", "xz-utils"],
     "packages": ["debhelper", "dh-python", "dpkg-dev", "lintian", "mmdebstrap"],
+    "shells": ["fish", "zsh"],
     "simulation": ["libsimgrid-dev"],
     "network": ["tshark"],
     "faults": ["libjemalloc2", "libtcmalloc-minimal4", "iproute2", "util-linux"],

@@ -1,8 +1,8 @@
 """Spack recipe of Overdrive; `spack repo add packaging/spack` makes Spack find it."""
 
-from spack_repo.builtin.build_systems.cmake import CMakePackage
+from spack_repo.builtin.build_systems.cmake import CMakePackage, generator
 
-from spack.package import depends_on, generator, license, run_after, variant, version, which
+from spack.package import depends_on, license, run_after, variant, version, which
 
 
 class Overdrive(CMakePackage):
@@ -30,6 +30,10 @@ class Overdrive(CMakePackage):
     depends_on("highway@1.0.3:", type="build")
     depends_on("tomlplusplus@3.3:", type="build")
     depends_on("nlohmann-json@3.11:", type="build")
+    # The software switch.
+    depends_on("cli11@2.1:", type="build")
+    # `overdrive info --pinning` of machines other than this one.
+    depends_on("hwloc@2:")
     # Headers alone: the face is compiled with them, nothing is linked.
     depends_on("openmpi@4.1:", type="build", when="+openmpi")
     depends_on("mpich@4:", type="build", when="+mpich")
