@@ -1,6 +1,6 @@
 # The engine: everything below the faces, compiled without mpi.h into one static library.
 
-set(OVERDRIVE_CORE_DIRS base config topology memory node host p2p coll smpi engine observe)
+set(OVERDRIVE_CORE_DIRS base config topology memory node host p2p coll overlap smpi engine observe)
 
 # Sets `out` to the sources under src/<dir>... that are (tests: TRUE) or are not (FALSE) unit tests.
 function(overdrive_core_sources out tests)

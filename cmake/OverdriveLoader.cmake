@@ -24,6 +24,8 @@ file(GLOB OVERDRIVE_LOADER_SOURCES CONFIGURE_DEPENDS
      "${CMAKE_SOURCE_DIR}/src/face/loader/*.cc" "${CMAKE_SOURCE_DIR}/src/face/loader/*.S"
      # The reachable heap: served to the program from here, tested as part of the engine.
      "${CMAKE_SOURCE_DIR}/src/memory/heap/*.cc"
+     # Guards of memory that is on its way: likewise.
+     "${CMAKE_SOURCE_DIR}/src/memory/guard/*.cc"
      # Ranks are pinned before the program starts.
      "${CMAKE_SOURCE_DIR}/src/config/pin_*.cc" "${CMAKE_SOURCE_DIR}/src/topology/pin_*.cc")
 list(FILTER OVERDRIVE_LOADER_SOURCES EXCLUDE REGEX "_test\\.cc$")

@@ -39,6 +39,7 @@ COUNTER_TITLES = {
     "smpi": "Address passing (SMPI)",
     "waiting": "Waiting",
     "host": "The installed MPI library",
+    "overlap": "Overlap",
     "setup": "Setup and checks",
 }
 

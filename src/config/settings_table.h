@@ -282,6 +282,16 @@
   A(switch_max_bytes, SizeType, "switch_max", 8 * kKiB, 0, 64 * kKiB, coll,                        \
     "Largest message of a collective that may be given to the switch without a rule that says so " \
     "(`in_network_node`). Up to which size it is, is measured. 0: none is.")                                                            \
+  A(overlap, OverlapChoice, "overlap", OverlapMode::kOff, OverlapMode::kOff, OverlapMode::kOn, coll, \
+    "Lets blocking broadcasts, allgathers and all-to-alls on communicators that span nodes return " \
+    "before their data has arrived. `on`: what is still on its way is kept from the program by "   \
+    "page protection, whoever touches it waits for it, and the next call of MPI completes the "    \
+    "rest. Only for programs that do not ask for `MPI_THREAD_MULTIPLE`, and for receive buffers "  \
+    "in reachable memory; other calls complete before they return. `off`: all of them do.")        \
+  A(overlap_min_bytes, SizeType, "overlap_min", 64 * kKiB, 1, kTiB, coll,                          \
+    "Smallest message that `overlap` applies to: the vector of a broadcast, else the block of one "\
+    "rank, on average where blocks differ. Of `MPI_Alltoallv`, whose sizes only two ranks know "   \
+    "each, it applies to all calls.")                                                              \
   A(intel_adjust, BoolType, "intel_adjust", false, false, true, coll,                              \
     "Also obeys the variables `I_MPI_ADJUST_...` of Intel MPI where the one of Overdrive is not "  \
     "set, so that scripts carry over.")                                                            \

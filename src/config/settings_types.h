@@ -57,6 +57,9 @@ enum class LearnMode : int { kOff, kNodes, kOn };
 // Who makes non-blocking collectives between nodes go on.
 enum class ProgressMode : int { kOff, kCalls, kAgent };
 
+// Whether blocking collectives go on after their call (engine/overlap.h).
+enum class OverlapMode : int { kOff, kOn };
+
 // The words of an enumeration, in the order of its values.
 template <class Enum>
 struct ChoiceWords;
@@ -94,6 +97,11 @@ struct ChoiceWords<ProgressMode> {
 template <>
 struct ChoiceWords<LearnMode> {
   static constexpr const char* kWords[] = {"off", "nodes", "on"};
+};
+
+template <>
+struct ChoiceWords<OverlapMode> {
+  static constexpr const char* kWords[] = {"off", "on"};
 };
 
 template <>
@@ -235,6 +243,7 @@ using PathChoice = ChoiceType<CopyPath>;
 using DriverChoice = ChoiceType<ReductionDriver>;
 using LearnChoice = ChoiceType<LearnMode>;
 using ProgressChoice = ChoiceType<ProgressMode>;
+using OverlapChoice = ChoiceType<OverlapMode>;
 
 // True if a setting of this type with that text names a file to write.
 template <class Type>

@@ -153,6 +153,9 @@ int Rank::serve_collective(const CollectiveCall& call, Comm& comm, bool* served,
     const int error = open_hidden(comm);
     if (error != kSuccess) return error;
   }
+  if (s.overlap != nullptr && decided == nullptr && s.overlap->suits(call, comm)) [[unlikely]] {
+    return overlapped(call, comm, served);
+  }
   if (decided == nullptr && s.collectives.switch_place.on()) [[unlikely]] {
     const int error = prepare_switch(call, comm);
     if (error != kSuccess) return error;
@@ -187,6 +190,18 @@ int Rank::serve_collective(const CollectiveCall& call, Comm& comm, bool* served,
   s.collectives.give_back(op);
   s.let_host_follow();
   return error;
+}
+
+// A rule may still leave the call to the host.
+int Rank::overlapped(const CollectiveCall& call, Comm& comm, bool* served) {
+  RankState& s = *state_;
+  coll::Decision decision;
+  {
+    Guard guard(s);
+    if (!s.collectives.decide(call, comm, &decision)) return kSuccess;
+  }
+  *served = true;
+  return s.overlap->serve(call, comm, decision);
 }
 
 // The host's communicator for messages between nodes: made with the program's, or when the first

@@ -240,6 +240,7 @@ class Rank {
   int measure_switch(coll::Collective collective, Comm& comm);
   int serve_collective(const CollectiveCall& call, Comm& comm, bool* served, Trial** trial,
                        const coll::Decision* decided);
+  int overlapped(const CollectiveCall& call, Comm& comm, bool* served);
   int turn_ended(Trial& trial, std::uint64_t began_ns, Comm& comm);
   int make_collective(CollectiveCall&& call, Comm& comm, bool persistent, Request** request,
                       bool* served);

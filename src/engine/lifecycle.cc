@@ -245,6 +245,9 @@ std::unique_ptr<Rank> Rank::create(const host::HostTable& host, const config::Se
       s.node->oversubscribed() ? "more ranks than cores" : "a core for each");
   std::unique_ptr<Rank> rank(new Rank(std::move(state)));
   rank->prepare_for_later(*rank->world());
+  if (settings.overlap == config::OverlapMode::kOn && s.collectives.enabled) {
+    s.overlap = std::make_unique<Overlap>(*rank, host.serialized);
+  }
   return rank;
 }
 
@@ -352,6 +355,7 @@ void leave_spaces(RankState& s) {
 
 void Rank::finalize() {
   RankState& s = *state_;
+  if (s.overlap != nullptr) s.overlap->finish();
   s.helper.stop();
   {
     Guard guard(s);

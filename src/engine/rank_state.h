@@ -18,6 +18,7 @@
 #include "engine/host_call_helper.h"
 #include "engine/host_drive.h"
 #include "engine/job_terms.h"
+#include "engine/overlap.h"
 #include "host/host_table.h"
 #include "node/wait.h"
 #include "p2p/matching.h"
@@ -108,6 +109,8 @@ class RankState : public p2p::Endpoint {
   void close_switch(CollectiveComm& own);
   void leave_switches();
   void let_host_follow();
+
+  std::unique_ptr<Overlap> overlap;  // null: collectives complete before they return
 
   // Receives in progress through the host (Imrecv), polled until done. The host receives bytes, so
   // that the program may free its datatype meanwhile; what is not one run of bytes is staged.
@@ -208,6 +211,9 @@ class RankState : public p2p::Endpoint {
   void drop_if_unused(Comm& comm);
   Comm* adopt(std::unique_ptr<Comm> comm, std::uint64_t context);
 };
+
+// Ends the job if a process that this rank may be waiting for has died (wait_loop.cc).
+void check_peers(RankState& s, const Request* waiting_for);
 
 // Holds the rank's lock while it exists, if the program is multi-threaded.
 class Guard {

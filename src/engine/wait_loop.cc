@@ -24,24 +24,6 @@ constexpr std::uint64_t kHostPollNs = 100'000;
 // Looks at the queues between two full rounds: about as long as the shortest answer of a near peer.
 constexpr int kTightLooks = 8;
 
-// Ends the job if a process that this rank may be waiting for has died.
-void check_peers(RankState& s, const Request* waiting_for) {
-  ++s.counters.peer_checks;
-  for (int i = 0; i < s.node->size(); ++i) {
-    if (i == static_cast<int>(s.my_index)) continue;
-    if (waiting_for != nullptr && waiting_for->comm != nullptr && waiting_for->peer >= 0 &&
-        waiting_for->comm->local_index[static_cast<std::size_t>(waiting_for->peer)] != i) {
-      continue;
-    }
-    if (!s.node->dead(i)) continue;
-    log(Level::kError,
-        "rank %d (process %u on this node) has died while rank %d was waiting for it; ending the "
-        "job",
-        s.node->member(i).world_rank, s.node->member(i).pid, s.host.world_rank);
-    s.host.abort(1);
-  }
-}
-
 void report_stall(RankState& s, const char* where, const Request* waiting_for, std::uint64_t ns) {
   ++s.counters.stall_reports;
   const auto ms = static_cast<unsigned long long>(ns / 1'000'000);
@@ -86,6 +68,23 @@ node::Presence presence(const RankState& s, const Request* waiting_for) {
 }
 
 }  // namespace
+
+void check_peers(RankState& s, const Request* waiting_for) {
+  ++s.counters.peer_checks;
+  for (int i = 0; i < s.node->size(); ++i) {
+    if (i == static_cast<int>(s.my_index)) continue;
+    if (waiting_for != nullptr && waiting_for->comm != nullptr && waiting_for->peer >= 0 &&
+        waiting_for->comm->local_index[static_cast<std::size_t>(waiting_for->peer)] != i) {
+      continue;
+    }
+    if (!s.node->dead(i)) continue;
+    log(Level::kError,
+        "rank %d (process %u on this node) has died while rank %d was waiting for it; ending the "
+        "job",
+        s.node->member(i).world_rank, s.node->member(i).pid, s.host.world_rank);
+    s.host.abort(1);
+  }
+}
 
 Rank::WaitLoop::WaitLoop(Rank& rank, const char* where, bool host_pending, Request* waiting_for)
     : rank_(rank),

@@ -25,7 +25,7 @@ extern "C" {
 #endif
 
 // Raised whenever the meaning or the layout of anything below changes.
-#define OD_FACE_ABI_VERSION 5u
+#define OD_FACE_ABI_VERSION 6u
 
 // The binary interface of the host MPI library.
 enum od_abi {
@@ -79,6 +79,10 @@ struct od_loader_info {
   // What the loader's overdrive_smpi_engine returns (include/overdrive/smpi_engine.h); null, as
   // long as the face sets nothing.
   const void** smpi_engine;
+
+  // Guards of memory that is on its way (an od::memory::GuardService,
+  // src/memory/guard/guard_service.h).
+  const void* guards;
 };
 
 // Result of od_face_bind: 0 = bound, anything else = refused (the loader then uses the host alone).

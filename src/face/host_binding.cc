@@ -427,6 +427,9 @@ host::HostTable make_host_table() {
   comm_size(table.comm_world, &table.world_size);
   table.tag_ub = tag_ub();
   table.version_text = version_text();
+  int provided = MPI_THREAD_SINGLE;
+  OD_HOST(Query_thread)(&provided);
+  table.serialized = provided >= MPI_THREAD_SERIALIZED;
   table.err_split_element = split_element_error(table.version_text);
   table.world_allgather = world_allgather;
   table.world_barrier = world_barrier;

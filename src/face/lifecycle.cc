@@ -20,6 +20,7 @@
 #include "memory/device/device_memory.h"
 #include "memory/device/host_memory.h"
 #include "memory/reach.h"
+#include "memory/shadow.h"
 #include "node/boards.h"
 #include "node/identity.h"
 #include "node/launcher.h"
@@ -353,7 +354,18 @@ void prepare_process() {
                       all || settings.reach == config::ReachMode::kStatic,
                       settings.reach_libraries);
   if (settings.device_memory) memory::find_host_memory();
+  memory::use_guard_service(state.loader->guards);
   announce();
+}
+
+// Whether a thread of ours will call the host in turn with the program's. MPI_THREAD_* constants
+// increase with the level in every ABI; a program may be given more than it has asked for.
+bool agent_wanted() {
+  const config::Settings& settings = state.loaded.settings;
+  return settings.overlap != config::OverlapMode::kOff && settings.collectives;
+}
+int at_least_serialized(int required) {
+  return agent_wanted() ? std::max<int>(required, MPI_THREAD_SERIALIZED) : required;
 }
 
 // The host's MPI_Init has failed: this rank is not here.
@@ -376,8 +388,13 @@ int od_MPI_Init(int* argc, char*** argv) {
   {
     HostCallScope scope(HostCallKind::kProcess);
     int provided;
-    error = needs_host_threads() ? init_with_threads(argc, argv, MPI_THREAD_SINGLE, &provided)
-                                 : OD_HOST(Init)(argc, argv);
+    if (needs_host_threads()) {
+      error = init_with_threads(argc, argv, MPI_THREAD_SINGLE, &provided);
+    } else if (agent_wanted() && OD_HOST_HAS(Init_thread)) {
+      error = OD_HOST(Init_thread)(argc, argv, MPI_THREAD_SERIALIZED, &provided);
+    } else {
+      error = OD_HOST(Init)(argc, argv);
+    }
   }
   if (error == MPI_SUCCESS) {
     begin();
@@ -394,7 +411,7 @@ int od_MPI_Init_thread(int* argc, char*** argv, int required, int* provided) {
     HostCallScope scope(HostCallKind::kProcess);
     error = required < MPI_THREAD_MULTIPLE && needs_host_threads()
                 ? init_with_threads(argc, argv, required, provided)
-                : OD_HOST(Init_thread)(argc, argv, required, provided);
+                : OD_HOST(Init_thread)(argc, argv, at_least_serialized(required), provided);
   }
   if (error == MPI_SUCCESS) {
     begin();

@@ -52,6 +52,8 @@ struct HostTable {
   int tag_ub = 32767;  // the highest tag; the least that MPI allows unless the host says more
   const char* version_text = "";
   bool threads = false;  // initialised for MPI_THREAD_MULTIPLE
+  // Whether any thread may call it, one at a time.
+  bool serialized = false;
 
   // Collectives on MPI_COMM_WORLD that joining a node needs; blocking, called inside MPI_Init only.
   int (*world_allgather)(const void* send, void* recv, std::size_t bytes_per_rank) = nullptr;

@@ -22,6 +22,8 @@ ReachReport& report() {
 namespace internal {
 
 constinit const ReachMap* reach_map = &kNothing;
+constinit std::uintptr_t shadow_start = 0;
+constinit std::uint64_t shadow_bytes = 0;
 
 std::uint64_t static_offset(const ReachMap& map, std::uintptr_t start, std::uint64_t bytes) {
   // A handful of entries: the first one or two are those of the program itself.
@@ -30,7 +32,8 @@ std::uint64_t static_offset(const ReachMap& map, std::uintptr_t start, std::uint
     const std::uint64_t at = start - segment.start;
     if (at < segment.bytes) return bytes <= segment.bytes - at ? segment.offset + at : kUnreachable;
   }
-  return kUnreachable;
+  const std::uint64_t at = start - shadow_start;
+  return at < shadow_bytes && bytes <= shadow_bytes - at ? at : kUnreachable;
 }
 
 bool is_foreign(const ReachMap& map, std::uintptr_t start, std::uint64_t bytes) {

@@ -45,6 +45,10 @@ ReachUsage reach_usage();
 namespace internal {
 // Process-wide by nature, like the address space it describes. Never null.
 extern const ReachMap* reach_map;
+// The second mapping of the whole file (shadow.h); no bytes: there is none. Set by the program's
+// thread while nothing is under way.
+extern std::uintptr_t shadow_start;
+extern std::uint64_t shadow_bytes;
 std::uint64_t static_offset(const ReachMap& map, std::uintptr_t start, std::uint64_t bytes);
 // Whether the program has mapped something else over part of the range.
 bool is_foreign(const ReachMap& map, std::uintptr_t start, std::uint64_t bytes);
@@ -65,7 +69,7 @@ inline std::uint64_t reach_offset(const void* address, std::uint64_t bytes) {
   }
   const std::uint64_t at = start - map.arena_start;
   if (at < map.arena_bytes) return bytes <= map.arena_bytes - at ? at : kUnreachable;
-  if (map.segment_count == 0) return kUnreachable;
+  if ((map.segment_count | internal::shadow_bytes) == 0) return kUnreachable;
   return internal::static_offset(map, start, bytes);
 }
 

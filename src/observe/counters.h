@@ -4,8 +4,7 @@
 //   field  member of od::observe::Counters; carries its unit if it is not a number of events
 //   kind   kSum: totals of ranks are added; kPeak: the largest value counts
 //   group  heading in the table; one of messages, in_network, bytes, matching, buffering, copying,
-//   smpi, waiting,
-//          host, setup
+//          smpi, waiting, host, overlap, setup
 //   doc    one line for the table and the manual
 // Counters belong to one rank and are written by its own threads only, under whatever protects the
 // code that counts; they are never shared, so incrementing costs one add.
@@ -130,6 +129,13 @@
   X(fallback_remote, kSum, host, "messages to or from ranks of other nodes")                       \
   X(fallback_comm, kSum, host, "messages on communicators that are not served")                    \
   X(fallback_datatype, kSum, host, "messages whose datatype could not be examined")                \
+  X(overlapped, kSum, overlap, "collective calls that returned before they were complete")         \
+  X(overlap_complete, kSum, overlap, "suitable calls that were complete when they returned")       \
+  X(overlap_settled, kSum, overlap, "of those that were not, completed by the next call of MPI")   \
+  X(overlap_faults, kSum, overlap, "accesses that met a guarded page")                             \
+  X(overlap_hidden_ns, kSum, overlap, "time they went on while the program did not wait, in ns")   \
+  X(overlap_wait_ns, kSum, overlap, "time spent waiting at guarded pages, in nanoseconds")         \
+  X(overlap_system_calls, kSum, overlap, "system calls that waited for guarded memory")            \
   X(local_ranks_peak, kPeak, setup, "ranks that share memory on one node")                         \
   X(region_bytes_peak, kPeak, setup, "memory shared by one rank, without buffered messages")       \
   X(reach_peers_peak, kPeak, setup, "local ranks whose buffers a rank reaches directly")           \

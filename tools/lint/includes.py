@@ -13,7 +13,7 @@ LEVELS = (
     ("programs",),
     ("face", "measure"),
     ("engine",),
-    ("smpi",),
+    ("overlap", "smpi"),
     ("coll/run",),
     ("coll/plan", "coll/shm", "p2p"),
     ("coll/ops", "node", "memory", "host", "innetwork"),

@@ -22,8 +22,9 @@ const p2p::LayoutRef& CollectiveBuffers::byte_layout() {
 }
 
 int CollectiveBuffers::begin(const host::HostTable& host, const CollectiveCall& call, int ranks,
-                             int rank) {
+                             int rank, bool aside) {
   host_ = &host;
+  aside_ = aside;
   copied_input_ = false;
   computes_in_host_ = unpacks_in_host_ = false;
   units_per_unit_ = 1;
@@ -43,6 +44,14 @@ int CollectiveBuffers::begin(const host::HostTable& host, const CollectiveCall& 
                         !at_root);
   }
   return info.counts == coll::Counts::kSame ? begin_vector(call, ranks) : begin_blocks(call, ranks);
+}
+
+void CollectiveBuffers::write_through(char* (*shadow)(const void* address, std::uint64_t bytes)) {
+  Side& side = sides_[static_cast<std::size_t>(Buffer::kOutput)];
+  if (side.base != nullptr) side.base = shadow(side.base, 1);
+  for (std::size_t i = 0; i < side.blocks.size(); ++i) {
+    if (side.block_units[i] != 0) side.blocks[i] = shadow(side.blocks[i], 1);
+  }
 }
 
 int CollectiveBuffers::begin_reduction(const CollectiveCall& call, int ranks, int rank) {
@@ -132,7 +141,8 @@ int CollectiveBuffers::begin_blocks(const CollectiveCall& call, int ranks) {
 int CollectiveBuffers::place_vector(Buffer buffer, void* address, std::int64_t count,
                                     const p2p::LayoutRef& layout, bool read, bool written) {
   Side& side = sides_[static_cast<std::size_t>(buffer)];
-  if (p2p::is_contiguous(*layout, address, count, &side.base)) return kSuccess;
+  const bool copies = aside_ && read && !written;
+  if (!copies && p2p::is_contiguous(*layout, address, count, &side.base)) return kSuccess;
   const std::int64_t bytes = count * layout->size;
   side.base = packed_[static_cast<std::size_t>(buffer)].get(static_cast<std::size_t>(bytes));
   if (side.base == nullptr) return host_->err_no_mem;
@@ -147,7 +157,7 @@ int CollectiveBuffers::place_blocks(Buffer buffer, void* address,
                                     const std::vector<p2p::LayoutRef>& layouts, bool read,
                                     bool written) {
   Side& side = sides_[static_cast<std::size_t>(buffer)];
-  const bool copies = buffer == Buffer::kInput && copied_input_;
+  const bool copies = (buffer == Buffer::kInput && copied_input_) || (aside_ && read && !written);
   const auto layout_of = [&](std::size_t i) -> const p2p::LayoutRef& {
     return layouts.empty() ? layout : layouts[i];
   };

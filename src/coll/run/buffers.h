@@ -24,12 +24,21 @@ class CollectiveBuffers {
  public:
   // Finds addresses and packs what has to be packed. `ranks` is the communicator's size, `rank`
   // this rank. Returns a host error code.
-  int begin(const host::HostTable& host, const CollectiveCall& call, int ranks, int rank);
+  // `aside`: of calls that only move data, what is read is copied first, so that the program may
+  // overwrite it.
+  int begin(const host::HostTable& host, const CollectiveCall& call, int ranks, int rank,
+            bool aside = false);
+  // Writes the output through another mapping: `shadow` says where a range of the program's memory
+  // is mapped as well, which it is. Only where the output is used as it is.
+  void write_through(char* (*shadow)(const void* address, std::uint64_t bytes));
   // Memory for intermediate results: `units` of the schedule, each of `units_per_unit` of ours.
   int begin_scratch(std::int64_t units, std::int64_t units_per_unit);
   // Unpacks what was received. Returns a host error code.
   int finish();
   void release();
+
+  // Whether the output is used as it is.
+  bool writes_in_place() const { return unpack_.empty(); }
 
   // The layout of MPI_BYTE.
   static const p2p::LayoutRef& byte_layout();
@@ -90,6 +99,7 @@ class CollectiveBuffers {
   std::array<Side, 3> sides_;
   ElementCombiner combiner_;  // of reductions
   bool copied_input_ = false;
+  bool aside_ = false;
   bool computes_in_host_ = false;
   bool unpacks_in_host_ = false;
   std::int64_t unit_bytes_ = 1;

@@ -277,10 +277,22 @@ int Collectives::launch(CollectiveOp& op, CollectiveTeam* team) {
       task.decision, shape, own.nodes(),
       team != nullptr ? coll::NodeDriver::kShared : coll::NodeDriver::kMessages);
 
+  return op.begin(way_of(task), std::move(found.schedule), found.units_per_unit, team);
+}
+
+CollectiveOp::Way Collectives::way_of(const CollectiveOp::Task& task) const {
+  const CollectiveComm& own = *task.comm->collectives;
   CollectiveOp::Way way;
   way.host_comm = own.hidden;
   way.first_tag = task.first_tag;
-  return op.begin(way, std::move(found.schedule), found.units_per_unit, team);
+  return way;
+}
+
+int Collectives::start_with(CollectiveOp& op, std::shared_ptr<const coll::Schedule> schedule) {
+  ++endpoint.counters.collectives_served;
+  const int error = op.begin(way_of(op.task()), std::move(schedule), 1, nullptr);
+  if (error == kSuccess) op.advance();
+  return error;
 }
 
 bool Collectives::serve_at_once(const CollectiveCall& call, const Comm& comm, CollectiveTeam* team,

@@ -135,6 +135,8 @@ class Collectives {
   // Whether a non-blocking or persistent call on a communicator that spans nodes can be ours, alike
   // on all ranks: long ones, for which the host's operation is not faster.
   bool serves_later(const CollectiveCall& call, const Comm& comm) const;
+  // Of a call that has been prepared: starts it with a schedule of messages between all ranks.
+  int start_with(CollectiveOp& op, std::shared_ptr<const coll::Schedule> schedule);
   // Of a call that does not block (op.kept): it is complete, or advance() completes it.
   int start_without_blocking(CollectiveOp& op, Comm& comm, const Lane& lane);
   // A persistent one is made, and started. False: the host serves it, on all ranks.
@@ -175,6 +177,7 @@ class Collectives {
   CollectiveTeam* make_team(std::unique_ptr<CollectiveTeam>& team, Comm& comm,
                             const coll::Decision& decision, std::uint64_t context,
                             std::uint32_t spare_share);
+  CollectiveOp::Way way_of(const CollectiveOp::Task& task) const;
   void complete(CollectiveOp& op);
 };
 

@@ -17,6 +17,7 @@ int CollectiveOp::prepare(Collectives& owner, const Task& task) {
   owner_ = &owner;
   task_ = task;
   way_ = {};
+  watcher_ = nullptr;
   team_ = nullptr;
   channel_ = nullptr;
   whole_ = false;
@@ -26,7 +27,8 @@ int CollectiveOp::prepare(Collectives& owner, const Task& task) {
   done_ = false;
   started_ns_ = owner.timed ? now_ns() : 0;
   log_ = owner.step_log.get();
-  return buffers_.begin(owner.endpoint.host, *task.call, task.comm->size, task.comm->rank);
+  return buffers_.begin(owner.endpoint.host, *task.call, task.comm->size, task.comm->rank,
+                        task.aside);
 }
 
 int CollectiveOp::begin(const Way& way, std::shared_ptr<const coll::Schedule> schedule,
@@ -336,6 +338,8 @@ void CollectiveOp::complete(std::uint32_t index) {
                {step, message && !task_.comm->ours(step.peer), begun_ns_[index], now_ns()});
   }
   run_.complete(index);
+  if (watcher_ != nullptr) [[unlikely]]
+    watcher_->step_done(index);
 }
 
 void CollectiveOp::note(int error) {

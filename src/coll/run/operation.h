@@ -33,6 +33,15 @@ namespace od {
 class Collectives;
 class InNetwork;
 
+// Wants to know which steps of an operation are complete.
+class StepWatcher {
+ public:
+  virtual void step_done(std::uint32_t step) = 0;
+
+ protected:
+  ~StepWatcher() = default;
+};
+
 class CollectiveOp {
  public:
   // Where messages between nodes go.
@@ -49,6 +58,7 @@ class CollectiveOp {
     std::uint64_t context = 0;
     std::int32_t first_tag = 0;  // of messages through the host
     std::uint64_t bytes = 0;     // message size, for statistics
+    bool aside = false;          // CollectiveBuffers::begin()
   };
   // Prepares the buffers. Returns a host error code; then nothing has started.
   int prepare(Collectives& owner, const Task& task);
@@ -76,6 +86,8 @@ class CollectiveOp {
   // Starts with a schedule; `team` does its steps of kind kNode.
   int begin(const Way& way, std::shared_ptr<const coll::Schedule> schedule,
             std::int64_t units_per_unit, CollectiveTeam* team);
+  // From prepare() to the end; null: nobody.
+  void watch(StepWatcher* watcher) { watcher_ = watcher; }
   // Starts as one operation of the team.
   void begin_whole(CollectiveTeam& team);
   // Starts as a broadcast that whoever comes first begins.
@@ -147,6 +159,7 @@ class CollectiveOp {
   Collectives* owner_ = nullptr;
   Task task_;
   Way way_;
+  StepWatcher* watcher_ = nullptr;
   CollectiveTeam* team_ = nullptr;
   HostChannel* channel_ = nullptr;
   CollectiveTeam* channel_team_ = nullptr;
@@ -154,7 +167,6 @@ class CollectiveOp {
   std::unique_ptr<FirstArrival> arrival_;  // instead of a schedule; null: none
   InNetwork* outside_ = nullptr;           // what does steps of kind kElsewhere; null: nothing
   bool served_elsewhere_ = false;
-  bool whole_ = false;  // one operation of the team, no schedule
   std::vector<std::unique_ptr<TeamWork>> works_;
   std::size_t works_used_ = 0;
   CollectiveBuffers buffers_;

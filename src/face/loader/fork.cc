@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <sys/types.h>
 
+#include "guarding.h"
+#include "memory/guard/guards.h"
 #include "memory/heap/fork_snapshot.h"
 #include "process.h"
 
@@ -17,9 +19,15 @@ extern "C" __attribute__((visibility("default"))) pid_t fork() noexcept {
     function = reinterpret_cast<Function>(od::loader::RealDlsym()(RTLD_NEXT, "fork"));
     __atomic_store_n(&next, function, __ATOMIC_RELAXED);
   }
+  using od::memory::guard::guards;
+  using od::memory::guard::is_active;
+  // What is copied for a child has to be there; and nobody brings anything to a child.
+  if (is_active()) guards.settle_all();
   if (!od::memory::heap::fork_fits()) {
     errno = ENOMEM;
     return -1;
   }
-  return function();
+  const pid_t child = function();
+  if (child == 0) od::loader::ForgetFlight();
+  return child;
 }

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "elf_view.h"
+#include "memory/guard/guards.h"
 #include "memory/heap/environment.h"
 #include "memory/heap/process_heap.h"
 #include "memory/heap/small_cache.h"
@@ -300,7 +301,15 @@ OD_OUT_OF_LINE void* LargeRealloc(void* block, size_t bytes) {
   return moved != nullptr ? moved : g_next.realloc(block, bytes);
 }
 
+// What is on its way to a block arrives before the block changes hands.
+inline void SettleBlock(const void* block) {
+  if (!memory::guard::is_active()) return;
+  memory::guard::guards.settle_range(reinterpret_cast<uintptr_t>(block),
+                                     memory::heap::usable_bytes(block));
+}
+
 OD_OUT_OF_LINE void* ReallocOurs(void* block, size_t bytes) {
+  SettleBlock(block);
   if (bytes == 0) {  // as the C library does
     memory::heap::release(block);
     return nullptr;
@@ -359,6 +368,7 @@ OD_EXPORT void* malloc(size_t bytes) noexcept {
 
 OD_EXPORT void free(void* block) noexcept {
   if (OD_UNLIKELY(is_ours(block))) {
+    SettleBlock(block);
     od::memory::heap::release(block);
     return;
   }

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "process.h"
+#include "wrapped.h"
 
 namespace od::loader {
 namespace {
@@ -58,7 +59,13 @@ OwnPages::Mremap g_mremap;
 OwnPages::Mmap NextMmap() { return Next(&g_mmap, "mmap", PlainMmap); }
 OwnPages::Munmap NextMunmap() { return Next(&g_munmap, "munmap", PlainMunmap); }
 
+// What is on its way arrives before its pages change.
+void SettleAt(const void* start, size_t bytes) {
+  Settle(reinterpret_cast<uintptr_t>(start), bytes);
+}
+
 void* Map(void* start, size_t bytes, int access, int flags, int fd, off_t offset) {
+  if ((flags & MAP_FIXED) != 0) SettleAt(start, bytes);
   if ((flags & MAP_FIXED) != 0 && own_pages.overlaps(start, bytes)) {
     return own_pages.map_over(start, bytes, access, flags, fd, offset, NextMmap());
   }
@@ -73,6 +80,7 @@ using namespace od::loader;
 #define OD_EXPORT extern "C" __attribute__((visibility("default")))
 
 OD_EXPORT int madvise(void* start, size_t bytes, int advice) noexcept {
+  SettleAt(start, bytes);
   const auto next = Next(&g_madvise, "madvise", PlainMadvise);
   return own_pages.overlaps(start, bytes) ? own_pages.advise(start, bytes, advice, next)
                                           : next(start, bytes, advice);
@@ -88,11 +96,13 @@ OD_EXPORT void* mmap64(void* start, size_t bytes, int access, int flags, int fd,
 }
 
 OD_EXPORT int munmap(void* start, size_t bytes) noexcept {
+  SettleAt(start, bytes);
   return own_pages.overlaps(start, bytes) ? own_pages.unmap(start, bytes, NextMunmap())
                                           : NextMunmap()(start, bytes);
 }
 
 OD_EXPORT int mprotect(void* start, size_t bytes, int access) noexcept {
+  SettleAt(start, bytes);
   const auto next = Next(&g_mprotect, "mprotect", PlainMprotect);
   return own_pages.overlaps(start, bytes) ? own_pages.protect(start, bytes, access, next)
                                           : next(start, bytes, access);
@@ -104,6 +114,8 @@ OD_EXPORT void* mremap(void* old, size_t old_bytes, size_t new_bytes, int flags,
   void* const wanted = (flags & MREMAP_FIXED) != 0 ? va_arg(rest, void*) : nullptr;
   va_end(rest);
   const auto next = Next(&g_mremap, "mremap", PlainMremap);
+  SettleAt(old, old_bytes);
+  if (wanted != nullptr) SettleAt(wanted, new_bytes);
   if (own_pages.overlaps(old, old_bytes) ||
       (wanted != nullptr && own_pages.overlaps(wanted, new_bytes))) {
     return own_pages.move(old, old_bytes, new_bytes, flags, wanted, next, Map, munmap);

@@ -15,6 +15,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "guarding.h"
 #include "process.h"
 
 namespace od::loader {
@@ -178,6 +179,7 @@ void Resolve(unsigned index) {
   g_info.pmix = Pmix();
   g_info.set_dlopen_listener = &SetDlopenListener;
   g_info.smpi_engine = SmpiEngine();
+  g_info.guards = GuardingService();
   if (!Disabled()) BindFace(host, g_filled);
 
   for (unsigned i = 0; i < OD_ENTRY_COUNT; ++i) {
@@ -188,6 +190,13 @@ void Resolve(unsigned index) {
 }
 
 }  // namespace
+
+void* const* ResolvedEntries() {
+  // While the face is being loaded there is nothing to watch yet. Acquire pairs with the release in
+  // od_resolve.
+  return __atomic_load_n(&g_state, __ATOMIC_ACQUIRE) == kDone ? g_filled : nullptr;
+}
+
 }  // namespace od::loader
 
 void* od_resolve(unsigned index) {
@@ -208,6 +217,9 @@ void* od_resolve(unsigned index) {
       }
       sched_yield();
     }
+    // Here again: calls are watched (guarding.h), or this one was when it began.
+    SettleCall(index);
+    return g_filled[index];
   }
   return __atomic_load_n(&od_entry[index], __ATOMIC_RELAXED);
 }

@@ -3,6 +3,7 @@
 // They ask for it by name at run time, so the same program runs without Overdrive.
 #include "overdrive/smpi_engine.h"
 
+#include "guarding.h"
 #include "process.h"
 
 namespace od::loader {
@@ -20,6 +21,7 @@ const void** SmpiEngine() { return &g_engine; }
 
 extern "C" __attribute__((visibility("default"))) const overdrive_smpi_engine*
 overdrive_smpi_engine(uint32_t version) {
+  od::loader::KeepFromFlying();
   const void* const found = __atomic_load_n(&od::loader::g_engine, __ATOMIC_RELAXED);
   const auto* const engine = static_cast<const struct overdrive_smpi_engine*>(found);
   return engine != nullptr && engine->version == version ? engine : nullptr;

@@ -1,0 +1,95 @@
+// What a program says about SIGSEGV while guards need it: its handler is kept and called for faults
+// that are its own, and the signal is not blocked, because a fault while it is blocked ends the
+// process.
+//
+// Before guards are installed everything goes on as it is.
+#include <signal.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "guarding.h"
+#include "memory/guard/fault_handler.h"
+#include "wrapped.h"
+
+using od::memory::guard::handler_installed;
+using od::memory::guard::program_action;
+
+OD_WRAPPED(int, sigaction, (int number, const struct sigaction* action, struct sigaction* before)) {
+  if (__builtin_expect(handler_installed(), 0)) {
+    if (number == SIGSEGV) {
+      program_action(action, before);
+      return 0;
+    }
+    // A handler during which guarded pages cannot be waited for.
+    if (action != nullptr && sigismember(&action->sa_mask, SIGSEGV) == 1) {
+      struct sigaction changed = *action;
+      sigdelset(&changed.sa_mask, SIGSEGV);
+      return OD_NEXT(sigaction)(number, &changed, before);
+    }
+  }
+  return OD_NEXT(sigaction)(number, action, before);
+}
+
+namespace od::loader {
+namespace {
+
+using Handler = void (*)(int);
+
+Handler TakeHandler(Handler handler, int flags) {
+  struct sigaction action;
+  struct sigaction before;
+  memset(&action, 0, sizeof action);
+  action.sa_handler = handler;
+  action.sa_flags = flags;
+  program_action(&action, &before);
+  return before.sa_handler;  // both kinds of handler lie in the same place
+}
+
+// The set without SIGSEGV, where it would block that.
+const sigset_t* Unblocked(int how, const sigset_t* set, sigset_t* changed) {
+  if (!handler_installed() || set == nullptr || how == SIG_UNBLOCK ||
+      sigismember(set, SIGSEGV) != 1) {
+    return set;
+  }
+  *changed = *set;
+  sigdelset(changed, SIGSEGV);
+  return changed;
+}
+
+}  // namespace
+
+int RealSigaction(int number, const struct sigaction* action, struct sigaction* before) {
+  return OD_NEXT(sigaction)(number, action, before);
+}
+
+}  // namespace od::loader
+
+using namespace od::loader;
+
+OD_WRAPPED(Handler, signal, (int number, Handler handler)) {
+  if (__builtin_expect(handler_installed(), 0) && number == SIGSEGV) {
+    return TakeHandler(handler, SA_RESTART);
+  }
+  return OD_NEXT(signal)(number, handler);
+}
+OD_WRAPPED(Handler, bsd_signal, (int number, Handler handler)) {
+  if (__builtin_expect(handler_installed(), 0) && number == SIGSEGV) {
+    return TakeHandler(handler, SA_RESTART);
+  }
+  return OD_NEXT(bsd_signal)(number, handler);
+}
+OD_WRAPPED(Handler, sysv_signal, (int number, Handler handler)) {
+  if (__builtin_expect(handler_installed(), 0) && number == SIGSEGV) {
+    return TakeHandler(handler, static_cast<int>(SA_RESETHAND | SA_NODEFER));
+  }
+  return OD_NEXT(sysv_signal)(number, handler);
+}
+
+OD_WRAPPED(int, sigprocmask, (int how, const sigset_t* set, sigset_t* before)) {
+  sigset_t changed;
+  return OD_NEXT(sigprocmask)(how, Unblocked(how, set, &changed), before);
+}
+OD_WRAPPED(int, pthread_sigmask, (int how, const sigset_t* set, sigset_t* before)) {
+  sigset_t changed;
+  return OD_NEXT(pthread_sigmask)(how, Unblocked(how, set, &changed), before);
+}

@@ -1,0 +1,227 @@
+// Closing, waiting for and opening parts: see guards.h. Safe in signal handlers throughout.
+#include "memory/guard/guards.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+namespace od::memory::guard {
+namespace {
+
+// A thread that waits looks whether it has been forgotten now and then.
+constexpr uint64_t kLookNs = 20'000'000;
+
+// This library is there when the process starts: fixed places in a thread's storage.
+__thread bool t_exempt __attribute__((tls_model("initial-exec")));
+__thread uintptr_t t_last_address __attribute__((tls_model("initial-exec")));
+__thread uint64_t t_last_flight __attribute__((tls_model("initial-exec")));
+
+uint64_t clock_ns() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
+// The system call itself: the program's function is ours as well, and settles.
+bool protect(uintptr_t start, uintptr_t end, int access) {
+  const int saved_errno = errno;
+  const bool done = syscall(SYS_mprotect, start, end - start, access) == 0;
+  errno = saved_errno;
+  return done;
+}
+
+uint32_t state_of(const GuardPart& part) {
+  // Acquire pairs with the release in arrived(): the contents are there.
+  return __atomic_load_n(&part.state, __ATOMIC_ACQUIRE);
+}
+
+}  // namespace
+
+constinit Guards guards;
+uint32_t active = 0;
+
+// Sequentially consistent on both sides, with leave_table(): either it sees who is inside, or who
+// comes inside sees that there is no table.
+Guards::Inside::Inside(Guards& guards) : guards_(guards) {
+  __atomic_fetch_add(&guards_.inside_, 1, __ATOMIC_SEQ_CST);  // pairs with leave_table()
+}
+Guards::Inside::~Inside() {
+  __atomic_fetch_sub(&guards_.inside_, 1, __ATOMIC_RELEASE);  // pairs with leave_table()
+}
+
+bool Guards::begin(GuardPart* parts, uint32_t count) {
+  leave_table();
+  for (uint32_t i = 0; i < count; ++i) {
+    if (parts[i].start < lowest_) __atomic_store_n(&lowest_, parts[i].start, __ATOMIC_RELAXED);
+    if (parts[i].end > highest_) __atomic_store_n(&highest_, parts[i].end, __ATOMIC_RELAXED);
+  }
+  __atomic_store_n(&parts_, parts, __ATOMIC_RELAXED);
+  __atomic_fetch_add(&flight_, 1, __ATOMIC_RELAXED);
+  __atomic_store_n(&count_, count, __ATOMIC_RELEASE);  // pairs with find()
+  __atomic_store_n(&active, 1, __ATOMIC_RELAXED);
+  for (uint32_t first = 0, next; first < count; first = next) {
+    for (next = first + 1; next < count && parts[next].start == parts[next - 1].end;) ++next;
+    if (protect(parts[first].start, parts[next - 1].end, PROT_NONE)) continue;
+    // Their contents are where they were, and nobody waits yet.
+    for (uint32_t i = 0; i < count; ++i) arrived(&parts[i]);
+    end();
+    return false;
+  }
+  return true;
+}
+
+void Guards::arrived(GuardPart* part) {
+  uint32_t expected = GuardPart::kClosed;
+  // Release pairs with state_of().
+  __atomic_compare_exchange_n(&part->state, &expected, GuardPart::kArrived, false, __ATOMIC_RELEASE,
+                              __ATOMIC_RELAXED);
+  // A wake per part of some hundred kilobytes.
+  const int saved_errno = errno;
+  syscall(SYS_futex, &part->state, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
+  errno = saved_errno;
+}
+
+void Guards::end(bool abandon) {
+  const uint32_t count = __atomic_load_n(&count_, __ATOMIC_RELAXED);
+  for (uint32_t i = 0; i < count; ++i) arrived(&parts_[i]);
+  for (uint32_t i = 0; i < count; ++i) {
+    if (state_of(parts_[i]) != GuardPart::kOpen) open_around(&parts_[i]);
+  }
+  __atomic_store_n(&active, 0, __ATOMIC_RELAXED);
+  // Who abandons may be a handler that has interrupted one of those inside.
+  if (!abandon) leave_table();
+}
+
+// From here on nobody looks at the parts any more.
+void Guards::leave_table() {
+  __atomic_store_n(&count_, 0, __ATOMIC_SEQ_CST);  // pairs with Inside and find()
+  while (__atomic_load_n(&inside_, __ATOMIC_SEQ_CST) != 0) sched_yield();
+}
+
+GuardPart* Guards::find(uintptr_t address) const {
+  // Acquire pairs with the release in begin().
+  const uint32_t count = __atomic_load_n(&count_, __ATOMIC_ACQUIRE);
+  GuardPart* const parts = __atomic_load_n(&parts_, __ATOMIC_RELAXED);
+  uint32_t low = 0;
+  uint32_t high = count;
+  while (low < high) {
+    const uint32_t middle = low + (high - low) / 2;
+    if (parts[middle].end > address) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  return low < count ? &parts[low] : nullptr;
+}
+
+bool Guards::wait_for(GuardPart& part, uint64_t limit_ns) {
+  if (state_of(part) != GuardPart::kClosed) return true;
+  const int saved_errno = errno;
+  const uint64_t began_ns = clock_ns();
+  uint64_t waited_ns = 0;
+  while (state_of(part) == GuardPart::kClosed && waited_ns < limit_ns) {
+    client_->hurry(client_->context);
+    const timespec look{0, static_cast<long>(kLookNs)};
+    syscall(SYS_futex, &part.state, FUTEX_WAIT_PRIVATE, GuardPart::kClosed, &look, nullptr, 0);
+    waited_ns = clock_ns() - began_ns;
+  }
+  __atomic_fetch_add(&wait_ns_, waited_ns, __ATOMIC_RELAXED);
+  errno = saved_errno;
+  return state_of(part) != GuardPart::kClosed;
+}
+
+// Both arrived, as has everything between them, and they follow each other without gaps.
+bool Guards::open_run(GuardPart* first, GuardPart* last) {
+  if (!protect(first->start, last->end, PROT_READ | PROT_WRITE)) return false;
+  for (GuardPart* part = first; part <= last; ++part) {
+    __atomic_store_n(&part->state, GuardPart::kOpen, __ATOMIC_RELEASE);  // pairs with state_of()
+  }
+  return true;
+}
+
+void Guards::open_around(GuardPart* part) {
+  GuardPart* const begin = parts_;
+  GuardPart* const end = begin + __atomic_load_n(&count_, __ATOMIC_RELAXED);
+  GuardPart* first = part;
+  while (first > begin && first[-1].end == first->start &&
+         state_of(first[-1]) == GuardPart::kArrived) {
+    --first;
+  }
+  GuardPart* last = part;
+  while (last + 1 < end && last[1].start == last->end && state_of(last[1]) == GuardPart::kArrived) {
+    ++last;
+  }
+  if (open_run(first, last)) return;
+  // To open part of a run the kernel needs another mapping; for all of it, one less.
+  first = last = part;
+  while (first > begin && first[-1].end == first->start) --first;
+  while (last + 1 < end && last[1].start == last->end) ++last;
+  for (GuardPart* each = first; each <= last; ++each) wait_for(*each, kNoLimit);
+  while (!open_run(first, last)) sched_yield();
+}
+
+bool Guards::fault(uintptr_t address) {
+  if (!ever_used() || t_exempt) return false;
+  {
+    const Inside inside(*this);
+    GuardPart* const part = find(address);
+    if (part != nullptr && part->start <= address && state_of(*part) != GuardPart::kOpen) {
+      __atomic_fetch_add(&faults_, 1, __ATOMIC_RELAXED);
+      wait_for(*part, kNoLimit);
+      open_around(part);
+      return true;
+    }
+  }
+  return may_try_again(address);
+}
+
+bool Guards::may_try_again(uintptr_t address) {
+  if (address < __atomic_load_n(&lowest_, __ATOMIC_RELAXED) ||
+      address >= __atomic_load_n(&highest_, __ATOMIC_RELAXED)) {
+    return false;
+  }
+  const uint64_t flight = __atomic_load_n(&flight_, __ATOMIC_RELAXED);
+  if (t_last_address == address && t_last_flight == flight) return false;
+  t_last_address = address;
+  t_last_flight = flight;
+  return true;
+}
+
+bool Guards::settle_range(uintptr_t start, uint64_t bytes, uint64_t limit_ns) {
+  if (bytes == 0 || t_exempt) return false;
+  const uintptr_t end = bytes > ~uintptr_t{0} - start ? ~uintptr_t{0} : start + bytes;
+  const Inside inside(*this);
+  bool found = false;
+  const uint32_t count = __atomic_load_n(&count_, __ATOMIC_ACQUIRE);  // pairs with begin()
+  for (GuardPart* part = find(start); part != nullptr && part < parts_ + count && part->start < end;
+       ++part) {
+    if (state_of(*part) == GuardPart::kOpen) continue;
+    if (wait_for(*part, limit_ns)) open_around(part);
+    found = true;
+  }
+  if (found) __atomic_fetch_add(&settled_, 1, __ATOMIC_RELAXED);
+  return found;
+}
+
+void Guards::forget() {
+  // Other threads may have been inside; they are not here.
+  __atomic_store_n(&inside_, 0, __ATOMIC_RELAXED);
+  end();
+}
+
+void Guards::exempt_thread() { t_exempt = true; }
+bool Guards::is_exempt() const { return t_exempt; }
+
+void Guards::usage(GuardUsage* usage) const {
+  usage->faults = __atomic_load_n(&faults_, __ATOMIC_RELAXED);
+  usage->wait_ns = __atomic_load_n(&wait_ns_, __ATOMIC_RELAXED);
+  usage->settled = __atomic_load_n(&settled_, __ATOMIC_RELAXED);
+}
+
+}  // namespace od::memory::guard

@@ -1,0 +1,230 @@
+// Guards: who touches a closed page waits for it, what arrived opens together, what is the
+// program's stays the program's.
+#include "memory/guard/guards.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csetjmp>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "memory/guard/fault_handler.h"
+
+namespace od::memory::guard {
+namespace {
+
+const std::size_t kPage = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+constexpr std::size_t kPages = 16;
+
+std::atomic<int> hurried;
+std::atomic<int> settled;
+
+const GuardClient kClient = {nullptr, [](void*) { hurried.fetch_add(1); },
+                             [](void*, bool) { settled.fetch_add(1); }};
+
+// The same pages twice: as the program sees them, and where they are written.
+class GuardsTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const int fd = static_cast<int>(syscall(SYS_memfd_create, "guards", 0));
+    ASSERT_EQ(ftruncate(fd, static_cast<off_t>(kPages * kPage)), 0);
+    seen_ = map(fd);
+    written_ = map(fd);
+    close(fd);
+    guards.set_client(&kClient);
+    ASSERT_TRUE(install_handler(::sigaction));
+    hurried = 0;
+  }
+  void TearDown() override {
+    guards.end();
+    munmap(seen_, kPages * kPage);
+    munmap(written_, kPages * kPage);
+  }
+
+  static char* map(int fd) {
+    void* const at = mmap(nullptr, kPages * kPage, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    EXPECT_NE(at, MAP_FAILED);
+    return static_cast<char*>(at);
+  }
+  // One part per entry, `pages` long each, from the page `first` on.
+  void guard(std::size_t first, const std::vector<std::size_t>& pages) {
+    parts_.clear();
+    auto at = reinterpret_cast<std::uintptr_t>(seen_ + first * kPage);
+    for (const std::size_t count : pages) {
+      parts_.push_back({at, at + count * kPage, GuardPart::kClosed});
+      at += count * kPage;
+    }
+    ASSERT_TRUE(guards.begin(parts_.data(), static_cast<std::uint32_t>(parts_.size())));
+  }
+
+  char* seen_ = nullptr;
+  char* written_ = nullptr;
+  std::vector<GuardPart> parts_;
+};
+
+TEST_F(GuardsTest, ReaderWaitsForItsPart) {
+  guard(0, {2, 2, 2});
+  std::atomic<int> got{-1};
+  std::thread reader([&] { got = static_cast<volatile char*>(seen_)[3 * kPage]; });
+  while (hurried == 0) std::this_thread::yield();
+  EXPECT_EQ(got, -1);
+  written_[3 * kPage] = 7;
+  guards.arrived(&parts_[1]);
+  reader.join();
+  EXPECT_EQ(got, 7);
+  EXPECT_EQ(parts_[0].state, GuardPart::kClosed);
+  EXPECT_EQ(parts_[1].state, GuardPart::kOpen);
+  EXPECT_EQ(parts_[2].state, GuardPart::kClosed);
+}
+
+TEST_F(GuardsTest, NeighboursThatArrivedOpenTogether) {
+  guard(1, {1, 3, 1, 2});
+  guards.arrived(&parts_[0]);
+  guards.arrived(&parts_[1]);
+  guards.arrived(&parts_[3]);
+  written_[2 * kPage] = 5;
+  EXPECT_EQ(static_cast<volatile char*>(seen_)[2 * kPage], 5);
+  EXPECT_EQ(parts_[0].state, GuardPart::kOpen);
+  EXPECT_EQ(parts_[1].state, GuardPart::kOpen);
+  EXPECT_EQ(parts_[2].state, GuardPart::kClosed);
+  EXPECT_EQ(parts_[3].state, GuardPart::kArrived);
+}
+
+TEST_F(GuardsTest, SettlesWhatOverlapsOnly) {
+  guard(2, {2, 2, 2});
+  guards.arrived(&parts_[0]);
+  const auto at = reinterpret_cast<std::uintptr_t>(seen_);
+  EXPECT_FALSE(guards.settle_range(at, 2 * kPage));
+  EXPECT_FALSE(guards.settle_range(at + 8 * kPage, kPage));
+  EXPECT_TRUE(guards.settle_range(at, 2 * kPage + 1));
+  EXPECT_FALSE(guards.settle_range(at, 4 * kPage));
+  EXPECT_EQ(parts_[1].state, GuardPart::kClosed);
+  std::atomic<bool> settled_all{false};
+  std::thread waiter([&] {
+    guards.settle_all();
+    settled_all = true;
+  });
+  while (hurried == 0) std::this_thread::yield();
+  EXPECT_FALSE(settled_all);
+  guards.arrived(&parts_[1]);
+  guards.arrived(&parts_[2]);
+  waiter.join();
+  EXPECT_EQ(parts_[2].state, GuardPart::kOpen);
+}
+
+TEST_F(GuardsTest, WaitsNoLongerThanItMay) {
+  guard(0, {1});
+  EXPECT_TRUE(guards.settle_all(1'000'000));
+  EXPECT_EQ(parts_[0].state, GuardPart::kClosed);
+}
+
+TEST_F(GuardsTest, TheEndOpensEverything) {
+  guard(0, {1, 1, 1, 4});
+  EXPECT_TRUE(is_active());
+  guards.end();
+  EXPECT_FALSE(is_active());
+  std::memset(seen_, 1, kPages * kPage);
+}
+
+TEST_F(GuardsTest, ManyFlightsAndReaders) {
+  constexpr int kFlights = 200;
+  for (int flight = 1; flight <= kFlights; ++flight) {
+    guard(0, {1, 2, 1, 4, 8});
+    std::atomic<int> wrong{0};
+    std::vector<std::thread> readers;
+    for (int reader = 0; reader < 3; ++reader) {
+      readers.emplace_back([&, reader] {
+        for (std::size_t i = 0; i < kPages; ++i) {
+          const std::size_t page = (i * 5 + static_cast<std::size_t>(reader)) % kPages;
+          if (static_cast<volatile char*>(seen_)[page * kPage] != static_cast<char>(flight))
+            ++wrong;
+        }
+      });
+    }
+    for (std::size_t page = 0; page < kPages; ++page)
+      written_[page * kPage] = static_cast<char>(flight);
+    for (const std::size_t part : {3u, 0u, 4u, 1u, 2u}) guards.arrived(&parts_[part]);
+    for (std::thread& reader : readers) reader.join();
+    guards.end();
+    ASSERT_EQ(wrong, 0);
+  }
+}
+
+// In a child: the exit by the signal itself.
+int status_of_crash(void (*prepare)(), char* address) {
+  const pid_t child = fork();
+  if (child == 0) {
+    close(STDERR_FILENO);
+    // A sanitizer has a handler of its own.
+    struct sigaction plain = {};
+    plain.sa_handler = SIG_DFL;
+    program_action(&plain, nullptr);
+    prepare();
+    *static_cast<volatile char*>(address) = 1;
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return status;
+}
+
+TEST_F(GuardsTest, CrashesOfTheProgramStayCrashes) {
+  guard(0, {2});
+  guards.end();
+  munmap(seen_ + 8 * kPage, kPage);
+  const auto nothing = [] {};
+  int status = status_of_crash(nothing, seen_ + 8 * kPage);
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
+  // Closed by the program, where guards once were.
+  mprotect(seen_, kPage, PROT_NONE);
+  status = status_of_crash(nothing, seen_);
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
+  status = status_of_crash([] { raise(SIGSEGV); }, seen_ + kPage);
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
+  mprotect(seen_, kPage, PROT_READ | PROT_WRITE);
+  mmap(seen_ + 8 * kPage, kPage, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+}
+
+sigjmp_buf jump;
+void* fault_address;
+
+TEST_F(GuardsTest, HandlersOfTheProgramAreCalled) {
+  struct sigaction action = {};
+  struct sigaction before = {};
+  action.sa_flags = SA_SIGINFO;
+  action.sa_sigaction = [](int, siginfo_t* info, void*) {
+    fault_address = info->si_addr;
+    siglongjmp(jump, 1);
+  };
+  program_action(&action, &before);
+  guard(0, {2});
+  guards.arrived(&parts_[0]);
+  mprotect(seen_ + 4 * kPage, kPage, PROT_READ);
+  for (int i = 0; i < 3; ++i) {
+    fault_address = nullptr;
+    if (sigsetjmp(jump, 1) == 0) static_cast<volatile char*>(seen_)[4 * kPage] = 1;
+    EXPECT_EQ(fault_address, seen_ + 4 * kPage);
+  }
+  program_action(&before, nullptr);
+}
+
+TEST_F(GuardsTest, WhoMovesWhatIsUnderWayNeverWaits) {
+  guard(0, {1});
+  std::thread agent([&] {
+    guards.exempt_thread();
+    EXPECT_TRUE(guards.is_exempt());
+    EXPECT_FALSE(guards.settle_all());
+  });
+  agent.join();
+  EXPECT_FALSE(guards.is_exempt());
+}
+
+}  // namespace
+}  // namespace od::memory::guard

@@ -1,0 +1,214 @@
+// Builds plans: see plan.h.
+#include "overlap/plan.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "coll/plan/builder.h"
+
+namespace od::overlap {
+namespace {
+
+using coll::Buffer;
+using coll::Builder;
+using coll::Place;
+using coll::Step;
+using coll::StepKind;
+
+constexpr std::int64_t kEdgeBytes = 4096;
+// Shorter blocks are not cut: the pieces at their ends would be most of them.
+constexpr std::int64_t kLeastCutBytes = 4 * kEdgeBytes;
+// Pieces between the ends: (m - 1) / m of a broadcast can overlap with a program that reads it.
+constexpr std::int64_t kMostMiddles = 4;
+constexpr std::int64_t kMiddleBytes = 128 << 10;
+// Beyond, the rest of a chain of nodes would wait too long for its first piece.
+constexpr int kLongestChain = 8;
+
+Place output(std::size_t block, std::int64_t offset) {
+  return {offset, static_cast<std::int32_t>(block), Buffer::kOutput};
+}
+Place input(std::size_t block, std::int64_t offset) {
+  return {offset, static_cast<std::int32_t>(block), Buffer::kInput};
+}
+
+// Where block `i` begins.
+std::vector<Place> block_starts(Buffer buffer, std::span<const std::int64_t> bytes, bool blocks) {
+  std::vector<Place> starts;
+  std::int64_t offset = 0;
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    starts.push_back(blocks ? Place{0, static_cast<std::int32_t>(i), buffer}
+                            : Place{offset, 0, buffer});
+    offset += bytes[i];
+  }
+  return starts;
+}
+
+Plan finish(Builder& builder, std::vector<Piece> pieces) {
+  Plan plan;
+  plan.schedule = builder.finish();
+  plan.pieces = std::move(pieces);
+  std::map<std::pair<std::int32_t, std::int64_t>, std::int32_t> at;
+  for (std::size_t i = 0; i < plan.pieces.size(); ++i) {
+    const Place& place = plan.pieces[i].place;
+    at[{place.block, place.offset}] = static_cast<std::int32_t>(i);
+  }
+  for (const Step& step : plan.schedule.steps) {
+    const bool reads = step.kind == StepKind::kSend;
+    const bool writes = step.kind == StepKind::kReceive || step.kind == StepKind::kCopy;
+    const Place& place = reads ? step.source : step.target;
+    std::int32_t piece = Plan::kNoPiece;
+    if ((reads || writes) && step.count != 0 && place.buffer == Buffer::kOutput) {
+      piece = at.at({place.block, place.offset});
+    }
+    plan.piece_of_step.push_back(piece);
+  }
+  return plan;
+}
+
+// Pieces of one block of the output.
+void add_pieces(Place start, std::int64_t bytes, std::vector<Piece>* pieces) {
+  for (const Cut& each : cut(bytes)) pieces->push_back({start + each.offset, each.bytes});
+}
+
+// Where `node` gets a broadcast from and whom it sends it to, as distances from the root's node.
+struct Links {
+  int parent = -1;
+  std::vector<int> children;
+};
+Links links(int node, int nodes) {
+  Links found;
+  if (nodes <= kLongestChain) {
+    if (node > 0) found.parent = node - 1;
+    if (node + 1 < nodes) found.children.push_back(node + 1);
+    return found;
+  }
+  int bit = 1;
+  while (bit < nodes && (node & bit) == 0) bit <<= 1;
+  if (node != 0) found.parent = node - bit;
+  for (int child = bit >> 1; child > 0; child >>= 1) {
+    if (node + child < nodes) found.children.push_back(node + child);
+  }
+  return found;
+}
+
+}  // namespace
+
+std::vector<Cut> cut(std::int64_t bytes) {
+  if (bytes <= 0) return {};
+  if (bytes < kLeastCutBytes) return {{0, bytes}};
+  std::vector<Cut> cuts = {{0, kEdgeBytes}, {bytes - kEdgeBytes, kEdgeBytes}};
+  const std::int64_t middle = bytes - 2 * kEdgeBytes;
+  const std::int64_t count = std::clamp<std::int64_t>(middle / kMiddleBytes, 1, kMostMiddles);
+  const std::int64_t step = (middle / count + kEdgeBytes - 1) / kEdgeBytes * kEdgeBytes;
+  for (std::int64_t done = 0; done < middle; done += step) {
+    cuts.push_back({kEdgeBytes + done, std::min(step, middle - done)});
+  }
+  return cuts;
+}
+
+Plan plan_broadcast(const coll::Nodes& nodes, int rank, int root, std::int64_t bytes) {
+  const int count = nodes.count();
+  const int root_node = nodes.node_of(root);
+  const int own_node = nodes.node_of(rank);
+  const auto leader = [&](int node) {
+    return node == root_node ? root : nodes.members(node).front();
+  };
+  const auto at_distance = [&](int distance) { return leader((root_node + distance) % count); };
+  std::vector<int> children;
+  int parent = -1;
+  if (rank == leader(own_node)) {
+    const Links own = links((own_node - root_node + count) % count, count);
+    if (own.parent >= 0) parent = at_distance(own.parent);
+    for (const int child : own.children) children.push_back(at_distance(child));
+    for (const int member : nodes.members(own_node)) {
+      if (member != rank) children.push_back(member);
+    }
+  } else {
+    parent = leader(own_node);
+  }
+  Builder builder;
+  std::vector<Piece> pieces;
+  add_pieces(output(0, 0), bytes, &pieces);
+  for (const Piece& piece : pieces) {
+    if (parent >= 0) builder.receive(parent, piece.place, piece.bytes);
+    for (const int child : children) builder.send(child, piece.place, piece.bytes);
+  }
+  return finish(builder, std::move(pieces));
+}
+
+Plan plan_allgather(const coll::Nodes& nodes, int rank, std::span<const std::int64_t> bytes,
+                    bool blocks, bool in_place) {
+  const std::span<const int> ring = nodes.by_node();
+  const std::size_t size = ring.size();
+  const auto own =
+      static_cast<std::size_t>(std::find(ring.begin(), ring.end(), rank) - ring.begin());
+  const auto at = [&](std::size_t steps_back) {
+    return static_cast<std::size_t>(ring[(own + size - steps_back % size) % size]);
+  };
+  const int left = static_cast<int>(at(1));
+  const int right = ring[(own + 1) % size];
+  const auto me = static_cast<std::size_t>(rank);
+  const std::vector<Place> starts = block_starts(Buffer::kOutput, bytes, blocks);
+  Builder builder;
+  std::vector<Piece> pieces;
+  if (in_place) {
+    add_pieces(starts[me], bytes[me], &pieces);
+  } else if (bytes[me] != 0) {
+    pieces.push_back({starts[me], bytes[me]});
+    builder.copy(starts[me], input(blocks ? me : 0, 0), bytes[me]);
+  }
+  for (std::size_t step = 0; step + 1 < size; ++step) {
+    const std::size_t sent = at(step);
+    const bool from_input = step == 0 && !in_place;
+    for (const Cut& each : cut(bytes[sent])) {
+      const Place from = from_input ? input(blocks ? me : 0, 0) : starts[sent];
+      builder.send(right, from + each.offset, each.bytes);
+    }
+    const std::size_t received = at(step + 1);
+    add_pieces(starts[received], bytes[received], &pieces);
+    for (const Cut& each : cut(bytes[received])) {
+      builder.receive(left, starts[received] + each.offset, each.bytes);
+    }
+  }
+  return finish(builder, std::move(pieces));
+}
+
+Plan plan_alltoall(int rank, std::span<const std::int64_t> sent,
+                   std::span<const std::int64_t> received, bool blocks) {
+  const std::size_t size = sent.size();
+  const auto me = static_cast<std::size_t>(rank);
+  const std::vector<Place> from = block_starts(Buffer::kInput, sent, blocks);
+  const std::vector<Place> to = block_starts(Buffer::kOutput, received, blocks);
+  Builder builder;
+  std::vector<Piece> pieces;
+  // A program whose ranks do not agree about a block gets the error of the receiving side.
+  const std::int64_t kept = std::min(sent[me], received[me]);
+  if (kept != 0) {
+    pieces.push_back({to[me], received[me]});
+    builder.copy(to[me], from[me], kept);
+  }
+  for (std::size_t i = 1; i < size; ++i) {
+    const std::size_t source = (me + size - i) % size;
+    add_pieces(to[source], received[source], &pieces);
+    for (const Cut& each : cut(received[source])) {
+      builder.receive(static_cast<int>(source), to[source] + each.offset, each.bytes);
+    }
+  }
+  // The ends of all blocks before the rest of any: calls return when they have arrived. Between two
+  // ranks the order stays that of the pieces.
+  for (const bool ends : {true, false}) {
+    for (std::size_t i = 1; i < size; ++i) {
+      const std::size_t target = (me + i) % size;
+      const std::vector<Cut> cuts = cut(sent[target]);
+      const std::size_t first = ends ? 0 : std::min<std::size_t>(2, cuts.size());
+      const std::size_t last = ends ? std::min<std::size_t>(2, cuts.size()) : cuts.size();
+      for (std::size_t k = first; k < last; ++k) {
+        builder.send(static_cast<int>(target), from[target] + cuts[k].offset, cuts[k].bytes);
+      }
+    }
+  }
+  return finish(builder, std::move(pieces));
+}
+
+}  // namespace od::overlap

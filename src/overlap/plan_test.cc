@@ -1,0 +1,230 @@
+// Plans of all ranks, run together in one process: every rank has what the collective means, and
+// both sides of every message agree about it.
+#include "overlap/plan.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <vector>
+
+#include "coll/plan/schedule.h"
+
+namespace od::overlap {
+namespace {
+
+using coll::Buffer;
+using coll::Place;
+using coll::Step;
+using coll::StepKind;
+
+using Bytes = std::vector<unsigned char>;
+
+unsigned char content(int from, int to, std::size_t i) {
+  return static_cast<unsigned char>(i * 7 + i / 251 + static_cast<std::size_t>(from) * 31 +
+                                    static_cast<std::size_t>(to) * 57);
+}
+
+Bytes block(int from, int to, std::int64_t bytes) {
+  Bytes made(static_cast<std::size_t>(bytes));
+  for (std::size_t i = 0; i < made.size(); ++i) made[i] = content(from, to, i);
+  return made;
+}
+
+// Blocks of input and output; one block where buffers are one piece.
+struct Memory {
+  std::vector<Bytes> input;
+  std::vector<Bytes> output;
+
+  unsigned char* at(const Place& place) {
+    std::vector<Bytes>& blocks = place.buffer == Buffer::kInput ? input : output;
+    return blocks.at(static_cast<std::size_t>(place.block)).data() + place.offset;
+  }
+};
+
+void run_all(const std::vector<Plan>& plans, std::vector<Memory>& memory) {
+  std::map<std::tuple<int, int, std::uint32_t>, Bytes> messages;
+  std::vector<coll::Run> runs(plans.size());
+  std::vector<std::vector<std::uint32_t>> receiving(plans.size());
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    runs[i].begin(plans[i].schedule);
+    ASSERT_EQ(plans[i].piece_of_step.size(), plans[i].schedule.steps.size());
+  }
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (std::size_t i = 0; i < plans.size(); ++i) {
+      const int rank = static_cast<int>(i);
+      std::uint32_t index;
+      while (runs[i].take(index)) {
+        moved = true;
+        const Step& step = plans[i].schedule.steps[index];
+        if (step.kind == StepKind::kReceive) {
+          receiving[i].push_back(index);
+          continue;
+        }
+        if (step.kind == StepKind::kSend) {
+          const unsigned char* const from = memory[i].at(step.source);
+          messages[{rank, step.peer, step.ordinal}] = Bytes(from, from + step.count);
+        } else {
+          std::copy_n(memory[i].at(step.source), step.count, memory[i].at(step.target));
+        }
+        runs[i].complete(index);
+      }
+      for (std::size_t k = 0; k < receiving[i].size();) {
+        const Step& step = plans[i].schedule.steps[receiving[i][k]];
+        const auto found = messages.find({step.peer, rank, step.ordinal});
+        if (found == messages.end()) {
+          ++k;
+          continue;
+        }
+        ASSERT_EQ(found->second.size(), static_cast<std::size_t>(step.count));
+        std::copy(found->second.begin(), found->second.end(), memory[i].at(step.target));
+        messages.erase(found);
+        runs[i].complete(receiving[i][k]);
+        receiving[i].erase(receiving[i].begin() + static_cast<std::ptrdiff_t>(k));
+        moved = true;
+      }
+    }
+  }
+  EXPECT_TRUE(messages.empty());
+  for (const coll::Run& run : runs) EXPECT_TRUE(run.done());
+}
+
+// Every byte of the output that a step touches belongs to the piece that it names.
+void check_pieces(const Plan& plan) {
+  for (std::size_t i = 0; i < plan.schedule.steps.size(); ++i) {
+    const Step& step = plan.schedule.steps[i];
+    const Place& place = step.kind == StepKind::kSend ? step.source : step.target;
+    const bool touches = step.kind != StepKind::kJoin && place.buffer == Buffer::kOutput;
+    ASSERT_EQ(plan.piece_of_step[i] != Plan::kNoPiece, touches);
+    if (!touches) continue;
+    const Piece& piece = plan.pieces[static_cast<std::size_t>(plan.piece_of_step[i])];
+    EXPECT_EQ(piece.place, place);
+    EXPECT_EQ(piece.bytes, step.count);
+  }
+}
+
+const std::vector<std::vector<int>> kPlacements = {
+    {0, 1}, {0, 0, 1, 1}, {0, 1, 0, 1, 2}, {0, 1, 1, 2, 2, 2}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10}};
+const std::vector<std::int64_t> kLengths = {0, 1, 4096, 16383, 16384, 40000, 1000000};
+
+TEST(PlanTest, CutsCoverTheBlockEndsFirst) {
+  for (const std::int64_t bytes : kLengths) {
+    std::vector<Cut> cuts = cut(bytes);
+    if (cuts.size() > 1) {
+      EXPECT_EQ(cuts[0].offset, 0);
+      EXPECT_EQ(cuts[1].offset + cuts[1].bytes, bytes);
+    }
+    std::sort(cuts.begin(), cuts.end(),
+              [](const Cut& a, const Cut& b) { return a.offset < b.offset; });
+    std::int64_t end = 0;
+    for (const Cut& each : cuts) {
+      EXPECT_EQ(each.offset, end);
+      EXPECT_GT(each.bytes, 0);
+      end += each.bytes;
+    }
+    EXPECT_EQ(end, bytes);
+  }
+}
+
+TEST(PlanTest, Broadcasts) {
+  for (const std::vector<int>& placement : kPlacements) {
+    const coll::Nodes nodes(placement);
+    for (const std::int64_t bytes : kLengths) {
+      for (int root = 0; root < nodes.ranks(); ++root) {
+        std::vector<Plan> plans;
+        std::vector<Memory> memory;
+        for (int rank = 0; rank < nodes.ranks(); ++rank) {
+          plans.push_back(plan_broadcast(nodes, rank, root, bytes));
+          check_pieces(plans.back());
+          Bytes mine =
+              rank == root ? block(root, 0, bytes) : Bytes(static_cast<std::size_t>(bytes));
+          memory.push_back({{}, {mine}});
+        }
+        run_all(plans, memory);
+        for (const Memory& each : memory) EXPECT_EQ(each.output[0], block(root, 0, bytes));
+      }
+    }
+  }
+}
+
+TEST(PlanTest, Allgathers) {
+  for (const std::vector<int>& placement : kPlacements) {
+    const coll::Nodes nodes(placement);
+    const auto size = static_cast<std::size_t>(nodes.ranks());
+    for (const bool blocks : {false, true}) {
+      for (const bool in_place : {false, true}) {
+        for (const std::int64_t longest : kLengths) {
+          std::vector<std::int64_t> bytes(size, longest);
+          for (std::size_t i = 0; i < size && blocks; ++i) {
+            bytes[i] = longest / static_cast<std::int64_t>(1 + i % 3);
+          }
+          std::vector<Bytes> expected;
+          Bytes whole;
+          for (std::size_t i = 0; i < size; ++i) {
+            expected.push_back(block(static_cast<int>(i), 0, bytes[i]));
+            whole.insert(whole.end(), expected[i].begin(), expected[i].end());
+          }
+          if (!blocks) expected = {whole};
+          std::vector<Plan> plans;
+          std::vector<Memory> memory(size);
+          for (std::size_t i = 0; i < size; ++i) {
+            plans.push_back(plan_allgather(nodes, static_cast<int>(i), bytes, blocks, in_place));
+            check_pieces(plans.back());
+            const Bytes mine = block(static_cast<int>(i), 0, bytes[i]);
+            memory[i].input.assign(blocks ? size : 1, mine);
+            for (const Bytes& each : expected) memory[i].output.emplace_back(each.size());
+            if (!in_place) continue;
+            const auto offset = blocks ? 0 : static_cast<std::ptrdiff_t>(i) * longest;
+            std::copy(mine.begin(), mine.end(), memory[i].output[blocks ? i : 0].begin() + offset);
+          }
+          run_all(plans, memory);
+          for (const Memory& each : memory) EXPECT_EQ(each.output, expected);
+        }
+      }
+    }
+  }
+}
+
+TEST(PlanTest, Alltoalls) {
+  constexpr int kSize = 5;
+  for (const bool blocks : {false, true}) {
+    for (const std::int64_t longest : kLengths) {
+      const auto length = [&](int from, int to) {
+        return blocks ? longest / (1 + (from + 2 * to) % 4) : longest;
+      };
+      std::vector<Plan> plans;
+      std::vector<Memory> memory(kSize);
+      std::vector<std::vector<Bytes>> expected(kSize);
+      for (int rank = 0; rank < kSize; ++rank) {
+        const auto i = static_cast<std::size_t>(rank);
+        std::vector<std::int64_t> sent, received;
+        std::vector<Bytes> in, out;
+        for (int other = 0; other < kSize; ++other) {
+          sent.push_back(length(rank, other));
+          received.push_back(length(other, rank));
+          in.push_back(block(rank, other, sent.back()));
+          out.push_back(block(other, rank, received.back()));
+        }
+        plans.push_back(plan_alltoall(rank, sent, received, blocks));
+        check_pieces(plans.back());
+        if (!blocks) {
+          for (std::vector<Bytes>* each : {&in, &out}) {
+            Bytes whole;
+            for (const Bytes& part : *each) whole.insert(whole.end(), part.begin(), part.end());
+            *each = {whole};
+          }
+        }
+        memory[i].input = in;
+        for (const Bytes& each : out) memory[i].output.emplace_back(each.size());
+        expected[i] = out;
+      }
+      run_all(plans, memory);
+      for (std::size_t i = 0; i < kSize; ++i) EXPECT_EQ(memory[i].output, expected[i]);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace od::overlap
