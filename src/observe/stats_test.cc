@@ -15,9 +15,9 @@ namespace od::observe {
 namespace {
 
 TEST(Counters, TableIsSound) {
-  const std::set<std::string> groups = {"messages", "in_network", "bytes", "matching",
-                                        "buffering", "copying",   "waiting", "host",
-                                        "setup",     "smpi",      "overlap"};
+  const std::set<std::string> groups = {"messages",  "in_network", "bytes",   "matching",
+                                        "buffering", "copying",    "waiting", "host",
+                                        "setup",     "smpi",       "overlap"};
   std::set<std::string> names;
   for (const CounterInfo& info : kCounterInfos) {
     EXPECT_TRUE(names.insert(info.name).second) << info.name;
