@@ -73,7 +73,8 @@ bool find_nodes(RankState& s) {
   const bool shared =
       std::any_of(places.begin(), places.end(), [](const NodeClaim& p) { return p.ranks > 1; });
   own.only_switch = !shared && own.switch_place.on();
-  own.serves_blocking = shared || own.only_switch;
+  // Where no two ranks share memory, only calls that may outlast themselves are served.
+  own.serves_blocking = shared || own.only_switch || s.settings.overlap == config::OverlapMode::kOn;
   own.enabled = own.serves_blocking || own.later_between;
   if (own.later_between && s.settings.progress == config::ProgressMode::kAgent) {
     s.agent = s.locking = true;

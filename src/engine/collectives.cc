@@ -36,6 +36,15 @@ bool served_here(const RankState& s, const Comm& comm) {
   return s.host.comm_is_revoked == nullptr || !s.host.comm_is_revoked(comm.handle);
 }
 
+// Whether there is nothing to serve but calls that outlast themselves. The first rank that shares
+// a node settles it.
+bool nobody_shares(const std::vector<int>& node_of_world) {
+  for (std::size_t rank = 0; rank < node_of_world.size(); ++rank) {
+    if (node_of_world[rank] != static_cast<int>(rank)) return false;
+  }
+  return !node_of_world.empty();
+}
+
 // Starts a blocking call, and looks whether it is over soon; *op is null if it is. Lock held.
 int start_blocking(RankState& s, const CollectiveCall& call, Comm& comm,
                    const coll::Decision& decision, CollectiveOp** out) {
@@ -149,13 +158,17 @@ int Rank::serve_collective(const CollectiveCall& call, Comm& comm, bool* served,
     Guard guard(s);
     s.collectives.comm_state(comm);
   }
+  const bool overlaps = s.overlap != nullptr && decided == nullptr && s.overlap->suits(call, comm);
+  if (s.overlap != nullptr && !overlaps && !s.collectives.only_switch &&
+      nobody_shares(s.collectives.node_of_world)) {
+    return kSuccess;
+  }
   if (comm.collectives->spans_nodes() && comm.collectives->hidden == 0) [[unlikely]] {
     const int error = open_hidden(comm);
     if (error != kSuccess) return error;
   }
-  if (s.overlap != nullptr && decided == nullptr && s.overlap->suits(call, comm)) [[unlikely]] {
+  if (overlaps) [[unlikely]]
     return overlapped(call, comm, served);
-  }
   if (decided == nullptr && s.collectives.switch_place.on()) [[unlikely]] {
     const int error = prepare_switch(call, comm);
     if (error != kSuccess) return error;

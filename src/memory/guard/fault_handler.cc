@@ -45,7 +45,7 @@ void say(uintptr_t address) {
 }
 
 void default_action(int number, const siginfo_t* info) {
-  if (guards.ever_used()) say(reinterpret_cast<uintptr_t>(info->si_addr));
+  if (guards.ever_used() && info->si_code > 0) say(reinterpret_cast<uintptr_t>(info->si_addr));
   struct sigaction plain;
   memset(&plain, 0, sizeof plain);
   plain.sa_handler = SIG_DFL;
