@@ -2,7 +2,6 @@
 //
 //   --what=crash    writes to address 16: the process has to end by the signal
 //   --what=handler  its own handler is called, with the address, and goes on by siglongjmp
-//   --what=exit     ends without MPI_Finalize after a broadcast that others wait for
 #include <setjmp.h>
 #include <signal.h>
 
