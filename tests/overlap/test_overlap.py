@@ -69,8 +69,8 @@ def test_a_crash_is_a_crash(
     result = run(host, compiled(HERE / "crash.c"), "1+1", "--what=crash")
     assert not result.timed_out, result.report()
     assert result.returncode != 0, result.report()
-    # Open MPI has a handler of its own, which says where.
-    assert "address: 0x10" in result.stderr, result.report()
+    # The installed MPI may have a handler of its own, which says where.
+    assert "0x10" in result.stderr, result.report()
     assert "signal 11" in result.stderr, result.report()
 
 
