@@ -151,7 +151,7 @@ def test_patterns_compare_the_choice_with_the_best_path(overdrive, real, tmp_pat
         "study", "copy", "--patterns", "--samples", str(path), "--output", str(out), env=real
     )
     assert run.code == 0, run.err
-    assert "near: the choice reaches 0.8" in run.out
+    assert "near: the choice reaches 0.900 of the best" in run.out
     assert "at worst 0.80 (rotate, 64K: push is best); 0 below 0.8" in run.out
     text = (out / "index.html").read_text()
     pages.check(text)
