@@ -62,6 +62,9 @@ SETTINGS: list[dict[str, str]] = [
     {"copy": "nontemporal"},
     {"copy_path": "pull", "pull_wait": "0"},
     {"verify": "true"},
+    {"progress": "calls", "nonblocking_min": "0", "nonblocking_reduce_min": "0"},
+    {"progress": "agent", "nonblocking_min": "0", "nonblocking_reduce_min": "0"},
+    {"learn": "on", "first_arrival": "true"},
 ]
 """Overdrive's settings: every path, waiting in every way, everything small."""
 
