@@ -129,15 +129,16 @@ class NodesHost {
       auto* const operation = new Operation(header);
       operation->buffer = buffer;
       *request = reinterpret_cast<host::Handle>(operation);
-      Incoming& from = incoming_[static_cast<std::size_t>(source)];
-      const auto found = std::find_if(from.unexpected.begin(), from.unexpected.end(),
-                                      [&](const Arrived& a) { return matches(a.header, header); });
-      if (found == from.unexpected.end()) {
-        from.posted.push_back(operation);
-      } else {
-        deliver(*operation, *found);
-        from.unexpected.erase(found);
+      if (source != host::kAnySource) {
+        if (!take_unexpected(source, *operation)) {
+          incoming_[static_cast<std::size_t>(source)].posted.push_back(operation);
+        }
+        return host::kSuccess;
       }
+      for (int other = 0; other < ranks(); ++other) {
+        if (take_unexpected(other, *operation)) return host::kSuccess;
+      }
+      posted_to_any_.push_back(operation);
       return host::kSuccess;
     }
     int test(host::Handle* request, bool* flag, host::Status* status) {
@@ -162,12 +163,24 @@ class NodesHost {
     static bool matches(const Header& a, const Header& b) {
       return a.comm == b.comm && a.tag == b.tag;
     }
-    static void deliver(Operation& receive, const Arrived& message) {
+    bool take_unexpected(int source, Operation& receive) {
+      Incoming& from = incoming_[static_cast<std::size_t>(source)];
+      const auto found =
+          std::find_if(from.unexpected.begin(), from.unexpected.end(),
+                       [&](const Arrived& a) { return matches(a.header, receive.header); });
+      if (found == from.unexpected.end()) return false;
+      deliver(receive, *found, source);
+      from.unexpected.erase(found);
+      return true;
+    }
+    static void deliver(Operation& receive, const Arrived& message, int source) {
       const std::int64_t bytes = std::min(receive.header.bytes, message.header.bytes);
       if (bytes != 0) {
         std::memcpy(receive.buffer, message.content.data(), static_cast<std::size_t>(bytes));
       }
       receive.status.bytes = bytes;
+      receive.status.source = source;
+      receive.status.tag = static_cast<int>(message.header.tag);
       receive.status.error = message.header.bytes > receive.header.bytes ? 15 : host::kSuccess;
       receive.done = true;
     }
@@ -213,22 +226,24 @@ class NodesHost {
             static_cast<std::int64_t>(from.now.content.size()) != from.now.header.bytes) {
           continue;
         }
-        arrive(from);
+        arrive(from, source);
       }
       ring.read.store(at, std::memory_order_release);  // pairs with push()
     }
-    static void arrive(Incoming& from) {
-      const auto found = std::find_if(
-          from.posted.begin(), from.posted.end(),
-          [&](const Operation* receive) { return matches(receive->header, from.now.header); });
-      if (found == from.posted.end()) {
-        from.unexpected.push_back(std::move(from.now));
-      } else {
-        deliver(**found, from.now);
-        from.posted.erase(found);
-      }
+    void arrive(Incoming& from, int source) {
+      const Arrived message = std::move(from.now);
       from.now = {};
       from.header_bytes = 0;
+      for (std::list<Operation*>* posted : {&from.posted, &posted_to_any_}) {
+        const auto found = std::find_if(posted->begin(), posted->end(), [&](const Operation* each) {
+          return matches(each->header, message.header);
+        });
+        if (found == posted->end()) continue;
+        deliver(**found, message, source);
+        posted->erase(found);
+        return;
+      }
+      from.unexpected.push_back(message);
     }
 
     const int rank_;
@@ -236,6 +251,7 @@ class NodesHost {
     std::mt19937 late_;
     std::array<std::deque<Operation*>, kMostRanks> sends_;
     std::array<Incoming, kMostRanks> incoming_;
+    std::list<Operation*> posted_to_any_;
   };
 
   static State*& state() {
