@@ -68,3 +68,25 @@ def test_the_tests_of_the_packages(
         check=False,
     )
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+
+
+def test_a_clean_system_builds_the_sources(image, debian_packages: dict[str, Path]) -> None:
+    """With the build dependencies alone every part is found: nothing that was here by chance."""
+    system = image("bookworm")
+    system.mount(next(iter(debian_packages.values())).parent, "/mnt/debian")
+    apt = "DEBIAN_FRONTEND=noninteractive apt-get -qy --no-install-recommends"
+    reached = system.run("apt-get -q update")
+    if reached.returncode != 0:
+        pytest.skip(f"no package archive: {reached.stderr[-500:]}")
+    system.need(f"{apt} install dpkg-dev && {apt} build-dep /mnt/debian/*.dsc")
+    system.need("cd /root && dpkg-source -x /mnt/debian/*.dsc tree && cd tree && "
+                "dpkg-checkbuilddeps && "
+                "DEB_BUILD_OPTIONS=nocheck debian/rules override_dh_auto_configure")  # fmt: skip
+    known = system.need("cat /root/tree/build/release/CMakeCache.txt")
+    assert not [line for line in known.splitlines()
+                if line.startswith("OVERDRIVE_") and line.endswith("-NOTFOUND")
+                and "XPMEM" not in line]  # fmt: skip
+    # A part of the whole, which still compiles a good deal.
+    build = "/root/tree/build/release"
+    system.need(f"cmake --build {build} --target overdrive-pinning overdrive-switch")
+    assert "libhwloc" in system.need(f"ldd $(find {build} -name overdrive-pinning)")
