@@ -86,10 +86,7 @@ class Job:
     def run(self, arguments: Iterable[str], limit: float = 120) -> jobs.Result:
         """Run with these arguments."""
         faults = list(HOST_FAULTS.get(self.host.name, []))
-        between = "progress" in self.settings
-        some_are_hosts = "collective_shuffle" in self.settings or (
-            self.nodes is not None and not between
-        )
+        some_are_hosts = "collective_shuffle" in self.settings or self.nodes is not None
         if self.overdrive and not some_are_hosts:
             faults = [left for fault in faults for left in FAULTS_LEFT.get(fault, [])]
         faults += REFERENCE_FAULTS.get(self.host.name, [])
