@@ -208,8 +208,9 @@ def _end_phase(p: Planner, w: Window) -> None:
         for rank in w.edges:
             _sync(p, w, (rank,), "complete")
         exposed = {to for targets in w.edges.values() for to in targets}
+        hows = ["wait"] if "window-test" in p.without else ["wait", "wait", "test"]
         for to in exposed:
-            _sync(p, w, (members[to],), p.rng.choice(["wait", "wait", "test"]))
+            _sync(p, w, (members[to],), p.rng.choice(hows))
     elif w.phase == "shared":
         for rank in list(w.locked):
             _unlock(p, w, rank)
