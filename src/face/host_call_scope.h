@@ -65,9 +65,8 @@ class HostCallScope {
  private:
   const int outer_depth_;
 
-  // One-sided communication leaves nothing that the existence of its window does not tell.
   static constexpr bool leaves_something(HostCallKind kind) {
-    return kind == HostCallKind::kCollectiveStart;
+    return kind == HostCallKind::kCollectiveStart || kind == HostCallKind::kRmaSync;
   }
   static constexpr bool may_block(HostCallKind kind) {
     return kind != HostCallKind::kCollectiveStart && kind != HostCallKind::kLocal &&
