@@ -3,8 +3,10 @@
 // PMI 1 is a text protocol of one line each way, "cmd=get kvsname=... key=...". Process managers
 // keep what is put with them until the ranks' next barrier, which the host makes in MPI_Init, and
 // they answer a look-up at once, also of what is not there.
-// PMIx collects what was put before the host's fence in MPI_Init. The structures below are those of
-// its ABI, in which they do not change.
+// PMIx collects what was put before the host's fence in MPI_Init. Not everywhere does that fence
+// bring it to all nodes (that of Open MPI 5 brings it to some); then the other node has to be
+// asked, which takes the whole of a time limit where there is nothing. The structures below are
+// those of its ABI, in which they do not change.
 #include "node/boards.h"
 
 #include <poll.h>
@@ -129,6 +131,7 @@ struct PmixInfo {
 };
 
 constexpr std::uint16_t kPmixBool = 1;
+constexpr std::uint16_t kPmixInt = 6;
 constexpr std::uint16_t kPmixUint64 = 15;
 constexpr unsigned char kPmixGlobal = 3;
 
@@ -148,14 +151,27 @@ void PmixBoard::publish(Put put, Get get) {
 }
 
 std::optional<std::uint64_t> PmixBoard::look_up(int rank) {
+  std::optional<std::uint64_t> build = ask(rank, true);
+  // One absent rank decides for all: the limit passes once.
+  if (build || gave_up_) return build;
+  build = ask(rank, false);
+  gave_up_ = !build;
+  return build;
+}
+
+std::optional<std::uint64_t> PmixBoard::ask(int rank, bool at_once) const {
   PmixProcess process = {};
   std::snprintf(process.job, sizeof process.job, "%s", job_.c_str());
   process.rank = static_cast<std::uint32_t>(rank);
-  // Answers at once, also when there is nothing.
+  // Answers at once, also when nothing is known on this node; or waits for the other one.
   PmixInfo info = {};
-  std::snprintf(info.key, sizeof info.key, "%s", "pmix.immediate");
-  info.value.type = kPmixBool;
-  info.value.flag = true;
+  std::snprintf(info.key, sizeof info.key, "%s", at_once ? "pmix.immediate" : "pmix.timeout");
+  info.value.type = at_once ? kPmixBool : kPmixInt;
+  if (at_once) {
+    info.value.flag = true;
+  } else {
+    info.value.number = kAnswerLimitMs / 1000;
+  }
   void* found = nullptr;
   if (get_(&process, kKey, &info, 1, &found) != 0 || found == nullptr) return std::nullopt;
   const auto* const value = static_cast<const PmixValue*>(found);

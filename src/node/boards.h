@@ -42,10 +42,13 @@ class PmixBoard : public Board {
   std::optional<std::uint64_t> look_up(int rank) override;
 
  private:
+  std::optional<std::uint64_t> ask(int rank, bool at_once) const;
+
   const std::uint64_t build_;
   std::string job_;
   Get get_ = nullptr;
   bool published_ = false;
+  bool gave_up_ = false;  // a rank has left nothing within the limit
 };
 
 }  // namespace od::node

@@ -75,11 +75,22 @@ int put(unsigned char, const char*, void* value) {
   return 0;
 }
 
-// PMIX_ERR_NOT_FOUND for every rank but 2.
-int get(const void* process, const char*, const void*, std::size_t, void** value) {
+int slow_questions = 0;
+
+// Rank 2 is known here, rank 3 has to be asked on its own node: PMIX_ERR_NOT_FOUND at once, and
+// PMIX_ERR_TIMEOUT for all others.
+int get(const void* process, const char*, const void* info, std::size_t, void** value) {
   std::uint32_t rank = 0;
   std::memcpy(&rank, static_cast<const char*>(process) + 256, sizeof rank);
-  if (rank != 2) return -46;
+  if (std::string(static_cast<const char*>(info)) == "pmix.immediate") {
+    if (rank != 2) return -46;
+  } else {
+    ++slow_questions;
+    int seconds = 0;
+    std::memcpy(&seconds, static_cast<const char*>(info) + 512 + 4 + 4 + 8, sizeof seconds);
+    EXPECT_EQ(seconds, 5);
+    if (rank != 3) return -24;
+  }
   char* const made = static_cast<char*>(std::calloc(1, 64));
   const std::uint16_t type = 15;
   std::memcpy(made, &type, sizeof type);
@@ -96,7 +107,13 @@ TEST(PmixBoard, LeavesAndLooksUpNumbers) {
   ASSERT_TRUE(board.usable());
   EXPECT_EQ(stored, 99u);
   EXPECT_EQ(board.look_up(2), 99u);
+  EXPECT_EQ(slow_questions, 0);
+  EXPECT_EQ(board.look_up(3), 99u);
+  EXPECT_EQ(slow_questions, 1);
   EXPECT_EQ(board.look_up(1), std::nullopt);
+  EXPECT_EQ(board.look_up(4), std::nullopt);
+  EXPECT_EQ(slow_questions, 2) << "the limit passes once";
+  EXPECT_EQ(board.look_up(2), 99u);
   PmixBoard none(nullptr, 99);
   none.publish(put, get);
   EXPECT_FALSE(none.usable());
