@@ -211,7 +211,7 @@ def test_arrivals_are_imposed(real, tmp_path):
         pytest.skip(f"{HOST} is not here")
     (tmp_path / "delays").write_text("0 3000\n2000, 0\n")
     words = ["bench", "arrival", "--launcher", host.launcher, "--pattern", "file,late-root"]
-    words += ["--file", "delays", "--sizes", "4K", "--repeats", "4", "--delay", "5"]
+    words += ["--file", "delays", "--sizes", "4K", "--repeats", "4", "--delay", "50"]
     done = subprocess.run(
         [sys.executable, str(COMMAND), *words, "--csv", "s.csv"],
         env={**os.environ, **host.env, **real, "XDG_CACHE_HOME": str(tmp_path / "cache")},
@@ -226,6 +226,7 @@ def test_arrivals_are_imposed(real, tmp_path):
         table = list(csv.DictReader(file))
     assert {row["job"] for row in table} == {"host", "plain", "first_arrival"}
     assert len(table) == 3 * 4 * 2
-    # Nobody has the data before the root has come, and the other rank waits for it.
+    # Nobody has the data before the root has come, and the other rank waits for it; on a busy
+    # machine it may come late itself, hardly by half of the delay.
     late = [row for row in table if row["pattern"] == "late-root"]
-    assert all(float(row["others"]) > 4000 for row in late)
+    assert all(float(row["others"]) > 25000 for row in late)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -168,14 +170,18 @@ def test_budgets():
 
 
 @pytest.fixture
-def tune(real, tmp_path):
+def tune(real, tmp_path, request):
     host = hosts.get(HOST)
     if host is None:
         pytest.skip(f"{HOST} is not here")
 
     def start(*arguments: str, **keywords: object) -> subprocess.Popen[str]:
+        # The first one's launcher removes what jobs of Open MPI 4 share while it is being killed.
+        session = tempfile.mkdtemp(prefix="odtune-")
+        request.addfinalizer(lambda: shutil.rmtree(session, ignore_errors=True))
         environment = {**os.environ, **host.env, **real, "XDG_CACHE_HOME": str(tmp_path / "cache"),
-                       "XDG_CONFIG_HOME": str(tmp_path / "config")}  # fmt: skip
+                       "XDG_CONFIG_HOME": str(tmp_path / "config"),
+                       "OMPI_MCA_orte_tmpdir_base": session}  # fmt: skip
         words = ["tune", "--launcher", host.launcher, *arguments]
         return subprocess.Popen(
             [sys.executable, str(COMMAND), *words], env=environment, cwd=tmp_path, text=True,

@@ -163,6 +163,10 @@ def run(
             command[1:1] = launcher_options
         command = [*(launcher_prefix or []), *command]
         environment = {**host.environment(), **(launcher_env or {}), processes.MARKER: job}
+        if host.family == "openmpi" and host.version.startswith("4."):
+            # Its jobs of one user share a folder below /tmp, which one that ends removes while the
+            # next one makes it: "orte_session_dir failed".
+            environment.setdefault("OMPI_MCA_orte_tmpdir_base", name)
         out_path, err_path = directory / "stdout", directory / "stderr"
         begin = time.monotonic()
         with open(out_path, "wb") as out, open(err_path, "wb") as err:
