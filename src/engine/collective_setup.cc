@@ -77,7 +77,10 @@ bool find_nodes(RankState& s) {
   own.serves_blocking = shared || own.only_switch || s.settings.overlap == config::OverlapMode::kOn;
   own.enabled = own.serves_blocking || own.later_between;
   if (own.later_between && s.settings.progress == config::ProgressMode::kAgent) {
+    // The helper has begun, and looks.
+    s.lock.lock();
     s.agent = s.locking = true;
+    s.lock.unlock();
     own.started_between = [](p2p::Endpoint& endpoint) {
       static_cast<RankState&>(endpoint).helper.notice();
     };

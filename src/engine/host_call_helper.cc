@@ -154,7 +154,8 @@ void HostCallHelper::run() {
     sleep_ns(busy < kQuickTicks ? kQuickTickNs : (between ? kBetweenTickNs : kTickNs));
     state_.lock.lock();
     const Round round = tick();
-    between = state_.collectives.waits_for_host();
+    // Where there is nothing to do the program's thread may be at work without the lock.
+    between = round != Round::nothing && state_.collectives.waits_for_host();
     state_.lock.unlock();
     idle = round == Round::nothing ? idle + 1 : 0;
     if (round == Round::nothing) {

@@ -83,7 +83,7 @@ class RankState : public p2p::Endpoint {
   // by the program's thread only.
   bool locking;
   // Whether the helper works while the program computes as well (`progress=agent`); then all calls
-  // take the lock. Written in MPI_Init.
+  // take the lock. Written in MPI_Init, with the lock.
   bool agent = false;
   YieldingLock lock;
   HostCallHelper helper{*this};
