@@ -87,9 +87,10 @@ def part(rows: list[Row], note: str) -> list[str]:
         "",
         "`python3 bench/nonblocking.py` measures this again over virtual nodes; figures in",
         "[data/nonblocking.csv](data/nonblocking.csv). *ms*: start and wait back to back.",
-        "*Hidden*: 1 - (start + wait) / that, in percent, with computation as long as that in",
-        "between and no call of MPI in it (the definition of the OSU benchmarks). Sizes are of the",
-        "vector, or of the block from one rank to one rank. Medians of 7, means of the ranks.",
+        "*Hidden*: 1 - (start + wait) / that, in percent, with computation in between that takes",
+        "each rank as long, and no call of MPI in it (the definition of the OSU benchmarks). Sizes",
+        "are of the vector, or of the block from one rank to one rank. Medians of 7, means of the",
+        "ranks.",
         "",
     ]
     if note:

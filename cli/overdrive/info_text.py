@@ -125,9 +125,9 @@ def _neighbours(report: Mapping[str, Any], known: Mapping[str, str]) -> str:
     """Return who serves collectives among the neighbours of a topology."""
     texts = {
         "off": "are the installed MPI library's",
-        "node": "by messages inside a node; on communicators that span nodes the installed MPI "
-        "library's",
-        "all": "by messages, inside nodes and between them",
+        "node": "inside a node go by messages where blocks are equal, the topology is a grid, and "
+        "have 2 KiB or more",
+        "all": "go by messages, inside nodes and between them",
     }
     return (
         f"collectives of a topology {texts[known['neighbour_collectives']]} "

@@ -160,7 +160,7 @@ int Rank::serve_collective(const CollectiveCall& call, Comm& comm, bool* served,
     s.collectives.comm_state(comm);
   }
   const bool among_neighbours = call.neighbours != nullptr;
-  if (among_neighbours && !s.collectives.serves_neighbours(comm)) {
+  if (among_neighbours && !s.collectives.serves_neighbours(call, comm)) {
     Guard guard(s);
     ++s.counters.collectives_host;
     return kSuccess;

@@ -231,6 +231,7 @@ TEST(Neighbours, RandomCallsInANode) {
   for (const int ranks : {2, 5}) {
     expect_success(run_forked_job(ranks, [&](int, const Exchange& exchange) {
       config::Settings settings;
+      settings.neighbour_collectives = NeighbourMode::kAll;
       settings.stall_report_ns = 5'000'000'000;
       auto rank = make_test_rank(exchange, settings);
       REQUIRE(rank && rank->active());
@@ -283,7 +284,8 @@ TEST(Neighbours, SomeAreLeftToTheHost) {
     bool blocking, later;
   };
   const Case cases[] = {
-      {"000", NeighbourMode::kNode, ProgressMode::kOff, true, true},
+      {"000", NeighbourMode::kAll, ProgressMode::kOff, true, true},
+      {"000", NeighbourMode::kNode, ProgressMode::kOff, false, false},  // a graph
       {"000", NeighbourMode::kOff, ProgressMode::kOff, false, false},
       {"001", NeighbourMode::kNode, ProgressMode::kCalls, false, false},
       {"001", NeighbourMode::kAll, ProgressMode::kOff, true, false},
@@ -319,6 +321,51 @@ TEST(Neighbours, SomeAreLeftToTheHost) {
         100));
     NodesHost::finish();
   }
+}
+
+// By default those are served of whose length all ranks know that it is worth it.
+TEST(Neighbours, EqualBlocksOnGridsAreServedFromSomeLengthOn) {
+  expect_success(run_forked_job(3, [&](int me, const Exchange& exchange) {
+    auto rank = make_test_rank(exchange);
+    REQUIRE(rank && rank->active());
+    const auto around = Neighbourhood::grid(me, {me - 1, me == 2 ? -1 : me + 1});
+    struct Case {
+      Collective collective;
+      std::int64_t sent, received;
+      bool served;
+    };
+    for (const Case& each :
+         {Case{Collective::kAlltoall, 256, 256, true}, Case{Collective::kAllgather, 256, 256, true},
+          Case{Collective::kAlltoall, 255, 255, false},
+          Case{Collective::kAlltoall, 256, 257, false},
+          Case{Collective::kAlltoallv, 256, 256, false}}) {
+      std::vector<Value> send(static_cast<std::size_t>(2 * each.sent), me);
+      std::vector<Value> receive(static_cast<std::size_t>(2 * each.received), kGap);
+      CollectiveCall call;
+      call.collective = each.collective;
+      call.neighbours = around.get();
+      call.send = send.data();
+      call.recv = receive.data();
+      call.send_count = each.sent;
+      call.recv_count = each.received;
+      call.send_type = call.recv_type = test_calls::value_layout();
+      if (each.collective == Collective::kAlltoallv) {
+        call.send_blocks.assign(2, {0, 0});
+        call.recv_blocks.assign(2, {0, 0});
+      }
+      bool served = false;
+      REQUIRE(rank->collective(call, *rank->world(), &served) == 0);
+      REQUIRE(served == each.served);
+      for (int side = 0; side < 2 && served; ++side) {
+        const int peer = side == 0 ? me - 1 : me + 1;
+        const Value expected = peer < 0 || peer > 2 ? kGap : peer;
+        REQUIRE(receive[static_cast<std::size_t>(side * each.received)] == expected);
+        REQUIRE(receive[static_cast<std::size_t>((side + 1) * each.received - 1)] == expected);
+      }
+    }
+    rank->finalize();
+    return 0;
+  }));
 }
 
 }  // namespace

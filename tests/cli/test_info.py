@@ -70,7 +70,7 @@ def test_short_answer_names_who_switched_off(overdrive, real):
         (["progress=agent"], "go on by a helper thread while the program computes"),
         (["progress=agent", "host_call_progress=off"], "`host_call_progress` is off"),
         (["neighbour_collectives=off"], "a topology are the installed MPI library's"),
-        (["neighbour_collectives=all"], "a topology by messages, inside nodes and between them"),
+        (["neighbour_collectives=all"], "a topology go by messages, inside nodes and between them"),
     ],
 )
 def test_short_answer_says_who_serves_other_collectives(overdrive, real, settings, expected):

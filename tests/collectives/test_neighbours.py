@@ -47,7 +47,7 @@ def test_neighbours(
     """What hosts treat differently is left out where they serve it."""
     program = compiled(HERE / "neighbours.c")
     unique = [] if overdrive else ["--unique=1"]
-    settings = {"neighbour_collectives": "node"} if overdrive else {}
+    settings = {"neighbour_collectives": "all"} if overdrive else {}
     result = run(host, ranks, program, [f"--seed={seed}", *unique], overdrive, **settings)
     if overdrive:
         served = result.counter("collectives_neighbour")
@@ -60,9 +60,20 @@ def test_threads(
     """Three threads at the same time, each with topologies of its own."""
     program = compiled(HERE / "neighbours.c")
     arguments = [f"--seed={seed}", "--threads=3", "--cases=15", "--most=3000"]
-    result = run(host, 2, program, arguments, True, neighbour_collectives="node")
+    result = run(host, 2, program, arguments, True, neighbour_collectives="all")
     served = result.counter("collectives_neighbour")
     assert served > 3 * 15 * 3 * 2, f"only {served} were served\n{result.report()}"
+
+
+def test_what_gains(
+    host: Host, compiled: Callable[[Path], str], needs_overdrive: None, seed: int
+) -> None:
+    """By default some calls are Overdrive's and others on the same communicator are the host's."""
+    program = compiled(HERE / "neighbours.c")
+    result = run(host, 4, program, [f"--seed={seed}", "--unique=1"], True)
+    served = result.counter("collectives_neighbour")
+    assert served > 0, result.report()
+    assert result.counter("collectives_host") > served, result.report()
 
 
 @pytest.mark.parametrize(("mode", "progress"), [("all", "off"), ("all", "agent"), ("node", "off")])

@@ -84,19 +84,30 @@ Collectives::SwitchNeed Collectives::switch_need(const CollectiveCall& call, Com
   return demanded || measured ? SwitchNeed::nothing : SwitchNeed::measurement;
 }
 
-// Between ranks of other nodes such a call is messages through the host, as it is there.
-bool Collectives::serves_neighbours(Comm& comm) {
+// Between ranks of other nodes such a call is messages through the host, as it is there. Short ones
+// are faster there than messages of ours are. How long they are all ranks know only where blocks
+// are equal, and each has some: in grids; of these only such about which hosts agree, so that it
+// does not depend on the length where a block goes. A rank whose two sides differ, which the
+// standard does not permit, has neighbours like it, so that all leave such a call to the host.
+bool Collectives::serves_neighbours(const CollectiveCall& call, Comm& comm) {
+  constexpr std::int64_t kLeastBytes = 2 << 10;
   const config::NeighbourMode mode = endpoint.settings.neighbour_collectives;
   if (mode == config::NeighbourMode::kOff) return false;
   const CollectiveComm& own = comm_state(comm);
-  return !own.spans_nodes() ||
-         (mode == config::NeighbourMode::kAll && own.layout().most_per_node > 1);
+  if (mode == config::NeighbourMode::kAll) {
+    return !own.spans_nodes() || own.layout().most_per_node > 1;
+  }
+  const bool equal = call.collective == coll::Collective::kAllgather ||
+                     call.collective == coll::Collective::kAlltoall;
+  if (own.spans_nodes() || !equal || !call.neighbours->is_plain_grid()) return false;
+  const std::int64_t bytes = call.send_count * call.send_type->size;
+  return bytes >= kLeastBytes && bytes == call.recv_count * call.recv_type->size;
 }
 
 bool Collectives::decide(const CollectiveCall& call, Comm& comm, coll::Decision* decision,
                          Trial** trial) {
   if (call.neighbours != nullptr) {
-    if (!serves_neighbours(comm)) {
+    if (!serves_neighbours(call, comm)) {
       ++endpoint.counters.collectives_host;
       return false;
     }

@@ -29,21 +29,26 @@ std::vector<Neighbourhood::Edge> numbered(const std::vector<int>& peers) {
 std::unique_ptr<Neighbourhood> Neighbourhood::graph(int rank, const std::vector<int>& sources,
                                                     const std::vector<int>& destinations) {
   return std::unique_ptr<Neighbourhood>(
-      new Neighbourhood(rank, numbered(sources), numbered(destinations)));
+      new Neighbourhood(rank, false, numbered(sources), numbered(destinations)));
 }
 
 std::unique_ptr<Neighbourhood> Neighbourhood::grid(int rank, const std::vector<int>& around) {
   std::vector<Edge> in;
   std::vector<Edge> out;
+  bool is_plain = true;
   for (std::uint32_t side = 0; side < around.size(); ++side) {
     in.push_back({around[side], side ^ 1});
     out.push_back({around[side], side});
+    if (around[side] >= 0 && around[side] == around[side ^ 1]) is_plain = false;
   }
-  return std::unique_ptr<Neighbourhood>(new Neighbourhood(rank, std::move(in), std::move(out)));
+  return std::unique_ptr<Neighbourhood>(
+      new Neighbourhood(rank, is_plain, std::move(in), std::move(out)));
 }
 
-Neighbourhood::Neighbourhood(int rank, std::vector<Edge> in, std::vector<Edge> out)
-    : in_(std::move(in)),
+Neighbourhood::Neighbourhood(int rank, bool is_plain_grid, std::vector<Edge> in,
+                             std::vector<Edge> out)
+    : is_plain_grid_(is_plain_grid),
+      in_(std::move(in)),
       out_(std::move(out)),
       same_block_(messages(rank, true)),
       own_blocks_(messages(rank, false)) {}

@@ -40,15 +40,20 @@ class Neighbourhood {
   const std::vector<Edge>& in() const { return in_; }
   const std::vector<Edge>& out() const { return out_; }
 
+  // A grid in which nobody is on both sides: there all hosts give each block the same place. The
+  // same on all ranks.
+  bool is_plain_grid() const { return is_plain_grid_; }
+
   // The messages of an allgather(v), in which all get the same block, or of an alltoall(v, w).
   const std::shared_ptr<const coll::Schedule>& schedule(coll::Collective collective) const {
     return coll::info(collective).input == coll::Part::kOne ? same_block_ : own_blocks_;
   }
 
  private:
-  Neighbourhood(int rank, std::vector<Edge> in, std::vector<Edge> out);
+  Neighbourhood(int rank, bool is_plain_grid, std::vector<Edge> in, std::vector<Edge> out);
   std::shared_ptr<const coll::Schedule> messages(int rank, bool same_block) const;
 
+  bool is_plain_grid_;
   std::vector<Edge> in_;
   std::vector<Edge> out_;
   std::shared_ptr<const coll::Schedule> same_block_;

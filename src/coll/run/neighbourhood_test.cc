@@ -115,8 +115,17 @@ TEST(Neighbourhood, SidesOfAGridFaceEachOther) {
   }
 }
 
+TEST(Neighbourhood, InAPlainGridNobodyIsOnBothSides) {
+  EXPECT_TRUE(Neighbourhood::grid(0, {-1, 1})->is_plain_grid());
+  EXPECT_TRUE(Neighbourhood::grid(0, {2, 1, -1, -1})->is_plain_grid());
+  EXPECT_FALSE(Neighbourhood::grid(0, {-1, 2, 1, 1})->is_plain_grid());
+  EXPECT_FALSE(Neighbourhood::grid(0, {0, 0})->is_plain_grid());
+  EXPECT_FALSE(Neighbourhood::graph(0, {1}, {1})->is_plain_grid());
+}
+
 TEST(Neighbourhood, BeyondTheBorderIsNobody) {
   const auto around = Neighbourhood::grid(0, {-1, 1});
+  EXPECT_TRUE(around->is_plain_grid());
   ASSERT_EQ(around->in().size(), 2u);
   EXPECT_TRUE(around->in()[0].is_nobody());
   EXPECT_FALSE(around->out()[1].is_nobody());
