@@ -125,8 +125,8 @@ def _neighbours(report: Mapping[str, Any], known: Mapping[str, str]) -> str:
     """Return who serves collectives among the neighbours of a topology."""
     texts = {
         "off": "are the installed MPI library's",
-        "node": "inside a node go by messages where blocks are equal, the topology is a grid, and "
-        "have 2 KiB or more",
+        "node": "inside a node go by messages on grids, where blocks are equal and of 2 KiB or "
+        "more; others are the installed MPI library's",
         "all": "go by messages, inside nodes and between them",
     }
     return (

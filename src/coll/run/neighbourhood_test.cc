@@ -1,3 +1,5 @@
+// Edges of random graphs and of grids: every message finds its receive, and each block its place.
+
 #include "coll/run/neighbourhood.h"
 
 #include <gtest/gtest.h>
