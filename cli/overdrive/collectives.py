@@ -121,6 +121,11 @@ def explain(
         return 0 if arguments else 2
     as_json = "--json" in arguments
     wanted = [argument for argument in arguments if argument != "--json"]
+    if wanted[0].startswith("neighbor_"):
+        raise CommandError(
+            f"'{wanted[0]}' has one algorithm: a message from each rank to each of its neighbours; "
+            "`overdrive info neighbour_collectives` tells where Overdrive sends them"
+        )
     if len(wanted) < 2 or wanted[1].startswith("-"):
         raise CommandError("`overdrive explain` needs a collective and a size in bytes")
     # Settings of files count as well, so the library is asked, not the environment.

@@ -102,6 +102,39 @@ def _large(report: Mapping[str, Any], known: Mapping[str, str]) -> str:
     return f"copied once, from buffer to buffer: {places}, elsewhere through XPMEM"
 
 
+def _later(report: Mapping[str, Any], known: Mapping[str, str]) -> str:
+    """Return who makes collectives that do not block go on between nodes."""
+    what = "non-blocking collectives between nodes"
+    set_by = f"(`progress`, {source(report, 'progress')})"
+    if known["progress"] == "off":
+        return f"{what} are the installed MPI library's {set_by}"
+    how = (
+        "by a helper thread while the program computes"
+        if known["progress"] == "agent"
+        else "inside calls of MPI only"
+    )
+    if known["host_call_progress"] != "true":
+        return f"{what} are the installed MPI library's: `host_call_progress` is off"
+    return (
+        f"{what} go on {how} {set_by}, where the installed MPI library grants "
+        f"MPI_THREAD_MULTIPLE; else they are its own. A job says which with `verbose=2`"
+    )
+
+
+def _neighbours(report: Mapping[str, Any], known: Mapping[str, str]) -> str:
+    """Return who serves collectives among the neighbours of a topology."""
+    texts = {
+        "off": "are the installed MPI library's",
+        "node": "inside a node go by messages on grids, where blocks are equal and of 2 KiB or "
+        "more; others are the installed MPI library's",
+        "all": "go by messages, inside nodes and between them",
+    }
+    return (
+        f"collectives of a topology {texts[known['neighbour_collectives']]} "
+        f"(`neighbour_collectives`, {source(report, 'neighbour_collectives')})"
+    )
+
+
 def _happens(report: Mapping[str, Any]) -> list[str]:
     known = values(report)
     if report["library"] is None:
@@ -130,6 +163,9 @@ def _happens(report: Mapping[str, Any]) -> list[str]:
     else:
         lines.append(item("collectives", f"are the installed MPI library's "
                            f"({source(report, 'collectives')})"))  # fmt: skip
+    if known["collectives"] == "true":
+        lines.append(item("later ones", _later(report, known)))
+        lines.append(item("neighbours", _neighbours(report, known)))
     count = report["machine"]["usable_cpus"]
     if known["wait"] == "auto":
         text = f"ranks spin while at most {count} run here, and give their core away with more"

@@ -274,6 +274,13 @@
     "`alltoallw` have none and count as 0.")                                                       \
   A(nonblocking_reduce_min_bytes, SizeType, "nonblocking_reduce_min", 512 * kKiB, 0, kTiB, coll,   \
     "The same for reductions.")                                                                    \
+  A(neighbour_collectives, NeighbourChoice, "neighbour_collectives", NeighbourMode::kNode,         \
+    NeighbourMode::kOff, NeighbourMode::kAll, coll,                                                \
+    "Which collectives among the neighbours of a topology (`MPI_Neighbor_alltoall` and its kin) "  \
+    "Overdrive serves. `node`: those that gain by it for certain, inside a node: equal blocks of " \
+    "2 KiB and more on grids of three places or not periodic. `all`: all others, too, also those " \
+    "on communicators that span nodes and have two ranks on one; non-blocking and persistent ones "\
+    "there need `progress`. `off`: none; they are left to the installed MPI library.")             \
   A(switch_address, StringType, "switch", "off", 0, 256, coll,                                     \
     "A switch that adds up what nodes send (`overdrive-switch`). `auto`: whichever is on the way " \
     "between the nodes, from the first interface that is up; `auto:eth1`: from this one. "         \

@@ -57,6 +57,9 @@ enum class LearnMode : int { kOff, kNodes, kOn };
 // Who makes non-blocking collectives between nodes go on.
 enum class ProgressMode : int { kOff, kCalls, kAgent };
 
+// On which communicators collectives among the neighbours of a topology are Overdrive's.
+enum class NeighbourMode : int { kOff, kNode, kAll };
+
 // Whether blocking collectives go on after their call (engine/overlap.h).
 enum class OverlapMode : int { kOff, kOn };
 
@@ -92,6 +95,11 @@ struct ChoiceWords<XpmemMode> {
 template <>
 struct ChoiceWords<ProgressMode> {
   static constexpr const char* kWords[] = {"off", "calls", "agent"};
+};
+
+template <>
+struct ChoiceWords<NeighbourMode> {
+  static constexpr const char* kWords[] = {"off", "node", "all"};
 };
 
 template <>
@@ -243,6 +251,7 @@ using PathChoice = ChoiceType<CopyPath>;
 using DriverChoice = ChoiceType<ReductionDriver>;
 using LearnChoice = ChoiceType<LearnMode>;
 using ProgressChoice = ChoiceType<ProgressMode>;
+using NeighbourChoice = ChoiceType<NeighbourMode>;
 using OverlapChoice = ChoiceType<OverlapMode>;
 
 // True if a setting of this type with that text names a file to write.

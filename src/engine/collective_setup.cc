@@ -16,16 +16,48 @@ namespace od {
 
 namespace {
 
+// Whether somebody makes the host go on while the program is inside it, or why not.
+enum class Drive : std::int32_t { helper, not_asked, no_helper, not_granted };
+
 // What each rank tells all others: its node, named by its lowest rank, how many ranks that has, and
-// whether somebody here makes the host go on while the program is inside it.
+// who makes the host go on.
 struct NodeClaim {
   std::int32_t node;
   std::int32_t ranks;
-  std::int32_t host_goes_on;
+  Drive drive;
 };
 
+Drive own_drive(RankState& s) {
+  if (s.settings.progress == config::ProgressMode::kOff) return Drive::not_asked;
+  if (!s.host_threads) return Drive::not_granted;
+  return s.settings.host_call_progress && s.helper.start() ? Drive::helper : Drive::no_helper;
+}
+
+// Where `progress` is asked for: what has come of it, from the first rank that lacks something.
+void tell_progress(const RankState& s, const std::vector<NodeClaim>& places) {
+  if (s.host.world_rank != 0 || s.settings.progress == config::ProgressMode::kOff) return;
+  for (std::size_t rank = 0; rank < places.size(); ++rank) {
+    if (places[rank].drive == Drive::helper) continue;
+    log(Level::kWarning,
+        "non-blocking collectives between nodes are left to the installed MPI library, although "
+        "`progress` is on: %s on rank %zu",
+        places[rank].drive == Drive::not_granted
+            ? "that library grants less than MPI_THREAD_MULTIPLE"
+            : (s.settings.host_call_progress ? "the helper thread could not be started"
+                                             : "`host_call_progress` is off"),
+        rank);
+    return;
+  }
+  log(Level::kInfo,
+      "non-blocking collectives between nodes go on %s; the installed MPI library grants "
+      "MPI_THREAD_MULTIPLE on all ranks",
+      s.settings.progress == config::ProgressMode::kAgent
+          ? "while the program computes, by a helper thread of each rank"
+          : "inside calls of MPI only, because `progress` is `calls`");
+}
+
 NodeClaim own_place(const RankState& s) {
-  NodeClaim place{s.host.world_rank, 1, 0};
+  NodeClaim place{s.host.world_rank, 1, Drive::not_asked};
   for (int i = 0; i < s.node->size(); ++i) {
     const int other = s.node->member(i).world_rank;
     if (other == s.host.world_rank || !s.node->local(other)) continue;
@@ -46,10 +78,7 @@ bool find_nodes(RankState& s) {
   }
   const auto ranks = static_cast<std::size_t>(s.host.world_size);
   NodeClaim mine = own_place(s);
-  const bool later = s.settings.progress != config::ProgressMode::kOff;
-  if (later && s.host_threads && s.settings.host_call_progress && s.helper.start()) {
-    mine.host_goes_on = 1;
-  }
+  mine.drive = own_drive(s);
   std::vector<NodeClaim> places(ranks);
   if (s.host.world_allgather(&mine, places.data(), sizeof(mine)) != host::kSuccess) return false;
   std::vector<int> members(ranks, 0);
@@ -62,14 +91,10 @@ bool find_nodes(RankState& s) {
   for (std::size_t i = 0; i < ranks; ++i) {
     own.node_of_world.push_back(nodes ? places[i].node : static_cast<int>(i));
   }
-  own.later_between =
-      std::all_of(places.begin(), places.end(), [](const NodeClaim& p) { return p.host_goes_on; });
-  if (later && !own.later_between && s.host.world_rank == 0) {
-    log(Level::kWarning,
-        "non-blocking collectives between nodes are left to the installed MPI library, although "
-        "`progress` is on: not all ranks have it initialised for MPI_THREAD_MULTIPLE and a thread "
-        "of their own for it");
-  }
+  own.later_between = std::all_of(places.begin(), places.end(), [](const NodeClaim& place) {
+    return place.drive == Drive::helper;
+  });
+  tell_progress(s, places);
   const bool shared =
       std::any_of(places.begin(), places.end(), [](const NodeClaim& p) { return p.ranks > 1; });
   own.only_switch = !shared && own.switch_place.on();

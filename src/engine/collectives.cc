@@ -51,7 +51,8 @@ int start_blocking(RankState& s, const CollectiveCall& call, Comm& comm,
   const std::uint64_t context = Collectives::next_context(comm);
   // Who is late may be waiting for this very core, or for what only our host does.
   const int looks = s.tight_looks && !s.notes.any() ? kLineLooks : 0;
-  CollectiveTeam* const team = s.collectives.blocking_team(comm, decision);
+  CollectiveTeam* const team =
+      call.neighbours == nullptr ? s.collectives.blocking_team(comm, decision) : nullptr;
   if (s.collectives.serve_at_once(call, comm, team, decision, {looks, &s.lock.waiters()})) {
     s.let_host_follow();
     return kSuccess;
@@ -158,7 +159,14 @@ int Rank::serve_collective(const CollectiveCall& call, Comm& comm, bool* served,
     Guard guard(s);
     s.collectives.comm_state(comm);
   }
-  const bool overlaps = s.overlap != nullptr && decided == nullptr && s.overlap->suits(call, comm);
+  const bool among_neighbours = call.neighbours != nullptr;
+  if (among_neighbours && !s.collectives.serves_neighbours(call, comm)) {
+    Guard guard(s);
+    ++s.counters.collectives_host;
+    return kSuccess;
+  }
+  const bool overlaps = !among_neighbours && s.overlap != nullptr && decided == nullptr &&
+                        s.overlap->suits(call, comm);
   if (s.overlap != nullptr && !overlaps && !s.collectives.only_switch &&
       nobody_shares(s.collectives.node_of_world)) {
     return kSuccess;
@@ -169,7 +177,7 @@ int Rank::serve_collective(const CollectiveCall& call, Comm& comm, bool* served,
   }
   if (overlaps) [[unlikely]]
     return overlapped(call, comm, served);
-  if (decided == nullptr && s.collectives.switch_place.on()) [[unlikely]] {
+  if (decided == nullptr && !among_neighbours && s.collectives.switch_place.on()) [[unlikely]] {
     const int error = prepare_switch(call, comm);
     if (error != kSuccess) return error;
   }
@@ -195,7 +203,7 @@ int Rank::serve_collective(const CollectiveCall& call, Comm& comm, bool* served,
     const int error = prepare_arrival(comm);
     return error != kSuccess ? error : serve_collective(call, comm, served, nullptr, &decision);
   }
-  WaitLoop loop(*this, coll::info(call.collective).name, comm.collectives->spans_nodes(), *op);
+  WaitLoop loop(*this, name_of(call), comm.collectives->spans_nodes(), *op);
   while (!op->done()) loop.step();
   // Whoever completed it has let go of it with the lock.
   Guard guard(s);
@@ -302,7 +310,9 @@ int Rank::make_collective(CollectiveCall&& call, Comm& comm, bool persistent, Re
     lane = s.collectives.next_channel(comm, decision);
   } else if (!persistent) {
     lane.context = Collectives::next_context_without_blocking(comm);
-    lane.team = s.collectives.team_without_blocking(comm, decision);
+    if (call.neighbours == nullptr) {
+      lane.team = s.collectives.team_without_blocking(comm, decision);
+    }
     if (s.collectives.serve_at_once(call, comm, lane.team, decision, {})) {
       *served = true;
       ++s.counters.collectives_later;

@@ -157,9 +157,9 @@ inline int serve_later(MPI_Comm comm, MPI_Request* request, Collective collectiv
 // the types of counts and displacements that gives the parameters before the communicator,
 // `arguments` their names in parentheses; fill_<fill>(comm, call, arguments...) fills the call in.
 #define OD_LIST(...) __VA_ARGS__
-#define OD_FILL(fill, arguments)                          \
-  [&](const od::Comm& served, od::CollectiveCall& call) { \
-    return fill_##fill(served, call, OD_LIST arguments);  \
+#define OD_FILL(fill, arguments)                         \
+  [&](od::Comm& served, od::CollectiveCall& call) {      \
+    return fill_##fill(served, call, OD_LIST arguments); \
   }
 #define OD_COLLECTIVE_SIZED(Name, IName, kind, fill, parameters, arguments, suffix, Int, Displ) \
   int od_MPI_##Name##suffix(parameters(Int, Displ), MPI_Comm comm) {                            \

@@ -44,6 +44,7 @@
   X(collectives_lines, kSum, messages, "of the shared ones, done with a line of each rank at once") \
   X(collectives_later, kSum, messages, "of the served ones, non-blocking and persistent")           \
   X(collectives_later_shm, kSum, messages, "of these, made in shared memory")                    \
+  X(collectives_neighbour, kSum, messages, "of the served ones, among the neighbours of a topology") \
   X(arrival_calls, kSum, messages, "broadcast calls begun by the first rank of each node")           \
   X(arrival_claims, kSum, messages, "of these, where the rank was the first of its node")           \
   X(arrival_late, kSum, messages, "of these, where all was there when the rank came")               \

@@ -21,6 +21,7 @@ namespace od {
 inline constexpr int kRemote = -1;
 
 class CollectiveComm;
+class Neighbourhood;
 
 class Comm {
  public:
@@ -48,6 +49,9 @@ class Comm {
   int host_persistent = 0;  // persistent receives that may become such
   int lent = 0;             // of those receives, how many the host has (lent_receives.cc)
   std::shared_ptr<CollectiveComm> collectives;  // made at the first collective (coll/run)
+  // Who exchanges in neighbourhood collectives, once that has been asked; null: no topology.
+  std::shared_ptr<const Neighbourhood> neighbourhood;
+  bool neighbourhood_known = false;
   std::int64_t references = 1;  // pending operations keep a freed communicator alive
   bool freed = false;
 

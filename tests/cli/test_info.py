@@ -62,6 +62,30 @@ def test_short_answer_names_who_switched_off(overdrive, real):
     assert "are the installed MPI library's (--set collectives)" in own
 
 
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ([], "non-blocking collectives between nodes are the installed MPI library's (`progress`"),
+        (["progress=calls"], "go on inside calls of MPI only (`progress`, --set progress)"),
+        (["progress=agent"], "go on by a helper thread while the program computes"),
+        (["progress=agent", "host_call_progress=off"], "`host_call_progress` is off"),
+        (["neighbour_collectives=off"], "a topology are the installed MPI library's"),
+        (["neighbour_collectives=all"], "a topology go by messages, inside nodes and between them"),
+    ],
+)
+def test_short_answer_says_who_serves_other_collectives(overdrive, real, settings, expected):
+    chosen = [word for setting in settings for word in ("--set", setting)]
+    run = overdrive(*chosen, "info", env=real)
+    assert run.code == 0, run.err
+    assert expected in " ".join(run.out.split())
+
+
+def test_neighbours_have_nothing_to_explain(overdrive, real):
+    run = overdrive("explain", "neighbor_alltoall", "64K", env=real)
+    assert run.code != 0
+    assert "has one algorithm" in " ".join(run.err.split())
+
+
 def test_long_lists_name_the_parts(overdrive, real):
     run = overdrive("info", "--machine", "--settings", env=real)
     assert run.code == 0, run.err

@@ -62,8 +62,20 @@ SETTINGS: list[dict[str, str]] = [
     {"copy": "nontemporal"},
     {"copy_path": "pull", "pull_wait": "0"},
     {"verify": "true"},
-    {"progress": "calls", "nonblocking_min": "0", "nonblocking_reduce_min": "0"},
-    {"progress": "agent", "nonblocking_min": "0", "nonblocking_reduce_min": "0"},
+    {"neighbour_collectives": "off"},
+    {"neighbour_collectives": "all"},
+    {
+        "progress": "calls",
+        "nonblocking_min": "0",
+        "nonblocking_reduce_min": "0",
+        "neighbour_collectives": "all",
+    },
+    {
+        "progress": "agent",
+        "nonblocking_min": "0",
+        "nonblocking_reduce_min": "0",
+        "neighbour_collectives": "all",
+    },
     {"learn": "on", "first_arrival": "true"},
 ]
 """Overdrive's settings: every path, waiting in every way, everything small."""

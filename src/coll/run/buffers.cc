@@ -2,6 +2,7 @@
 
 #include "coll/run/buffers.h"
 
+#include "coll/run/neighbourhood.h"
 #include "memory/copy.h"
 #include "p2p/staging.h"
 
@@ -34,6 +35,7 @@ int CollectiveBuffers::begin(const host::HostTable& host, const CollectiveCall& 
     side.blocks.clear();
     side.block_units.clear();
   }
+  if (call.neighbours != nullptr) return begin_neighbours(call);
   const coll::CollectiveInfo& info = coll::info(call.collective);
   if (info.reduces) return begin_reduction(call, ranks, rank);
   unit_bytes_ = step_bytes_ = 1;
@@ -136,6 +138,40 @@ int CollectiveBuffers::begin_blocks(const CollectiveCall& call, int ranks) {
   side.blocks.assign(size, side.base);
   side.block_units.assign(size, call.send_count * call.send_type->size);
   return error;
+}
+
+// Each edge has a block, but for allgathers, which send one to all. Nobody's have no elements, so
+// that the program's memory stays as it is.
+int CollectiveBuffers::begin_neighbours(const CollectiveCall& call) {
+  unit_bytes_ = step_bytes_ = 1;
+  const auto blocks_of = [&](const std::vector<Neighbourhood::Edge>& edges, std::int64_t count,
+                             const p2p::LayoutRef& layout) -> const std::vector<BlockPlace>& {
+    neighbour_blocks_.clear();
+    for (const Neighbourhood::Edge& edge : edges) {
+      const auto at = static_cast<std::int64_t>(neighbour_blocks_.size());
+      neighbour_blocks_.push_back({edge.is_nobody() ? 0 : count, at * count * layout->extent});
+    }
+    return neighbour_blocks_;
+  };
+  const Neighbourhood& around = *call.neighbours;
+  void* const send = const_cast<void*>(call.send);
+  int error = kSuccess;
+  if (coll::info(call.collective).input == Part::kOne) {
+    neighbour_blocks_.assign(1, {call.send_count, 0});
+    error = place_blocks(Buffer::kInput, send, neighbour_blocks_, call.send_type, {}, true, false);
+  } else {
+    const bool own_places = call.send_blocks.size() == around.out().size();
+    error = place_blocks(
+        Buffer::kInput, send,
+        own_places ? call.send_blocks : blocks_of(around.out(), call.send_count, call.send_type),
+        call.send_type, call.send_types, true, false);
+  }
+  if (error != kSuccess) return error;
+  const bool own_places = call.recv_blocks.size() == around.in().size();
+  return place_blocks(
+      Buffer::kOutput, call.recv,
+      own_places ? call.recv_blocks : blocks_of(around.in(), call.recv_count, call.recv_type),
+      call.recv_type, call.recv_types, false, true);
 }
 
 int CollectiveBuffers::place_vector(Buffer buffer, void* address, std::int64_t count,

@@ -88,6 +88,7 @@ class CollectiveBuffers {
   int begin_reduction(const CollectiveCall& call, int ranks, int rank);
   int begin_vector(const CollectiveCall& call, int ranks);
   int begin_blocks(const CollectiveCall& call, int ranks);
+  int begin_neighbours(const CollectiveCall& call);
   int place_blocks(coll::Buffer buffer, void* address, const std::vector<BlockPlace>& blocks,
                    const p2p::LayoutRef& layout, const std::vector<p2p::LayoutRef>& layouts,
                    bool read, bool written);
@@ -106,6 +107,7 @@ class CollectiveBuffers {
   std::int64_t units_per_unit_ = 1;
   std::int64_t step_bytes_ = 1;  // between two units of the schedule
   std::vector<Piece> unpack_;
+  std::vector<BlockPlace> neighbour_blocks_;
   GrowingMemory scratch_;
   std::array<GrowingMemory, 2> packed_;  // input, output
 };

@@ -41,6 +41,8 @@ inline bool equal_counts(const std::vector<BlockPlace>& blocks) {
                      [&](const BlockPlace& block) { return block.count == blocks.front().count; });
 }
 
+class Neighbourhood;
+
 struct CollectiveCall {
   coll::Collective collective = coll::Collective::kBarrier;
   int root = 0;
@@ -72,9 +74,17 @@ struct CollectiveCall {
 
   Reduction reduction;
 
+  // Of a neighbourhood collective (then `collective` is its counterpart among all ranks: allgather,
+  // allgatherv, alltoall, alltoallv or alltoallw): blocks are those of neighbours, in their order,
+  // and those of nobody are empty. Null: of others. The communicator keeps it.
+  const Neighbourhood* neighbours = nullptr;
+
   // One of Overdrive's own, which the program's statistics do not count.
   bool internal = false;
 };
+
+// What it is called in reports.
+const char* name_of(const CollectiveCall& call);
 
 }  // namespace od
 

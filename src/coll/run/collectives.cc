@@ -13,6 +13,7 @@
 
 #include "base/quiet_floats.h"
 #include "coll/run/line.h"
+#include "coll/run/neighbourhood.h"
 #include "p2p/context.h"
 
 namespace od {
@@ -83,8 +84,39 @@ Collectives::SwitchNeed Collectives::switch_need(const CollectiveCall& call, Com
   return demanded || measured ? SwitchNeed::nothing : SwitchNeed::measurement;
 }
 
+// Between ranks of other nodes such a call is messages through the host, as it is there. Short ones
+// are faster there than messages of ours are. How long they are all ranks know only where blocks
+// are equal, and each has some: in grids; of these only such about which hosts agree, so that it
+// does not depend on the length where a block goes. A rank whose two sides differ, which the
+// standard does not permit, has neighbours like it, so that all leave such a call to the host.
+bool Collectives::serves_neighbours(const CollectiveCall& call, Comm& comm) {
+  constexpr std::int64_t kLeastBytes = 2 << 10;
+  const config::NeighbourMode mode = endpoint.settings.neighbour_collectives;
+  if (mode == config::NeighbourMode::kOff) return false;
+  const CollectiveComm& own = comm_state(comm);
+  if (mode == config::NeighbourMode::kAll) {
+    return !own.spans_nodes() || own.layout().most_per_node > 1;
+  }
+  const bool equal = call.collective == coll::Collective::kAllgather ||
+                     call.collective == coll::Collective::kAlltoall;
+  if (own.spans_nodes() || !equal || !call.neighbours->is_plain_grid()) return false;
+  const std::int64_t bytes = call.send_count * call.send_type->size;
+  return bytes >= kLeastBytes && bytes == call.recv_count * call.recv_type->size;
+}
+
 bool Collectives::decide(const CollectiveCall& call, Comm& comm, coll::Decision* decision,
                          Trial** trial) {
+  if (call.neighbours != nullptr) {
+    if (!serves_neighbours(call, comm)) {
+      ++endpoint.counters.collectives_host;
+      return false;
+    }
+    // Each message goes straight to its neighbour; there is nothing to choose.
+    static const coll::Algorithm& straight =
+        *coll::find_algorithm(coll::Collective::kAlltoallw, "linear");
+    *decision = {&straight, coll::Mode::kFlat, {}};
+    return true;
+  }
   CollectiveComm& own = comm_state(comm);
   const std::uint64_t bytes = message_bytes(call, comm.size, comm.rank);
   const bool commutative = call.reduction.commutative;
@@ -145,8 +177,9 @@ void Collectives::try_first_arrival(CollectiveComm& own, coll::Collective collec
 
 int Collectives::start(CollectiveOp& op, const CollectiveCall& call, Comm& comm,
                        const coll::Decision& decision, const Lane& lane) {
+  const bool sized = timed && call.neighbours == nullptr;
   const int error = op.prepare(*this, {&call, &comm, decision, lane.context, lane.first_tag,
-                                       timed ? message_bytes(call, comm.size, comm.rank) : 0});
+                                       sized ? message_bytes(call, comm.size, comm.rank) : 0});
   if (error != kSuccess) return error;
   if (!call.internal) ++endpoint.counters.collectives_served;
   if (lane.channel != nullptr) {
@@ -218,6 +251,8 @@ Collectives::Lane Collectives::next_channel(Comm& comm, const coll::Decision& de
 
 bool Collectives::serves_later(const CollectiveCall& call, const Comm& comm) const {
   if (!comm.collectives->serves_later) return false;
+  // These have no size that all ranks know; decide() says more.
+  if (call.neighbours != nullptr) return true;
   const coll::CollectiveInfo& info = coll::info(call.collective);
   const config::Settings& settings = endpoint.settings;
   return message_bytes(call, comm.size, comm.rank) >=
@@ -253,6 +288,11 @@ bool serves(const CollectiveTeam* team, const CollectiveCall& call,
 int Collectives::launch(CollectiveOp& op, CollectiveTeam* team) {
   const CollectiveOp::Task& task = op.task();
   CollectiveComm& own = *task.comm->collectives;
+  if (task.call->neighbours != nullptr) {
+    ++endpoint.counters.collectives_neighbour;
+    return op.begin(way_of(task), task.call->neighbours->schedule(task.call->collective), 1,
+                    nullptr);
+  }
   if (op.request == nullptr && starts_with_first(*task.call, *task.comm, task.decision) &&
       task.call->recv_count * task.call->recv_type->size <=
           static_cast<std::int64_t>(own.arrival->largest())) {

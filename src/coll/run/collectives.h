@@ -80,6 +80,8 @@ class Collectives {
   // What is to be done about the switch before a call; the same on all ranks.
   enum class SwitchNeed : std::uint8_t { nothing, group, sockets, measurement, check };
   SwitchNeed switch_need(const CollectiveCall& call, Comm& comm);
+  // Whether a neighbourhood collective is served, alike on all ranks.
+  bool serves_neighbours(const CollectiveCall& call, Comm& comm);
   // By the switch, whatever the rules say.
   coll::Decision switch_decision(coll::Collective collective, const CollectiveComm& own) const {
     return selection.complete(*coll::find_algorithm(collective, "in_network_node"),

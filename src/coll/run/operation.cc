@@ -25,8 +25,10 @@ int CollectiveOp::prepare(Collectives& owner, const Task& task) {
   works_used_ = 0;
   error_ = kSuccess;
   done_ = false;
-  started_ns_ = owner.timed ? now_ns() : 0;
-  log_ = owner.step_log.get();
+  // Statistics and records are about collectives of all ranks.
+  const bool kept_book = task.call->neighbours == nullptr;
+  started_ns_ = owner.timed && kept_book ? now_ns() : 0;
+  log_ = kept_book ? owner.step_log.get() : nullptr;
   return buffers_.begin(owner.endpoint.host, *task.call, task.comm->size, task.comm->rank,
                         task.aside);
 }
@@ -154,10 +156,16 @@ void CollectiveOp::start(std::uint32_t index) {
     case StepKind::kReceive:
       start_message(index);
       return;
-    case StepKind::kCopy:
-      note(buffers_.copy(buffers_.address(step.target), buffers_.address(step.source),
-                         buffers_.units(step.count, step.source)));
+    case StepKind::kCopy: {
+      std::int64_t units = buffers_.units(step.count, step.source);
+      const std::int64_t room = buffers_.units(step.count, step.target);
+      if (units > room) [[unlikely]] {  // of a rank that does not agree with itself
+        note(owner_->endpoint.host.err_truncate);
+        units = room;
+      }
+      note(buffers_.copy(buffers_.address(step.target), buffers_.address(step.source), units));
       break;
+    }
     case StepKind::kReduce:
       note(buffers_.reduce(buffers_.address(step.target), buffers_.address(step.source),
                            buffers_.address(step.right), buffers_.units(step.count, step.source)));
@@ -347,7 +355,7 @@ void CollectiveOp::note(int error) {
 }
 
 std::string CollectiveOp::describe() const {
-  std::string text = coll::info(task_.call->collective).name;
+  std::string text = name_of(*task_.call);
   text += " under way (call " + std::to_string(task_.context) + ")";
   if (waits_for_channel()) return text + ", waiting for earlier ones";
   if (waits_for_team()) return text + ", waiting until all ranks of the node have joined";
