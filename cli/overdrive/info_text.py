@@ -6,6 +6,8 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from overdrive import info_overlap
+
 WIDTH = 100
 
 MORE = """\
@@ -130,6 +132,7 @@ def _happens(report: Mapping[str, Any]) -> list[str]:
     else:
         lines.append(item("collectives", f"are the installed MPI library's "
                            f"({source(report, 'collectives')})"))  # fmt: skip
+    lines.append(item("overlap", info_overlap.line(known)))
     count = report["machine"]["usable_cpus"]
     if known["wait"] == "auto":
         text = f"ranks spin while at most {count} run here, and give their core away with more"

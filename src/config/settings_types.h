@@ -57,8 +57,8 @@ enum class LearnMode : int { kOff, kNodes, kOn };
 // Who makes non-blocking collectives between nodes go on.
 enum class ProgressMode : int { kOff, kCalls, kAgent };
 
-// Whether blocking collectives go on after their call (engine/overlap.h).
-enum class OverlapMode : int { kOff, kOn };
+// Which blocking collectives go on after their call (engine/overlap.h).
+enum class OverlapMode : int { kOff, kOn, kTrace, kAuto };
 
 // The words of an enumeration, in the order of its values.
 template <class Enum>
@@ -101,7 +101,7 @@ struct ChoiceWords<LearnMode> {
 
 template <>
 struct ChoiceWords<OverlapMode> {
-  static constexpr const char* kWords[] = {"off", "on"};
+  static constexpr const char* kWords[] = {"off", "on", "trace", "auto"};
 };
 
 template <>
