@@ -10,15 +10,18 @@ static unsigned char value(int from, int to, long call, long i) {
   return (unsigned char)(i / kPage * 11 + from * 31 + to * 57 + call * 13 + 1);
 }
 
-static void check_from_the_back(const char* block, int from, int to, long call) {
+static long wrong_from_the_back(const char* block, int from, int to, long call) {
   for (long page = kBlock / kPage - 1; page >= 0; page--) {
     for (long i = page * kPage; i < (page + 1) * kPage; i++) {
-      if ((unsigned char)block[i] != value(from, to, call, i)) {
-        CHECK(0, "call %ld, block from %d differs at %ld", call, from, i);
-        return;
-      }
+      if ((unsigned char)block[i] != value(from, to, call, i)) return i;
     }
   }
+  return -1;
+}
+
+static void check_from_the_back(const char* block, int from, int to, long call) {
+  const long wrong = wrong_from_the_back(block, from, to, call);
+  CHECK(wrong < 0, "call %ld, block from %d differs at %ld", call, from, wrong);
 }
 
 static void fill(char* block, int from, int to, long call) {

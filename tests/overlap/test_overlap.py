@@ -213,3 +213,40 @@ def test_a_rank_that_ends_holds_nobody(
     result = run(host, compiled(HERE / "death.c"), nodes, f"--how={how}")
     assert not result.timed_out, result.report()
     assert result.returncode != 0, result.report()
+
+
+@pytest.mark.one
+@pytest.mark.parametrize("mode", ["on", "trace", "auto"])
+@pytest.mark.parametrize("nodes", ["2+1", "2+2"])
+def test_several_communicators_back_to_back(
+    nodes: str,
+    mode: str,
+    host: Host,
+    compiled: Callable[[Path], str],
+    tmp_path: Path,
+    needs_overdrive: None,
+) -> None:
+    variables = {"OVERDRIVE_OVERLAP": mode, "OVERDRIVE_OVERLAP_TRACE": str(tmp_path)}
+    result = run(host, compiled(HERE / "several.c"), nodes, "--rounds=20", **variables)
+    expect.passed(result)
+    assert (result.counter("overlapped") > 0) or mode != "on", result.report()
+    assert (result.counter("overlap_traced") > 0) == (mode != "on"), result.report()
+
+
+@pytest.mark.one
+@pytest.mark.parametrize("mode", ["on", "auto"])
+def test_threads_that_call_at_once(
+    mode: str, host: Host, compiled: Callable[[Path], str], needs_overdrive: None
+) -> None:
+    result = run(
+        host,
+        compiled(HERE / "several.c"),
+        "1+1",
+        "--level=multiple",
+        OVERDRIVE_OVERLAP=mode,
+        OVERDRIVE_OVERLAP_TRACE="off",
+    )
+    expect.passed(result)
+    # Calls of another thread could not tell what they may overtake.
+    assert result.counter("overlapped") == 0, result.report()
+    assert result.counter("overlap_traced") == 0, result.report()
