@@ -139,13 +139,12 @@ void Overlap::note_touches() {
   const std::uint64_t returned_ns = call_.returned_ns;
   const std::uint64_t next_ns = settling_since_ns_.load(std::memory_order_relaxed);
   std::uint64_t first_ns = 0, last_ns = 0, waits_ns = 0;
+  std::int64_t received_bytes = 0, touched_bytes = 0;
   std::vector<std::uint64_t> block_ns(static_cast<std::size_t>(record.kind.ranks), 0);
   std::vector<StepLog::Touch> touches;
   for (std::size_t i = 0; i < placed_; ++i) {
     const overlap::Piece& piece = plan_.pieces[i];
-    if (piece.source != call_.rank) {
-      record.received_bytes += static_cast<std::uint64_t>(piece.bytes);
-    }
+    if (piece.source != call_.rank) received_bytes += piece.bytes;
     const overlap::Pages::Touch touch = pages_.touch(static_cast<std::uint32_t>(i));
     if (touch.touched_ns < returned_ns) continue;  // never
     if (state_.collectives.step_log != nullptr) {
@@ -155,12 +154,20 @@ void Overlap::note_touches() {
     if (first_ns == 0 || touch.touched_ns < first_ns) first_ns = touch.touched_ns;
     last_ns = std::max(last_ns, touch.touched_ns);
     if (touch.opened_ns > touch.touched_ns) waits_ns += touch.opened_ns - touch.touched_ns;
-    record.related_bytes += static_cast<std::uint64_t>(piece.bytes);
+    touched_bytes += piece.bytes;
     std::uint64_t& block = block_ns[static_cast<std::size_t>(piece.source)];
     if (block == 0 || touch.touched_ns < block) block = touch.touched_ns;
   }
   ++record.seen_calls;
   record.unrelated_ns += (first_ns != 0 ? first_ns : std::max(next_ns, returned_ns)) - returned_ns;
+  // When everything has arrived all pages open: what is touched after that is not seen. Then the
+  // program may go on with it until the next call.
+  if (call_.early && first_ns != 0 && call_.landed_ns < next_ns) {
+    last_ns = std::max(last_ns, next_ns);
+    touched_bytes = received_bytes;
+  }
+  record.received_bytes += static_cast<std::uint64_t>(received_bytes);
+  record.related_bytes += static_cast<std::uint64_t>(touched_bytes);
   if (last_ns - first_ns > waits_ns) record.related_ns += last_ns - first_ns - waits_ns;
   if (state_.collectives.step_log != nullptr) {
     state_.collectives.step_log->outlasted(call_.log_number,
