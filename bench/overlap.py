@@ -3,11 +3,13 @@
 
     overlap.py                            measure over a virtual cluster; write the page
     overlap.py --host mpich5 --layout 2x2 --rate 100mbit     only this (keeps the other figures)
+    overlap.py --what none --kernels ft,is      only the programs FT and IS of bench/kernels
     overlap.py --evaluate                 write the page again from earlier figures
 
-Figures are kept in docs/measurements/data/overlap.csv. The program (overlap/hidden.c) runs twice at
-each point, with `overlap=off` and `on`; what `on` saves is compared with what the model allows: the
-smaller one of the computation and of the time of the call beyond its own.
+Figures are kept in docs/measurements/data/overlap.csv and overlap-kernels.csv. The program
+(overlap/hidden.c) runs twice at each point, with `overlap=off` and `on`; what `on` saves is
+compared with what the model allows: the smaller one of the computation and of the time of the
+call beyond its own.
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ import csv
 import subprocess
 import sys
 from pathlib import Path
+from statistics import median
 
+from campaign import build_programs, parse
 from jobs import BUILD, ROOT, Host, library, select_hosts
 from lab_runs import NoLab, up
 from page import table
@@ -28,6 +32,10 @@ PAGE = ROOT / "docs" / "measurements" / "overlap.md"
 SOURCE = ROOT / "bench" / "overlap" / "hidden.c"
 COLUMNS = ["host", "layout", "rate", "what", "bytes", "overlap"]
 COLUMNS += ["kind", "part", "ms", "call", "whole"]
+KERNEL_DATA = DATA.with_name("overlap-kernels.csv")
+KERNEL_COLUMNS = ["host", "layout", "rate", "kernel", "input", "overlap", "ms", "messages"]
+MODES = ("off", "on", "auto")
+TURNS = 3
 WHAT = ("bcast", "allgather", "alltoall", "alltoallv")
 SECONDS = 120
 Row = dict[str, str]
@@ -71,6 +79,65 @@ def measure(host: Host, layout: str, rate: str, sizes: list[int], whats: list[st
     return found
 
 
+def measure_kernels(host: Host, layout: str, rate: str, kernels: str, inputs: str) -> list[Row]:
+    """Run whole programs in all modes, in turns; medians of the samples of all turns."""
+    nodes, per_node = (int(number) for number in layout.split("x"))
+    programs = build_programs(host)
+    if programs.problem or programs.od_kernels is None:
+        print(f"overlap: no kernels over {host.name}: {programs.problem}", file=sys.stderr)
+        return []
+    words = [str(programs.od_kernels), "--tests", kernels, "--shapes", inputs]
+    words += ["--modes", "collective", "--repetitions", "3"]
+    times: dict[tuple[str, str, str], list[float]] = {}
+    shares: dict[tuple[str, str, str], list[float]] = {}
+    with up(nodes, per_node, rate) as cluster:
+        for _ in range(TURNS):
+            for mode in MODES:
+                settings = {"OVERDRIVE_OVERLAP": mode, "OVERDRIVE_LEARN": "off"}
+                settings["OVERDRIVE_OVERLAP_TRACE"] = "off"
+                variant = Variant(mode, host, programs.od_kernels, library(), settings)
+                job = cluster.start(variant, nodes * per_node, words, SECONDS, 0, None)
+                if not job.ok:
+                    print(f"overlap: {' '.join(words)}: {job.problem('too slow')}")
+                    continue
+                for sample in parse(job.stdout, host.name, mode, 0):
+                    key = (sample.test, sample.shape, mode)
+                    into = times if sample.kind == "time" else shares
+                    into.setdefault(key, []).append(sample.value)
+    found = []
+    for (kernel, size, mode), values in times.items():
+        share = median(shares.get((kernel, size, mode), [0.0]))
+        row = [host.name, layout, rate, kernel, size, mode]
+        found.append(dict(zip(KERNEL_COLUMNS, [*row, f"{median(values):.3f}", f"{share:.3f}"])))
+    return found
+
+
+def kernel_tables(rows: list[Row]) -> list[str]:
+    """Return the part of the page about whole programs."""
+    if not rows:
+        return []
+    lines = ["## FT and IS", ""]
+    lines += [
+        "Programs of `bench/kernels` in the manner of the NAS parallel benchmarks: ms per run with",
+        "`off`, how much of that lies in messages, and how many times as fast `on` and `auto` are.",
+        "Medians, modes in turns.",
+        "",
+    ]
+    cells = []
+    points = dict.fromkeys(tuple(one[name] for name in KERNEL_COLUMNS[:5]) for one in rows)
+    for point in points:
+        at = {one["overlap"]: one for one in rows
+              if tuple(one[name] for name in KERNEL_COLUMNS[:5]) == point}  # fmt: skip
+        if "off" not in at:
+            continue
+        off = float(at["off"]["ms"])
+        gains = [f"{off / float(at[mode]['ms']):.2f}" if mode in at else "–" for mode in MODES[1:]]
+        share = f"{100 * float(at['off']['messages']):.0f} %"
+        cells.append([*point, f"{off:.1f}", share, *gains])
+    header = ["host", "layout", "rate", "program", "input", "off, ms", "in messages", "on", "auto"]
+    return [*lines, *table(header, cells), ""]
+
+
 def summary(rows: list[Row]) -> list[str]:
     """Return one line of the page's table: what was hidden at one size."""
     at = {(one["overlap"], one["kind"], one["part"]): one for one in rows}
@@ -96,7 +163,7 @@ def summary(rows: list[Row]) -> list[str]:
     return cells
 
 
-def page(rows: list[Row], notes: str) -> str:
+def page(rows: list[Row], kernels: list[Row], notes: str) -> str:
     """Return the page."""
     lines = [
         "# Measurements: overlap",
@@ -129,15 +196,30 @@ def page(rows: list[Row], notes: str) -> str:
             if values:
                 cells.append([what, f"{int(size) // 1024} KiB", *values])
         lines += [*table(header, cells), ""]
-    return "\n".join(lines)
+    return "\n".join([*lines, *kernel_tables(kernels)])
 
 
-def read() -> list[Row]:
+def read(path: Path) -> list[Row]:
     """Return the figures so far."""
-    if not DATA.exists():
+    if not path.exists():
         return []
-    with DATA.open() as file:
+    with path.open() as file:
         return list(csv.DictReader(file))
+
+
+def replace_rows(
+    path: Path, columns: list[str], point: int, rows: list[Row], new: list[Row]
+) -> list[Row]:
+    """Put new figures in the place of those of the same points; write and return all."""
+    keys = {tuple(one[name] for name in columns[:point]) for one in new}
+    kept = [one for one in rows if tuple(one[name] for name in columns[:point]) not in keys]
+    kept += new
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, columns, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(kept)
+    return kept
 
 
 def main() -> int:
@@ -148,10 +230,12 @@ def main() -> int:
     parser.add_argument("--rate", default="1gbit")
     parser.add_argument("--sizes", default="262144,1048576,4194304")
     parser.add_argument("--what", default=",".join(WHAT))
+    parser.add_argument("--kernels", default="ft,is", help="whole programs; empty: none")
+    parser.add_argument("--inputs", default="long")
     parser.add_argument("--evaluate", action="store_true")
     parser.add_argument("--note", default="", help="a sentence about the machine at the time")
     chosen = parser.parse_args()
-    rows = read()
+    rows, kernels = read(DATA), read(KERNEL_DATA)
     if not chosen.evaluate:
         hosts, missing = select_hosts(chosen.host)
         for name, why in missing.items():
@@ -159,19 +243,20 @@ def main() -> int:
         sizes = [int(size) for size in chosen.sizes.split(",")]
         for host in hosts:
             try:
-                new = measure(host, chosen.layout, chosen.rate, sizes, chosen.what.split(","))
+                new = []
+                if chosen.what != "none":
+                    new = measure(host, chosen.layout, chosen.rate, sizes, chosen.what.split(","))
+                new_kernels = []
+                if chosen.kernels:
+                    new_kernels = measure_kernels(
+                        host, chosen.layout, chosen.rate, chosen.kernels, chosen.inputs
+                    )
             except NoLab as reason:
                 print(f"overlap: no virtual cluster: {reason}", file=sys.stderr)
                 return 1
-            keys = {tuple(one[name] for name in COLUMNS[:5]) for one in new}
-            rows = [one for one in rows if tuple(one[name] for name in COLUMNS[:5]) not in keys]
-            rows += new
-            DATA.parent.mkdir(parents=True, exist_ok=True)
-            with DATA.open("w", newline="") as file:
-                writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-                writer.writeheader()
-                writer.writerows(rows)
-    PAGE.write_text(page(rows, chosen.note))
+            rows = replace_rows(DATA, COLUMNS, 5, rows, new)
+            kernels = replace_rows(KERNEL_DATA, KERNEL_COLUMNS, 5, kernels, new_kernels)
+    PAGE.write_text(page(rows, kernels, chosen.note))
     return 0
 
 

@@ -26,7 +26,7 @@ from overdrive.lab import command as lab
 from overdrive.options import PATHS
 from overdrive.report import command as report
 from overdrive.study import collectives as study_collectives
-from overdrive.study import copy_paths, timeline
+from overdrive.study import copy_paths, overlap, timeline
 from overdrive.tune import command as tune
 
 if TYPE_CHECKING:
@@ -146,11 +146,12 @@ PARSERS = {
     ("study", "copy"): copy_paths.parser,
     ("study", "collectives"): study_collectives.parser,
     ("study", "timeline"): timeline.parser,
+    ("study", "overlap"): overlap.parser,
 }
 
 WORDS = {
     ("bench",): ("coll", "arrival"),
-    ("study",): ("copy", "collectives", "timeline"),
+    ("study",): ("copy", "collectives", "timeline", "overlap"),
     ("lab",): lab.COMMANDS,
     ("manual",): ("--write", "--check", "--help"),
     ("completion",): tuple(SCRIPTS),

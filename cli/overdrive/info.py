@@ -10,6 +10,7 @@ from typing import Any
 
 from overdrive import (
     collectives,
+    info_overlap,
     info_pair,
     info_pinning,
     info_text,
@@ -69,6 +70,7 @@ def gather(installation: Installation, environment: Mapping[str, str]) -> dict[s
         "calibration": None,
         "fingerprint": None,
         "routes": None,
+        "overlap": None,
     }
     try:
         known = settings.query(installation, environment, "--machine")
@@ -78,6 +80,7 @@ def gather(installation: Installation, environment: Mapping[str, str]) -> dict[s
     for key in ("machine", "settings", "issues", "files", "calibration", "fingerprint", "routes"):
         report[key] = known[key]
     report["mechanisms"].append(mechanisms.xpmem(known["xpmem"]).as_dict())
+    report["overlap"] = info_overlap.describe(info_text.values(report))
     return report
 
 

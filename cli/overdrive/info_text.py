@@ -6,6 +6,8 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from overdrive import info_overlap
+
 WIDTH = 100
 
 MORE = """\
@@ -166,6 +168,7 @@ def _happens(report: Mapping[str, Any]) -> list[str]:
     if known["collectives"] == "true":
         lines.append(item("later ones", _later(report, known)))
         lines.append(item("neighbours", _neighbours(report, known)))
+    lines.append(item("overlap", info_overlap.line(known)))
     count = report["machine"]["usable_cpus"]
     if known["wait"] == "auto":
         text = f"ranks spin while at most {count} run here, and give their core away with more"

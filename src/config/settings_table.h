@@ -289,16 +289,24 @@
   A(switch_max_bytes, SizeType, "switch_max", 8 * kKiB, 0, 64 * kKiB, coll,                        \
     "Largest message of a collective that may be given to the switch without a rule that says so " \
     "(`in_network_node`). Up to which size it is, is measured. 0: none is.")                                                            \
-  A(overlap, OverlapChoice, "overlap", OverlapMode::kOff, OverlapMode::kOff, OverlapMode::kOn, coll, \
+  A(overlap, OverlapChoice, "overlap", OverlapMode::kOff, OverlapMode::kOff, OverlapMode::kAuto, coll, \
     "Lets blocking broadcasts, allgathers and all-to-alls on communicators that span nodes return " \
     "before their data has arrived. `on`: what is still on its way is kept from the program by "   \
     "page protection, whoever touches it waits for it, and the next call of MPI completes the "    \
     "rest. Only for programs that do not ask for `MPI_THREAD_MULTIPLE`, and for receive buffers "  \
-    "in reachable memory; other calls complete before they return. `off`: all of them do.")        \
+    "in reachable memory; other calls complete before they return. `trace`: calls complete "       \
+    "before they return, and the order in which the program touches what it got is written to "    \
+    "a file (`overlap_trace`). `auto`: as `off`, until measuring a few calls of a kind on a "      \
+    "communicator has shown that all places from which they are made gain by `on`; measured "      \
+    "again and again. `off`: all calls complete before they return.")                              \
   A(overlap_min_bytes, SizeType, "overlap_min", 64 * kKiB, 1, kTiB, coll,                          \
     "Smallest message that `overlap` applies to: the vector of a broadcast, else the block of one "\
     "rank, on average where blocks differ. Of `MPI_Alltoallv`, whose sizes only two ranks know "   \
     "each, it applies to all calls.")                                                              \
+  A(overlap_trace, OutputType, "overlap_trace", "overdrive_trace", 0, 4096, coll,                  \
+    "Folder for files about the order in which programs touch what collectives bring, one for "    \
+    "each program: `overlap=trace` and `auto` write them, `on` and `auto` send first what was "    \
+    "needed first. A file of another program or version is left aside. `off`: neither.")           \
   A(intel_adjust, BoolType, "intel_adjust", false, false, true, coll,                              \
     "Also obeys the variables `I_MPI_ADJUST_...` of Intel MPI where the one of Overdrive is not "  \
     "set, so that scripts carry over.")                                                            \

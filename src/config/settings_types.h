@@ -60,8 +60,8 @@ enum class ProgressMode : int { kOff, kCalls, kAgent };
 // On which communicators collectives among the neighbours of a topology are Overdrive's.
 enum class NeighbourMode : int { kOff, kNode, kAll };
 
-// Whether blocking collectives go on after their call (engine/overlap.h).
-enum class OverlapMode : int { kOff, kOn };
+// Which blocking collectives go on after their call (engine/overlap.h).
+enum class OverlapMode : int { kOff, kOn, kTrace, kAuto };
 
 // The words of an enumeration, in the order of its values.
 template <class Enum>
@@ -109,7 +109,7 @@ struct ChoiceWords<LearnMode> {
 
 template <>
 struct ChoiceWords<OverlapMode> {
-  static constexpr const char* kWords[] = {"off", "on"};
+  static constexpr const char* kWords[] = {"off", "on", "trace", "auto"};
 };
 
 template <>

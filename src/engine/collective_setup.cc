@@ -99,7 +99,8 @@ bool find_nodes(RankState& s) {
       std::any_of(places.begin(), places.end(), [](const NodeClaim& p) { return p.ranks > 1; });
   own.only_switch = !shared && own.switch_place.on();
   // Where no two ranks share memory, only calls that may outlast themselves are served.
-  own.serves_blocking = shared || own.only_switch || s.settings.overlap == config::OverlapMode::kOn;
+  own.serves_blocking =
+      shared || own.only_switch || s.settings.overlap != config::OverlapMode::kOff;
   own.enabled = own.serves_blocking || own.later_between;
   if (own.later_between && s.settings.progress == config::ProgressMode::kAgent) {
     // The helper has begun, and looks.

@@ -93,8 +93,11 @@ int Rank::collective(const CollectiveCall& call, Comm& comm, bool* served) {
   const int error = serve_collective(call, comm, served, &trial, nullptr);
   // A host's turn from which an error handler of the program has jumped away is over.
   if (!*served && comm.collectives != nullptr) comm.collectives->host_turn = nullptr;
-  if (trial == nullptr) [[likely]]
+  if (trial == nullptr) [[likely]] {
+    if (*served && state_->overlap != nullptr) [[unlikely]]
+      state_->overlap->call_returned();
     return error;
+  }
   CollectiveComm& own = *comm.collectives;
   const std::uint64_t began_ns = std::exchange(own.turn_began_ns, 0);
   if (!*served && trial->measuring()) {
@@ -103,22 +106,26 @@ int Rank::collective(const CollectiveCall& call, Comm& comm, bool* served) {
     return error;
   }
   const int added = turn_ended(*trial, began_ns, comm);
+  if (*served && state_->overlap != nullptr) state_->overlap->call_returned();
   return error != kSuccess ? error : added;
 }
 
 bool Rank::in_host_turn(const Comm& comm) const {
-  return comm.collectives != nullptr && comm.collectives->host_turn != nullptr;
+  return comm.collectives != nullptr &&
+         (comm.collectives->host_turn != nullptr ||
+          (state_->overlap != nullptr && state_->overlap->awaits_return()));
 }
 
 int Rank::host_turn_ended(Comm& comm) {
   CollectiveComm& own = *comm.collectives;
-  return turn_ended(*std::exchange(own.host_turn, nullptr), own.turn_began_ns, comm);
+  Trial* const trial = std::exchange(own.host_turn, nullptr);
+  const int error = trial == nullptr ? kSuccess : turn_ended(*trial, own.turn_began_ns, comm);
+  if (state_->overlap != nullptr) state_->overlap->call_returned();
+  return error;
 }
 
-// Adds up what the ranks have measured where that is due.
-int Rank::turn_ended(Trial& trial, std::uint64_t began_ns, Comm& comm) {
-  RankState& s = *state_;
-  if (!trial.took(began_ns == 0 ? 0 : now_ns() - began_ns)) return kSuccess;
+// Numbers that ranks have measured, by a collective of our own.
+int Rank::add_up(std::span<std::int64_t> numbers, Comm& comm) {
   static const p2p::LayoutRef times = [] {
     auto* made = new p2p::Layout;
     made->size = made->extent = made->block_bytes = sizeof(std::int64_t);
@@ -128,14 +135,21 @@ int Rank::turn_ended(Trial& trial, std::uint64_t began_ns, Comm& comm) {
   CollectiveCall call;
   call.collective = coll::Collective::kAllreduce;
   call.in_place = true;
-  call.recv = trial.samples().data();
-  call.recv_count = static_cast<std::int64_t>(trial.samples().size());
+  call.recv = numbers.data();
+  call.recv_count = static_cast<std::int64_t>(numbers.size());
   call.recv_type = times;
   call.reduction.kernel = coll::ops::find_kernel(coll::ops::Op::sum, coll::ops::Kind::int64);
-  const coll::Decision decision = s.collectives.selection.own_choice(
-      call.collective, comm.collectives->layout(), true, trial.samples().size_bytes());
+  const coll::Decision decision = state_->collectives.selection.own_choice(
+      call.collective, comm.collectives->layout(), true, numbers.size_bytes());
   bool served = false;
-  const int error = serve_collective(call, comm, &served, nullptr, &decision);
+  return serve_collective(call, comm, &served, nullptr, &decision);
+}
+
+// Adds up what the ranks have measured where that is due.
+int Rank::turn_ended(Trial& trial, std::uint64_t began_ns, Comm& comm) {
+  RankState& s = *state_;
+  if (!trial.took(began_ns == 0 ? 0 : now_ns() - began_ns)) return kSuccess;
+  const int error = add_up(trial.samples(), comm);
   const bool host_served = trial.winner() == Trial::Turn::host;
   if (error != kSuccess || !trial.judge()) return error;
   const bool host_serves = trial.winner() == Trial::Turn::host;
@@ -165,9 +179,19 @@ int Rank::serve_collective(const CollectiveCall& call, Comm& comm, bool* served,
     ++s.counters.collectives_host;
     return kSuccess;
   }
-  const bool overlaps = !among_neighbours && s.overlap != nullptr && decided == nullptr &&
-                        s.overlap->suits(call, comm);
-  if (s.overlap != nullptr && !overlaps && !s.collectives.only_switch &&
+  overlap::Automatic::Turn turn = overlap::Automatic::Turn::kOff;
+  // From the host's part of such a call an error handler may have jumped away.
+  if (s.overlap != nullptr && decided == nullptr) s.overlap->forget_return();
+  if (s.overlap != nullptr && decided == nullptr && !among_neighbours &&
+      s.overlap->suits(call, comm)) {
+    const int error = choose_overlap(call, comm, &turn);
+    if (error != kSuccess) {
+      *served = true;
+      return error;
+    }
+  }
+  const bool overlaps = turn != overlap::Automatic::Turn::kOff;
+  if (s.overlap != nullptr && !overlaps && decided == nullptr && !s.collectives.only_switch &&
       nobody_shares(s.collectives.node_of_world)) {
     return kSuccess;
   }
@@ -176,7 +200,7 @@ int Rank::serve_collective(const CollectiveCall& call, Comm& comm, bool* served,
     if (error != kSuccess) return error;
   }
   if (overlaps) [[unlikely]]
-    return overlapped(call, comm, served);
+    return overlapped(call, comm, turn, served);
   if (decided == nullptr && !among_neighbours && s.collectives.switch_place.on()) [[unlikely]] {
     const int error = prepare_switch(call, comm);
     if (error != kSuccess) return error;
@@ -213,8 +237,33 @@ int Rank::serve_collective(const CollectiveCall& call, Comm& comm, bool* served,
   return error;
 }
 
+// How a call goes that may overlap, alike on all ranks. In automatic mode they agree about that now
+// and then, before the call.
+int Rank::choose_overlap(const CollectiveCall& call, Comm& comm, overlap::Automatic::Turn* turn) {
+  RankState& s = *state_;
+  overlap::Automatic* const automatic = s.overlap->automatic(call, comm);
+  if (automatic == nullptr) {
+    *turn = s.overlap->fixed_turn();
+    return kSuccess;
+  }
+  if (automatic->agreement_due()) {
+    const int error = add_up(automatic->offer(), comm);
+    if (error != kSuccess) return error;
+    using Verdict = overlap::Automatic::Verdict;
+    const Verdict verdict = automatic->judge(comm.size);
+    Guard guard(s);
+    if (verdict != Verdict::kNone) ++s.counters.overlap_trials;
+    if (verdict == Verdict::kTurnedOn) ++s.counters.overlap_turned_on;
+    if (verdict == Verdict::kTurnedOff) ++s.counters.overlap_turned_off;
+  }
+  *turn = automatic->next();
+  if (*turn == overlap::Automatic::Turn::kOff) s.overlap->call_begins(call, comm, automatic);
+  return kSuccess;
+}
+
 // A rule may still leave the call to the host.
-int Rank::overlapped(const CollectiveCall& call, Comm& comm, bool* served) {
+int Rank::overlapped(const CollectiveCall& call, Comm& comm, overlap::Automatic::Turn turn,
+                     bool* served) {
   RankState& s = *state_;
   coll::Decision decision;
   {
@@ -222,7 +271,7 @@ int Rank::overlapped(const CollectiveCall& call, Comm& comm, bool* served) {
     if (!s.collectives.decide(call, comm, &decision)) return kSuccess;
   }
   *served = true;
-  return s.overlap->serve(call, comm, decision);
+  return s.overlap->serve(call, comm, decision, turn);
 }
 
 // The host's communicator for messages between nodes: made with the program's, or when the first

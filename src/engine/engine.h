@@ -11,11 +11,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "config/settings.h"
 #include "engine/host_drive.h"
 #include "host/host_table.h"
 #include "node/wait.h"
+#include "overlap/automatic.h"
 #include "p2p/comm.h"
 #include "p2p/layout.h"
 #include "p2p/request.h"
@@ -240,7 +242,10 @@ class Rank {
   int measure_switch(coll::Collective collective, Comm& comm);
   int serve_collective(const CollectiveCall& call, Comm& comm, bool* served, Trial** trial,
                        const coll::Decision* decided);
-  int overlapped(const CollectiveCall& call, Comm& comm, bool* served);
+  int choose_overlap(const CollectiveCall& call, Comm& comm, overlap::Automatic::Turn* turn);
+  int overlapped(const CollectiveCall& call, Comm& comm, overlap::Automatic::Turn turn,
+                 bool* served);
+  int add_up(std::span<std::int64_t> numbers, Comm& comm);
   int turn_ended(Trial& trial, std::uint64_t began_ns, Comm& comm);
   int make_collective(CollectiveCall&& call, Comm& comm, bool persistent, Request** request,
                       bool* served);

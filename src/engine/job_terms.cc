@@ -10,6 +10,7 @@
 
 #include "coll/plan/select/tuning_file.h"
 #include "node/identity.h"
+#include "overlap/trace.h"
 #include "topology/fingerprint.h"
 
 namespace od {
@@ -17,6 +18,7 @@ namespace {
 
 constexpr std::string_view kTuningText = "tuning text";
 constexpr std::string_view kTuningIssue = "tuning issue";
+constexpr std::string_view kTraceText = "overlap trace";
 
 bool is_rule(std::string_view variable) {
   return variable.starts_with("OVERDRIVE_ADJUST_") || variable.starts_with("I_MPI_ADJUST_");
@@ -81,6 +83,13 @@ JobTerms own_terms(const config::Settings& settings, std::string_view host_versi
     if (is_rule(variable.first)) terms.rules.push_back(std::move(variable));
   }
   std::sort(terms.rules.begin(), terms.rules.end());
+  const config::OverlapMode overlap = settings.overlap;
+  if (settings.collectives &&
+      (overlap == config::OverlapMode::kOn || overlap == config::OverlapMode::kAuto)) {
+    std::string note;
+    terms.trace_text = overlap::read_trace(settings.overlap_trace, note);
+    if (!note.empty()) terms.notes.push_back(std::move(note));
+  }
   const std::string path = tuning_path(settings, host_version);
   if (path.empty()) return terms;
   std::optional<std::string> text = coll::read_tuning_text(path, terms.issues);
@@ -108,6 +117,8 @@ std::string terms_text(const config::Settings& settings, const JobTerms& terms) 
   }
   put(text, kTuningText);
   put(text, terms.tuning_text);
+  put(text, kTraceText);
+  put(text, terms.trace_text);
   for (const std::string& issue : terms.issues) {
     put(text, kTuningIssue);
     put(text, issue);
@@ -125,6 +136,8 @@ std::vector<std::string> take_terms(const std::string& text, config::Settings& s
     if (!value) break;
     if (*name == kTuningText) {
       taken.tuning_text = *value;
+    } else if (*name == kTraceText) {
+      taken.trace_text = *value;
     } else if (*name == kTuningIssue) {
       taken.issues.emplace_back(*value);
     } else if (is_rule(*name)) {
@@ -145,6 +158,9 @@ std::vector<std::string> take_terms(const std::string& text, config::Settings& s
   }
   if (!terms.tuning_text.empty() && terms.tuning_text != taken.tuning_text) {
     different.emplace_back("the tuning file's text");
+  }
+  if (!terms.trace_text.empty() && terms.trace_text != taken.trace_text) {
+    different.emplace_back("the trace of the program");
   }
   terms = std::move(taken);
   return different;

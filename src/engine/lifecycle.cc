@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "engine/engine.h"
+#include "engine/overlap_report.h"
 #include "engine/rank_state.h"
 #include "engine/run_record.h"
 #include "memory/device/device_memory.h"
@@ -245,7 +246,7 @@ std::unique_ptr<Rank> Rank::create(const host::HostTable& host, const config::Se
       s.node->oversubscribed() ? "more ranks than cores" : "a core for each");
   std::unique_ptr<Rank> rank(new Rank(std::move(state)));
   rank->prepare_for_later(*rank->world());
-  if (settings.overlap == config::OverlapMode::kOn && s.collectives.enabled) {
+  if (settings.overlap != config::OverlapMode::kOff && s.collectives.enabled) {
     s.overlap = std::make_unique<Overlap>(*rank, host.serialized);
   }
   return rank;
@@ -309,6 +310,9 @@ void report_statistics(RankState& s) {
   s.counters.reach_forks = reach.fork_count;
   using observe::StatsOutput;
   observe::JobFacts facts = job_facts(s);
+  const std::vector<overlap::SiteRecord> overlap = gather_overlap(s);
+  write_overlap_trace(s, overlap);
+  if (s.overlap != nullptr) facts.overlap = overlap::site_json(s.overlap->records());
   if (config::OutputType::names_output(s.settings.record)) write_record(s, facts);
   switch (observe::stats_output(s.settings.stats)) {
     case StatsOutput::kNone:
@@ -324,6 +328,7 @@ void report_statistics(RankState& s) {
       return;
     }
     case StatsOutput::kTable: {
+      facts.overlap = overlap::site_table(overlap);
       std::vector<observe::Counters> all(static_cast<std::size_t>(facts.size));
       if (s.host.world_allgather(&s.counters, all.data(), sizeof(observe::Counters)) ==
               host::kSuccess &&

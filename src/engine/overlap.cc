@@ -4,9 +4,11 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <string>
 #include <utility>
 
 #include "base/clock.h"
+#include "base/quiet_floats.h"
 #include "engine/engine.h"
 #include "engine/rank_state.h"
 #include "memory/shadow.h"
@@ -68,6 +70,11 @@ Overlap::Overlap(Rank& rank, bool may_fly) : rank_(rank), state_(rank.state()) {
   }
   if (why_not_ != nullptr && state_.host.world_rank == 0) {
     log(Level::kWarning, "overlap: collectives complete before they return: %s", why_not_);
+  }
+  if (!state_.terms.trace_text.empty()) {
+    const QuietFloats quiet;
+    std::string issue;
+    orders_ = overlap::Orders::parse(state_.terms.trace_text, nullptr, issue);
   }
 }
 
@@ -134,31 +141,33 @@ bool Overlap::fits(const CollectiveCall& call, const Comm& comm) const {
   return true;
 }
 
-overlap::Plan Overlap::plan(const CollectiveCall& call, const Comm& comm) const {
+overlap::Plan Overlap::plan(const CollectiveCall& call, const Comm& comm,
+                            const overlap::Order& order) const {
   const coll::Nodes& nodes = comm.collectives->nodes();
   const auto size = static_cast<std::size_t>(comm.size);
   switch (call.collective) {
     case Collective::kBcast:
-      return overlap::plan_broadcast(nodes, comm.rank, call.root, block_of(call));
+      return overlap::plan_broadcast(nodes, comm.rank, call.root, block_of(call), order);
     case Collective::kAllgather: {
       const std::vector<std::int64_t> bytes(size, block_of(call));
-      return overlap::plan_allgather(nodes, comm.rank, bytes, false, call.in_place);
+      return overlap::plan_allgather(nodes, comm.rank, bytes, false, call.in_place, order);
     }
     case Collective::kAllgatherv:
       return overlap::plan_allgather(nodes, comm.rank, bytes_of(call.recv_blocks, call.recv_type),
-                                     true, call.in_place);
+                                     true, call.in_place, order);
     case Collective::kAlltoall: {
       const std::vector<std::int64_t> bytes(size, block_of(call));
-      return overlap::plan_alltoall(comm.rank, bytes, bytes, false);
+      return overlap::plan_alltoall(nodes, comm.rank, bytes, bytes, false, order);
     }
     default:
-      return overlap::plan_alltoall(comm.rank, bytes_of(call.send_blocks, call.send_type),
-                                    bytes_of(call.recv_blocks, call.recv_type), true);
+      return overlap::plan_alltoall(nodes, comm.rank, bytes_of(call.send_blocks, call.send_type),
+                                    bytes_of(call.recv_blocks, call.recv_type), true, order);
   }
 }
 
-// Where the pieces of the output lie in the program's memory.
-bool Overlap::place_pages(CollectiveOp& op, const CollectiveCall& call, const Comm& comm) {
+// Where the pieces of the output lie in the program's memory. With `watch` they are still to come.
+bool Overlap::place_pages(CollectiveOp& op, const CollectiveCall& call, const Comm& comm,
+                          bool watch) {
   if (!op.buffers().writes_in_place()) return false;
   std::vector<overlap::Pages::Piece> pieces;
   // The root of a broadcast sends from a copy.
@@ -169,24 +178,32 @@ bool Overlap::place_pages(CollectiveOp& op, const CollectiveCall& call, const Co
       pieces.push_back({start, start + static_cast<std::uintptr_t>(piece.bytes), 0});
     }
     for (const std::int32_t piece : plan_.piece_of_step) {
-      if (piece >= 0) ++pieces[static_cast<std::size_t>(piece)].open_steps;
+      if (watch && piece >= 0) ++pieces[static_cast<std::size_t>(piece)].open_steps;
     }
   }
-  watched_ = writes;
+  placed_ = pieces.size();
+  watched_ = writes && watch;
   return pages_.begin(pieces, static_cast<std::size_t>(sysconf(_SC_PAGESIZE)));
 }
 
-int Overlap::serve(const CollectiveCall& call, Comm& comm, const coll::Decision& decision) {
+int Overlap::serve(const CollectiveCall& call, Comm& comm, const coll::Decision& decision,
+                   overlap::Automatic::Turn turn) {
   RankState& s = state_;
   agent_.claim();
+  call_begins(call, comm, automatic(call, comm));
   if (const int error = std::exchange(late_error_, kSuccess); error != kSuccess) return error;
   CollectiveOp* op;
   bool early = false;
+  bool traced = false;
   {
     Guard guard(s);
-    plan_ = plan(call, comm);
+    const overlap::Order& order = order_of(call, comm);
+    if (order.known()) ++s.counters.overlap_ordered;
+    plan_ = plan(call, comm, order);
     watched_ = false;
-    early = set_up() && fits(call, comm);
+    placed_ = 0;
+    early = turn == overlap::Automatic::Turn::kOn && set_up() && fits(call, comm);
+    traced = turn == overlap::Automatic::Turn::kTrace && why_not_ == nullptr && fits(call, comm);
     op = s.collectives.take();
     op->kept = std::make_unique<CollectiveCall>(call);
     CollectiveOp::Task task;
@@ -199,7 +216,8 @@ int Overlap::serve(const CollectiveCall& call, Comm& comm, const coll::Decision&
     task.aside = early;
     int error = op->prepare(s.collectives, task);
     if (error == kSuccess) {
-      early = early && place_pages(*op, call, comm);
+      early = early && place_pages(*op, call, comm, true);
+      traced = traced && place_pages(*op, call, comm, false);
       watched_ = watched_ && early;
       if (watched_) {
         op->buffers().write_through(memory::shadow_of);
@@ -220,10 +238,13 @@ int Overlap::serve(const CollectiveCall& call, Comm& comm, const coll::Decision&
   }
   wait_for(*op, false);
   Guard guard(s);
-  ++s.counters.overlap_complete;
+  if (turn == overlap::Automatic::Turn::kOn) ++s.counters.overlap_complete;
   const int error = op->error();
+  call_.log_number = op->log_number();
   s.collectives.give_back(op);
   s.let_host_follow();
+  call_returned();
+  if (traced && error == kSuccess && !call_.guarded) watch_touches();
   return error;
 }
 
@@ -237,13 +258,18 @@ void Overlap::wait_for(CollectiveOp& op, bool early_only) {
 bool Overlap::take_off(CollectiveOp& op) {
   RankState& s = state_;
   std::vector<memory::GuardPart>& parts = pages_.guarded(service_);
-  if (!service_->begin(parts.data(), static_cast<std::uint32_t>(parts.size()))) {
+  if (!service_->begin(parts.data(), static_cast<std::uint32_t>(parts.size()), false)) {
     pages_.guarded(nullptr);
     return false;
   }
   ++s.counters.overlapped;
   flying_ = &op;
   took_off_ns_ = last_check_ns_ = now_ns();
+  call_.awaits_return = false;
+  call_.early = true;
+  call_.returned_ns = took_off_ns_;
+  call_.log_number = op.log_number();
+  ++call_.record->early;
   waited_before_ns_ = waited_at_guards_ns();
   settling_since_ns_.store(0, std::memory_order_relaxed);
   s.let_host_follow();
@@ -293,7 +319,12 @@ void Overlap::land() {
   const std::uint64_t settling = settling_since_ns_.load(std::memory_order_relaxed);
   const std::uint64_t flown_ns = (settling != 0 ? settling : now_ns()) - took_off_ns_;
   const std::uint64_t waited_ns = waited_at_guards_ns() - waited_before_ns_;
-  if (flown_ns > waited_ns) state_.counters.overlap_hidden_ns += flown_ns - waited_ns;
+  if (flown_ns > waited_ns) {
+    state_.counters.overlap_hidden_ns += flown_ns - waited_ns;
+    call_.record->hidden_ns += flown_ns - waited_ns;
+  }
+  call_.record->waited_ns += waited_ns;
+  call_.landed_ns = now_ns();
   late_error_ = op->error();
   if (late_error_ != kSuccess) {
     log(Level::kError, "overlap: %s has failed after its call returned; the next one says so",
@@ -310,10 +341,16 @@ void Overlap::settle(bool abandon) {
   while (!abandon && !agent_.wait_until_idle()) waited = true;
   agent_.claim();
   if (waited) ++state_.counters.overlap_settled;
-  if (flying_ == nullptr) return;
-  flying_ = nullptr;
-  why_not_ = "the program has abandoned it";
-  service_->end(true);
+  if (flying_ != nullptr) {
+    flying_ = nullptr;
+    why_not_ = "the program has abandoned it";
+    service_->end(true);
+    call_ = {};
+    return;
+  }
+  if (std::exchange(call_.guarded, false)) service_->end(abandon);
+  if (call_.record != nullptr && call_.returned_ns != 0) call_ends(now_ns());
+  call_ = {};
 }
 
 // The process ends without MPI_Finalize. Others may still wait for what this rank has promised.

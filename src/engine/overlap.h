@@ -9,6 +9,11 @@
 //
 // Whether a call takes this way at all follows from what is equal on all ranks. Whether it returns
 // early is each rank's own business.
+//
+// Calls are noted by the place from which they are made: how long they take, and when the program
+// touches what it got. A traced call completes before it returns; then its pages are closed, just
+// to see when they are touched. A call that is measured only is followed by nothing but a look at
+// the clock when the next call of MPI begins.
 #ifndef OVERDRIVE_ENGINE_OVERLAP_H_
 #define OVERDRIVE_ENGINE_OVERLAP_H_
 
@@ -21,8 +26,11 @@
 #include "coll/run/operation.h"
 #include "engine/overlap_agent.h"
 #include "memory/guard/guard_service.h"
+#include "overlap/automatic.h"
+#include "overlap/call_site.h"
 #include "overlap/pages.h"
 #include "overlap/plan.h"
+#include "overlap/trace.h"
 
 namespace od {
 
@@ -38,12 +46,24 @@ class Overlap final : public StepWatcher, public AgentWork {
 
   // Whether a call takes this way, which all ranks answer alike.
   bool suits(const CollectiveCall& call, const Comm& comm) const;
+  // What decides about it; null: nothing does, all calls go alike.
+  overlap::Automatic* automatic(const CollectiveCall& call, Comm& comm) const;
+  overlap::Automatic::Turn fixed_turn() const;
   // Serves it, and returns when the program may go on. An error of the operation before it counts.
-  int serve(const CollectiveCall& call, Comm& comm, const coll::Decision& decision);
+  int serve(const CollectiveCall& call, Comm& comm, const coll::Decision& decision,
+            overlap::Automatic::Turn turn);
+  // Of a call that is served as usual, by whoever it is.
+  void call_begins(const CollectiveCall& call, const Comm& comm, overlap::Automatic* automatic);
+  bool awaits_return() const { return call_.awaits_return; }
+  void call_returned();
+  void forget_return() {
+    if (call_.awaits_return) call_.awaits_return = false;
+  }
   // Completes what is under way. With `abandon` it is left alone, and all memory opened.
   void settle(bool abandon);
   // At the end: no more flights, and counters are up to date.
   void finish();
+  const std::vector<overlap::SiteRecord>& records() const { return sites_.records(); }
   // Why calls do not return early here; null: they do.
   const char* why_not() const { return why_not_; }
 
@@ -54,12 +74,18 @@ class Overlap final : public StepWatcher, public AgentWork {
  private:
   bool set_up();
   bool fits(const CollectiveCall& call, const Comm& comm) const;
-  overlap::Plan plan(const CollectiveCall& call, const Comm& comm) const;
-  bool place_pages(CollectiveOp& op, const CollectiveCall& call, const Comm& comm);
+  overlap::Plan plan(const CollectiveCall& call, const Comm& comm,
+                     const overlap::Order& order) const;
+  const overlap::Order& order_of(const CollectiveCall& call, Comm& comm) const;
+  bool place_pages(CollectiveOp& op, const CollectiveCall& call, const Comm& comm, bool watch);
   void wait_for(CollectiveOp& op, bool early_only);
   bool take_off(CollectiveOp& op);
   std::uint64_t waited_at_guards_ns() const;
   void land();
+  void watch_touches();
+  void watch_clock();
+  void call_ends(std::uint64_t now_ns);
+  void note_touches();
   void at_exit();
 
   Rank& rank_;
@@ -74,7 +100,27 @@ class Overlap final : public StepWatcher, public AgentWork {
   overlap::Plan plan_;
   overlap::Pages pages_;
   bool watched_ = false;            // steps touch guarded pages
+  std::size_t placed_ = 0;          // pieces that have pages
   CollectiveOp* flying_ = nullptr;  // whose call has returned
+
+  // The last call that may overlap, until the next call of MPI.
+  struct Call {
+    overlap::SiteRecord* record = nullptr;  // null: there is none
+    overlap::Automatic* automatic = nullptr;
+    std::uint64_t began_ns = 0;
+    std::uint64_t returned_ns = 0;
+    std::uint64_t landed_ns = 0;
+    std::uint64_t log_number = 0;
+    int rank = 0;
+    bool awaits_return = false;
+    bool early = false;
+    bool traced = false;
+    bool guarded = false;  // the service has to end
+  };
+  Call call_;
+  overlap::CallSites call_sites_;
+  overlap::SiteTable sites_;
+  overlap::Orders orders_;
   int late_error_ = 0;
   std::uint64_t last_check_ns_ = 0;
   std::uint64_t took_off_ns_ = 0;

@@ -137,6 +137,11 @@
   X(overlap_hidden_ns, kSum, overlap, "time they went on while the program did not wait, in ns")   \
   X(overlap_wait_ns, kSum, overlap, "time spent waiting at guarded pages, in nanoseconds")         \
   X(overlap_system_calls, kSum, overlap, "system calls that waited for guarded memory")            \
+  X(overlap_traced, kSum, overlap, "calls after which first accesses were recorded")               \
+  X(overlap_ordered, kSum, overlap, "calls that sent first what a trace says is needed first")     \
+  X(overlap_trials, kSum, overlap, "verdicts whether overlap pays (`overlap=auto`)")               \
+  X(overlap_turned_on, kSum, overlap, "of these, those after which calls overlap")                 \
+  X(overlap_turned_off, kSum, overlap, "of these, those after which calls do so no more")          \
   X(local_ranks_peak, kPeak, setup, "ranks that share memory on one node")                         \
   X(region_bytes_peak, kPeak, setup, "memory shared by one rank, without buffered messages")       \
   X(reach_peers_peak, kPeak, setup, "local ranks whose buffers a rank reaches directly")           \

@@ -87,6 +87,7 @@ std::string stats_table(std::span<const Counters> ranks, const JobFacts& facts) 
   }
   if (!any) table += "  nothing was counted\n";
   table += facts.collectives;
+  table += facts.overlap;
   table += facts.calls;
   return table;
 }
@@ -107,6 +108,10 @@ std::string stats_json(const Counters& counters, const JobFacts& facts) {
   if (!facts.collectives.empty()) {
     json.key("collectives");
     json.document(facts.collectives);
+  }
+  if (!facts.overlap.empty()) {
+    json.key("overlap");
+    json.document(facts.overlap);
   }
   if (!facts.calls.empty()) {
     json.key("call_sites");

@@ -96,11 +96,37 @@ std::vector<memory::GuardPart>& Pages::guarded(const memory::GuardService* servi
   guards_.clear();
   service_ = service;
   for (Part& part : parts_) {
+    part.guard = -1;
     if (part.open == 0) continue;
     part.guard = static_cast<std::int32_t>(guards_.size());
     guards_.push_back({part.start, part.end, memory::GuardPart::kClosed});
   }
   return guards_;
+}
+
+std::vector<memory::GuardPart>& Pages::traced() {
+  guards_.clear();
+  service_ = nullptr;
+  for (Part& part : parts_) {
+    part.guard = static_cast<std::int32_t>(guards_.size());
+    guards_.push_back({part.start, part.end, memory::GuardPart::kArrived});
+  }
+  return guards_;
+}
+
+Pages::Touch Pages::touch(std::uint32_t piece) const {
+  const Known& known = pieces_[place_of_[piece]];
+  Touch first;
+  for (std::uint32_t i = known.first_part; i < known.first_part + known.parts; ++i) {
+    // A page of several pieces says nothing about one of them.
+    if (parts_[i].guard < 0 || parts_[i].first != parts_[i].last) continue;
+    const memory::GuardPart& guard = guards_[static_cast<std::size_t>(parts_[i].guard)];
+    if (guard.touched_ns == 0) continue;
+    if (first.touched_ns == 0 || guard.touched_ns < first.touched_ns) {
+      first = {guard.touched_ns, guard.opened_ns};
+    }
+  }
+  return first;
 }
 
 }  // namespace od::overlap

@@ -31,6 +31,15 @@ class Pages {
   // The pages that still wait, as parts of a flight; they stay valid until the next begin(). From
   // here on `service`, null: none, is told what has arrived.
   std::vector<memory::GuardPart>& guarded(const memory::GuardService* service);
+  // All pages, whose contents are there: to see when they are touched.
+  std::vector<memory::GuardPart>& traced();
+
+  // When a piece was first touched, and when it could be had, as far as guards know; 0: never.
+  struct Touch {
+    std::uint64_t touched_ns = 0;
+    std::uint64_t opened_ns = 0;
+  };
+  Touch touch(std::uint32_t piece) const;
 
  private:
   struct Part {

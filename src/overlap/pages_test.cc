@@ -96,6 +96,24 @@ TEST(PagesTest, BlocksWithoutAWholePageAreEarly) {
   EXPECT_TRUE(pages.guarded(nullptr).empty());
 }
 
+TEST(PagesTest, TouchesOfPieces) {
+  Pages pages;
+  ASSERT_TRUE(pages.begin(
+      {{0, 4 * kPage, 0}, {4 * kPage, 6 * kPage + 1, 0}, {6 * kPage + 1, 8 * kPage, 0}}, kPage));
+  std::vector<memory::GuardPart>& parts = pages.traced();
+  ASSERT_EQ(parts.size(), 4u);
+  for (const memory::GuardPart& part : parts) EXPECT_EQ(part.state, memory::GuardPart::kArrived);
+  parts[1].touched_ns = 30;
+  parts[1].opened_ns = 40;
+  parts[2].touched_ns = 20;  // the page of two pieces
+  EXPECT_EQ(pages.touch(0).touched_ns, 0u);
+  EXPECT_EQ(pages.touch(1).touched_ns, 30u);
+  EXPECT_EQ(pages.touch(1).opened_ns, 40u);
+  EXPECT_EQ(pages.touch(2).touched_ns, 0u);
+  pages.guarded(nullptr);
+  EXPECT_EQ(pages.touch(1).touched_ns, 0u);
+}
+
 TEST(PagesTest, OverlappingBlocksAreRefused) {
   Pages pages;
   EXPECT_FALSE(pages.begin({{0, 2 * kPage, 1}, {kPage, 3 * kPage, 1}}, kPage));

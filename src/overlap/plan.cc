@@ -17,6 +17,7 @@ using coll::Step;
 using coll::StepKind;
 
 constexpr std::int64_t kEdgeBytes = 4096;
+constexpr std::size_t kEnds = 2;
 // Shorter blocks are not cut: the pieces at their ends would be most of them.
 constexpr std::int64_t kLeastCutBytes = 4 * kEdgeBytes;
 // Pieces between the ends: (m - 1) / m of a broadcast can overlap with a program that reads it.
@@ -67,8 +68,17 @@ Plan finish(Builder& builder, std::vector<Piece> pieces) {
 }
 
 // Pieces of one block of the output.
-void add_pieces(Place start, std::int64_t bytes, std::vector<Piece>* pieces) {
-  for (const Cut& each : cut(bytes)) pieces->push_back({start + each.offset, each.bytes});
+void add_pieces(Place start, std::int64_t bytes, std::size_t source, const Order& order,
+                std::vector<Piece>* pieces) {
+  for (const Cut& each : cut(bytes, order)) {
+    pieces->push_back(
+        {start + each.offset, each.bytes, static_cast<std::int32_t>(source), each.part});
+  }
+}
+
+// A rank's own block, which nobody sends.
+Piece own_piece(Place start, std::int64_t bytes, std::size_t rank) {
+  return {start, bytes, static_cast<std::int32_t>(rank), Piece::kEnd};
 }
 
 // Where `node` gets a broadcast from and whom it sends it to, as distances from the root's node.
@@ -94,20 +104,29 @@ Links links(int node, int nodes) {
 
 }  // namespace
 
-std::vector<Cut> cut(std::int64_t bytes) {
+std::vector<Cut> cut(std::int64_t bytes, const Order& order) {
   if (bytes <= 0) return {};
-  if (bytes < kLeastCutBytes) return {{0, bytes}};
-  std::vector<Cut> cuts = {{0, kEdgeBytes}, {bytes - kEdgeBytes, kEdgeBytes}};
+  if (bytes < kLeastCutBytes) return {{0, bytes, Piece::kEnd}};
+  std::vector<Cut> cuts = {{0, kEdgeBytes, Piece::kEnd},
+                           {bytes - kEdgeBytes, kEdgeBytes, Piece::kEnd}};
   const std::int64_t middle = bytes - 2 * kEdgeBytes;
   const std::int64_t count = std::clamp<std::int64_t>(middle / kMiddleBytes, 1, kMostMiddles);
   const std::int64_t step = (middle / count + kEdgeBytes - 1) / kEdgeBytes * kEdgeBytes;
+  std::vector<Cut> parts;
   for (std::int64_t done = 0; done < middle; done += step) {
-    cuts.push_back({kEdgeBytes + done, std::min(step, middle - done)});
+    parts.push_back({kEdgeBytes + done, std::min(step, middle - done),
+                     static_cast<std::int32_t>(parts.size())});
+  }
+  // An order of fewer pieces, or of more, comes from blocks of another length.
+  const bool ordered = order.pieces.size() == parts.size();
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    cuts.push_back(parts[ordered ? order.pieces[i] : i]);
   }
   return cuts;
 }
 
-Plan plan_broadcast(const coll::Nodes& nodes, int rank, int root, std::int64_t bytes) {
+Plan plan_broadcast(const coll::Nodes& nodes, int rank, int root, std::int64_t bytes,
+                    const Order& order) {
   const int count = nodes.count();
   const int root_node = nodes.node_of(root);
   const int own_node = nodes.node_of(rank);
@@ -129,7 +148,7 @@ Plan plan_broadcast(const coll::Nodes& nodes, int rank, int root, std::int64_t b
   }
   Builder builder;
   std::vector<Piece> pieces;
-  add_pieces(output(0, 0), bytes, &pieces);
+  add_pieces(output(0, 0), bytes, static_cast<std::size_t>(root), order, &pieces);
   for (const Piece& piece : pieces) {
     if (parent >= 0) builder.receive(parent, piece.place, piece.bytes);
     for (const int child : children) builder.send(child, piece.place, piece.bytes);
@@ -138,7 +157,7 @@ Plan plan_broadcast(const coll::Nodes& nodes, int rank, int root, std::int64_t b
 }
 
 Plan plan_allgather(const coll::Nodes& nodes, int rank, std::span<const std::int64_t> bytes,
-                    bool blocks, bool in_place) {
+                    bool blocks, bool in_place, const Order& order) {
   const std::span<const int> ring = nodes.by_node();
   const std::size_t size = ring.size();
   const auto own =
@@ -153,29 +172,29 @@ Plan plan_allgather(const coll::Nodes& nodes, int rank, std::span<const std::int
   Builder builder;
   std::vector<Piece> pieces;
   if (in_place) {
-    add_pieces(starts[me], bytes[me], &pieces);
+    add_pieces(starts[me], bytes[me], me, order, &pieces);
   } else if (bytes[me] != 0) {
-    pieces.push_back({starts[me], bytes[me]});
+    pieces.push_back(own_piece(starts[me], bytes[me], me));
     builder.copy(starts[me], input(blocks ? me : 0, 0), bytes[me]);
   }
   for (std::size_t step = 0; step + 1 < size; ++step) {
     const std::size_t sent = at(step);
     const bool from_input = step == 0 && !in_place;
-    for (const Cut& each : cut(bytes[sent])) {
+    for (const Cut& each : cut(bytes[sent], order)) {
       const Place from = from_input ? input(blocks ? me : 0, 0) : starts[sent];
       builder.send(right, from + each.offset, each.bytes);
     }
     const std::size_t received = at(step + 1);
-    add_pieces(starts[received], bytes[received], &pieces);
-    for (const Cut& each : cut(bytes[received])) {
+    add_pieces(starts[received], bytes[received], received, order, &pieces);
+    for (const Cut& each : cut(bytes[received], order)) {
       builder.receive(left, starts[received] + each.offset, each.bytes);
     }
   }
   return finish(builder, std::move(pieces));
 }
 
-Plan plan_alltoall(int rank, std::span<const std::int64_t> sent,
-                   std::span<const std::int64_t> received, bool blocks) {
+Plan plan_alltoall(const coll::Nodes& nodes, int rank, std::span<const std::int64_t> sent,
+                   std::span<const std::int64_t> received, bool blocks, const Order& order) {
   const std::size_t size = sent.size();
   const auto me = static_cast<std::size_t>(rank);
   const std::vector<Place> from = block_starts(Buffer::kInput, sent, blocks);
@@ -185,28 +204,47 @@ Plan plan_alltoall(int rank, std::span<const std::int64_t> sent,
   // A program whose ranks do not agree about a block gets the error of the receiving side.
   const std::int64_t kept = std::min(sent[me], received[me]);
   if (kept != 0) {
-    pieces.push_back({to[me], received[me]});
+    pieces.push_back(own_piece(to[me], received[me], me));
     builder.copy(to[me], from[me], kept);
   }
   for (std::size_t i = 1; i < size; ++i) {
     const std::size_t source = (me + size - i) % size;
-    add_pieces(to[source], received[source], &pieces);
-    for (const Cut& each : cut(received[source])) {
+    add_pieces(to[source], received[source], source, order, &pieces);
+    for (const Cut& each : cut(received[source], order)) {
       builder.receive(static_cast<int>(source), to[source] + each.offset, each.bytes);
     }
   }
+  const auto send = [&](std::size_t target, const Cut& each) {
+    return builder.send(static_cast<int>(target), from[target] + each.offset, each.bytes);
+  };
   // The ends of all blocks before the rest of any: calls return when they have arrived. Between two
   // ranks the order stays that of the pieces.
-  for (const bool ends : {true, false}) {
-    for (std::size_t i = 1; i < size; ++i) {
-      const std::size_t target = (me + i) % size;
-      const std::vector<Cut> cuts = cut(sent[target]);
-      const std::size_t first = ends ? 0 : std::min<std::size_t>(2, cuts.size());
-      const std::size_t last = ends ? std::min<std::size_t>(2, cuts.size()) : cuts.size();
-      for (std::size_t k = first; k < last; ++k) {
-        builder.send(static_cast<int>(target), from[target] + cuts[k].offset, cuts[k].bytes);
-      }
+  for (std::size_t i = 1; i < size; ++i) {
+    const std::size_t target = (me + i) % size;
+    const std::vector<Cut> cuts = cut(sent[target], order);
+    for (std::size_t k = 0; k < std::min(kEnds, cuts.size()); ++k) send(target, cuts[k]);
+  }
+  // One rank of a node after the other has the link. Inside the node nobody waits.
+  const std::vector<int> turns = link_turns(order, nodes, nodes.node_of(rank));
+  const auto turn = std::find(turns.begin(), turns.end(), rank);
+  Builder::StepId gate = Builder::kNoStep;
+  if (turn != turns.end() && turn != turns.begin()) gate = builder.await(*(turn - 1));
+  std::vector<Builder::StepId> on_link;
+  for (std::size_t i = 1; i < size; ++i) {
+    const std::size_t target = (me + i) % size;
+    const bool leaves_node = nodes.node_of(static_cast<int>(target)) != nodes.node_of(rank);
+    const std::vector<Cut> cuts = cut(sent[target], order);
+    for (std::size_t k = kEnds; k < cuts.size(); ++k) {
+      const Builder::StepId step = send(target, cuts[k]);
+      if (!leaves_node) continue;
+      builder.order(gate, step);
+      on_link.push_back(step);
     }
+  }
+  if (turn != turns.end() && turn + 1 != turns.end()) {
+    const Builder::StepId done = builder.signal(*(turn + 1));
+    builder.order(gate, done);
+    for (const Builder::StepId step : on_link) builder.order(step, done);
   }
   return finish(builder, std::move(pieces));
 }

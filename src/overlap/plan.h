@@ -7,7 +7,8 @@
 // alone, which sender and receiver both know.
 //
 // Broadcasts go along the nodes, one leader each, then to the ranks of a node; allgathers around a
-// ring that visits node by node; in an all-to-all every rank sends to every other.
+// ring that visits node by node; in an all-to-all every rank sends to every other. Where it is
+// known in which order programs need what they get, that order counts (link_order.h).
 #ifndef OVERDRIVE_OVERLAP_PLAN_H_
 #define OVERDRIVE_OVERLAP_PLAN_H_
 
@@ -17,13 +18,18 @@
 
 #include "coll/plan/hierarchy/nodes.h"
 #include "coll/plan/schedule.h"
+#include "overlap/link_order.h"
 
 namespace od::overlap {
 
 // A part of the output that is written, or read, as a whole.
 struct Piece {
+  static constexpr std::int32_t kEnd = -1;
+
   coll::Place place;
   std::int64_t bytes = 0;
+  std::int32_t source = 0;   // the rank whose data it is
+  std::int32_t part = kEnd;  // its number between the ends of the block
 };
 
 struct Plan {
@@ -38,17 +44,19 @@ struct Plan {
 struct Cut {
   std::int64_t offset = 0;
   std::int64_t bytes = 0;
+  std::int32_t part = Piece::kEnd;
 };
-std::vector<Cut> cut(std::int64_t bytes);
+std::vector<Cut> cut(std::int64_t bytes, const Order& order = {});
 
-Plan plan_broadcast(const coll::Nodes& nodes, int rank, int root, std::int64_t bytes);
+Plan plan_broadcast(const coll::Nodes& nodes, int rank, int root, std::int64_t bytes,
+                    const Order& order = {});
 // `bytes` of each rank's block. With `blocks` they are blocks of the output, else they follow each
 // other in one.
 Plan plan_allgather(const coll::Nodes& nodes, int rank, std::span<const std::int64_t> bytes,
-                    bool blocks, bool in_place);
+                    bool blocks, bool in_place, const Order& order = {});
 // Bytes to and from each rank.
-Plan plan_alltoall(int rank, std::span<const std::int64_t> sent,
-                   std::span<const std::int64_t> received, bool blocks);
+Plan plan_alltoall(const coll::Nodes& nodes, int rank, std::span<const std::int64_t> sent,
+                   std::span<const std::int64_t> received, bool blocks, const Order& order = {});
 
 }  // namespace od::overlap
 

@@ -109,6 +109,14 @@ const std::vector<std::vector<int>> kPlacements = {
     {0, 1}, {0, 0, 1, 1}, {0, 1, 0, 1, 2}, {0, 1, 1, 2, 2, 2}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10}};
 const std::vector<std::int64_t> kLengths = {0, 1, 4096, 16383, 16384, 40000, 1000000};
 
+// The last rank's data is needed first, and the last piece of it.
+Order backwards(int ranks) {
+  Order order;
+  for (int rank = 0; rank < ranks; ++rank) order.turn_of_rank.push_back(ranks - 1 - rank);
+  order.pieces = {3, 2, 1, 0};
+  return order;
+}
+
 TEST(PlanTest, CutsCoverTheBlockEndsFirst) {
   for (const std::int64_t bytes : kLengths) {
     std::vector<Cut> cuts = cut(bytes);
@@ -136,7 +144,8 @@ TEST(PlanTest, Broadcasts) {
         std::vector<Plan> plans;
         std::vector<Memory> memory;
         for (int rank = 0; rank < nodes.ranks(); ++rank) {
-          plans.push_back(plan_broadcast(nodes, rank, root, bytes));
+          plans.push_back(plan_broadcast(nodes, rank, root, bytes,
+                                         root % 2 == 0 ? Order{} : backwards(nodes.ranks())));
           check_pieces(plans.back());
           Bytes mine =
               rank == root ? block(root, 0, bytes) : Bytes(static_cast<std::size_t>(bytes));
@@ -170,7 +179,8 @@ TEST(PlanTest, Allgathers) {
           std::vector<Plan> plans;
           std::vector<Memory> memory(size);
           for (std::size_t i = 0; i < size; ++i) {
-            plans.push_back(plan_allgather(nodes, static_cast<int>(i), bytes, blocks, in_place));
+            plans.push_back(plan_allgather(nodes, static_cast<int>(i), bytes, blocks, in_place,
+                                           in_place ? backwards(nodes.ranks()) : Order{}));
             check_pieces(plans.back());
             const Bytes mine = block(static_cast<int>(i), 0, bytes[i]);
             memory[i].input.assign(blocks ? size : 1, mine);
@@ -187,43 +197,84 @@ TEST(PlanTest, Allgathers) {
   }
 }
 
+TEST(PlanTest, PiecesInTheOrderOfNeed) {
+  const std::vector<Cut> natural = cut(1000000);
+  const std::vector<Cut> ordered = cut(1000000, backwards(2));
+  ASSERT_EQ(natural.size(), 6u);
+  for (std::size_t i = 0; i < 2; ++i) EXPECT_EQ(ordered[i].offset, natural[i].offset);
+  for (std::size_t i = 2; i < 6; ++i) {
+    EXPECT_EQ(ordered[i].offset, natural[7 - i].offset);
+    EXPECT_EQ(ordered[i].part, static_cast<std::int32_t>(5 - i));
+  }
+  // Of other lengths.
+  EXPECT_EQ(cut(300000, backwards(2)).size(), cut(300000).size());
+  EXPECT_EQ(cut(300000, backwards(2)).back().offset, cut(300000).back().offset);
+}
+
+TEST(PlanTest, OneRankOfANodeHasTheLink) {
+  const std::vector<int> placement = {0, 0, 1, 1};
+  const coll::Nodes nodes(placement);
+  const std::vector<std::int64_t> bytes(4, 1000000);
+  // Rank 1 first: rank 0 sends nothing large to the other node before it is told to.
+  const Plan plan = plan_alltoall(nodes, 0, bytes, bytes, false, backwards(4));
+  coll::Run run;
+  run.begin(plan.schedule);
+  const auto count_large = [&](std::uint32_t* gate) {
+    int large = 0;
+    for (std::uint32_t index; run.take(index);) {
+      const Step& step = plan.schedule.steps[index];
+      if (step.kind == StepKind::kSend && step.peer >= 2 && step.count > 4096) ++large;
+      if (step.kind == StepKind::kReceive && step.count == 0) *gate = index;
+    }
+    return large;
+  };
+  std::uint32_t gate = ~0u;
+  EXPECT_EQ(count_large(&gate), 0);
+  ASSERT_NE(gate, ~0u);
+  run.complete(gate);
+  EXPECT_EQ(count_large(&gate), 8);
+}
+
 TEST(PlanTest, Alltoalls) {
   constexpr int kSize = 5;
-  for (const bool blocks : {false, true}) {
-    for (const std::int64_t longest : kLengths) {
-      const auto length = [&](int from, int to) {
-        return blocks ? longest / (1 + (from + 2 * to) % 4) : longest;
-      };
-      std::vector<Plan> plans;
-      std::vector<Memory> memory(kSize);
-      std::vector<std::vector<Bytes>> expected(kSize);
-      for (int rank = 0; rank < kSize; ++rank) {
-        const auto i = static_cast<std::size_t>(rank);
-        std::vector<std::int64_t> sent, received;
-        std::vector<Bytes> in, out;
-        for (int other = 0; other < kSize; ++other) {
-          sent.push_back(length(rank, other));
-          received.push_back(length(other, rank));
-          in.push_back(block(rank, other, sent.back()));
-          out.push_back(block(other, rank, received.back()));
-        }
-        plans.push_back(plan_alltoall(rank, sent, received, blocks));
-        check_pieces(plans.back());
-        if (!blocks) {
-          for (std::vector<Bytes>* each : {&in, &out}) {
-            Bytes whole;
-            for (const Bytes& part : *each) whole.insert(whole.end(), part.begin(), part.end());
-            *each = {whole};
+  const std::vector<int> placement = {0, 1, 0, 1, 0};
+  const coll::Nodes nodes(placement);
+  for (const Order& order : {Order{}, backwards(kSize)})
+    for (const bool blocks : {false, true}) {
+      for (const std::int64_t longest : kLengths) {
+        const auto length = [&](int from, int to) {
+          return blocks ? longest / (1 + (from + 2 * to) % 4) : longest;
+        };
+        std::vector<Plan> plans;
+        std::vector<Memory> memory(kSize);
+        std::vector<std::vector<Bytes>> expected(kSize);
+        for (int rank = 0; rank < kSize; ++rank) {
+          const auto i = static_cast<std::size_t>(rank);
+          std::vector<std::int64_t> sent, received;
+          std::vector<Bytes> in, out;
+          for (int other = 0; other < kSize; ++other) {
+            sent.push_back(length(rank, other));
+            received.push_back(length(other, rank));
+            in.push_back(block(rank, other, sent.back()));
+            out.push_back(block(other, rank, received.back()));
           }
+          plans.push_back(plan_alltoall(nodes, rank, sent, received, blocks, order));
+          check_pieces(plans.back());
+          if (!blocks) {
+            for (std::vector<Bytes>* each : {&in, &out}) {
+              Bytes whole;
+              for (const Bytes& part : *each) whole.insert(whole.end(), part.begin(), part.end());
+              *each = {whole};
+            }
+          }
+          memory[i].input = in;
+          for (const Bytes& each : out) memory[i].output.emplace_back(each.size());
+          expected[i] = out;
         }
-        memory[i].input = in;
-        for (const Bytes& each : out) memory[i].output.emplace_back(each.size());
-        expected[i] = out;
+        run_all(plans, memory);
+        for (std::size_t i = 0; i < kSize; ++i) EXPECT_EQ(memory[i].output, expected[i]);
       }
-      run_all(plans, memory);
-      for (std::size_t i = 0; i < kSize; ++i) EXPECT_EQ(memory[i].output, expected[i]);
     }
-  }
 }
 
 }  // namespace

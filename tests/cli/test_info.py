@@ -54,6 +54,32 @@ def test_short_answer_says_what_will_happen(overdrive, real):
     assert "eager_max" not in run.out
 
 
+@pytest.mark.parametrize(
+    ("variables", "early", "words"),
+    [
+        ({}, False, "collectives are complete when they return"),
+        ({"OVERDRIVE_OVERLAP": "on"}, True, "`on`: calls of 64K or more between nodes"),
+        ({"OVERDRIVE_OVERLAP": "auto"}, True, "`auto`: calls that gain by it"),
+        ({"OVERDRIVE_OVERLAP": "trace"}, False, "`trace`: no call returns early"),
+        (
+            {"OVERDRIVE_OVERLAP": "on", "OVERDRIVE_PROGRESS": "agent"},
+            False,
+            "no call returns early: `progress` lets another thread in",
+        ),
+        (
+            {"OVERDRIVE_OVERLAP": "on", "OVERDRIVE_REACH": "off"},
+            False,
+            "no call returns early: `reach` is off",
+        ),
+    ],
+)
+def test_says_what_overlap_would_do(overdrive, real, variables, early, words):
+    assert words in " ".join(overdrive("info", env={**real, **variables}).out.split())
+    report = json.loads(overdrive("info", "--json", env={**real, **variables}).out)
+    assert report["overlap"]["returns_early"] == early
+    assert report["overlap"]["mode"] == variables.get("OVERDRIVE_OVERLAP", "off")
+
+
 def test_short_answer_names_who_switched_off(overdrive, real):
     off = overdrive("info", env={**real, "OVERDRIVE_DISABLE": "1"}).out
     assert "switched off by `disable` (OVERDRIVE_DISABLE)" in off.replace("\n" + 17 * " ", " ")

@@ -146,7 +146,7 @@ def test_launchers_are_told_apart(text, family):
         (["info", "--yaml"], "does not know --yaml"),
         (["manual", "--write"], "usage"),
         (["manual", "--write", "no-folder/page.md"], "the folder must be there"),
-        (["study"], "copy, collectives or timeline"),
+        (["study"], "copy, collectives, timeline or overlap"),
         (["study", "cpoy"], "has no 'cpoy'"),
         (["bench", "coll", "--sizes", "abc"], "'abc' is not a size"),
         (["bench", "coll", "--sizes", "8,0"], "sizes from 1"),

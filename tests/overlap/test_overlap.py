@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from itertools import combinations
 from pathlib import Path
@@ -24,6 +25,7 @@ def run(
     nodes: str,
     *arguments: str,
     preload: list[str] | None = None,
+    stats: str | None = None,
     **env: str,
 ) -> jobs.Result:
     placed = NODES[nodes]
@@ -38,6 +40,7 @@ def run(
         len(placed),
         [program, *arguments],
         overdrive=True,
+        stats=stats,
         env={**own, **sharing.environment(host), **env},
         preload=([], sharing.libraries(host)),
     )
@@ -80,3 +83,170 @@ def test_off_is_off(host: Host, compiled: Callable[[Path], str], needs_overdrive
     expect.passed(result)
     assert result.counter("overlapped") == 0, result.report()
     assert result.counter("overlap_complete") == 0, result.report()
+
+
+@pytest.mark.one
+def test_other_programs_are_started(
+    host: Host, compiled: Callable[[Path], str], needs_overdrive: None
+) -> None:
+    result = run(host, compiled(HERE / "processes.c"), "1+1")
+    expect.passed(result)
+    assert result.counter("overlapped") > 0, result.report()
+
+
+def traced_file(folder: Path) -> Path:
+    (path,) = folder.glob("*.json")
+    return path
+
+
+@pytest.mark.one
+@pytest.mark.parametrize("nodes", ["1+1", "2+2"])
+def test_later_runs_follow_a_trace(
+    nodes: str,
+    host: Host,
+    compiled: Callable[[Path], str],
+    tmp_path: Path,
+    needs_overdrive: None,
+) -> None:
+    program = compiled(HERE / "order.c")
+    folder = tmp_path / "traces"
+    ranks = len(NODES[nodes])
+    variables = {"OVERDRIVE_OVERLAP_TRACE": str(folder)}
+    result = run(host, program, nodes, OVERDRIVE_OVERLAP="trace", **variables)
+    expect.passed(result)
+    assert result.counter("overlapped") == 0, result.report()
+    assert result.counter("overlap_traced") == 8 * ranks, result.report()
+    trace = json.loads(traced_file(folder).read_text())
+    by_kind = {site["collective"]: site for site in trace["sites"]}
+    assert set(by_kind) == {"alltoall", "bcast"}
+    # Read from the back: the first rank's block last, the last part of a block first.
+    blocks = by_kind["alltoall"]["block_us"]
+    assert len(blocks) == ranks
+    assert blocks == sorted(blocks, reverse=True)
+    assert blocks[0] > blocks[-1]
+    for site in by_kind.values():
+        assert site["piece_us"] == sorted(site["piece_us"], reverse=True)
+        assert site["calls"] == 4 * ranks
+        assert "+0x" in site["place"]
+
+    result = run(host, program, nodes, **variables)
+    expect.passed(result)
+    assert result.counter("overlapped") > 0, result.report()
+    assert result.counter("overlap_ordered") == 8 * ranks, result.report()
+
+
+@pytest.mark.one
+def test_a_damaged_trace_is_left_aside(
+    host: Host, compiled: Callable[[Path], str], tmp_path: Path, needs_overdrive: None
+) -> None:
+    program = compiled(HERE / "order.c")
+    folder = tmp_path / "traces"
+    variables = {"OVERDRIVE_OVERLAP_TRACE": str(folder)}
+    expect.passed(run(host, program, "1+1", OVERDRIVE_OVERLAP="trace", **variables))
+    path = traced_file(folder)
+    text = path.read_text()
+    for changed, why in (
+        (text[: len(text) // 2], "it is damaged"),
+        (text.replace('"overdrive_trace": 1', '"overdrive_trace": 9'), "another version"),
+        (text.replace(" bytes, changed", "0 bytes, changed"), "the program has changed since"),
+    ):
+        assert changed != text
+        path.write_text(changed)
+        result = run(host, program, "1+1", **variables)
+        expect.passed(result)
+        lines = [line for line in result.stderr.splitlines() if "does not count" in line]
+        assert len(lines) == 1, result.report()
+        assert why in lines[0], result.report()
+        assert result.counter("overlap_ordered") == 0, result.report()
+
+
+@pytest.mark.one
+@pytest.mark.parametrize("nodes", ["1+1", "2+2"])
+def test_automatic_mode(
+    nodes: str,
+    host: Host,
+    compiled: Callable[[Path], str],
+    tmp_path: Path,
+    needs_overdrive: None,
+) -> None:
+    ranks = len(NODES[nodes])
+    variables = {"OVERDRIVE_OVERLAP": "auto", "OVERDRIVE_OVERLAP_TRACE": str(tmp_path)}
+    result = run(host, compiled(HERE / "order.c"), nodes, "--calls=70", **variables)
+    expect.passed(result)
+    # The second call of each kind.
+    assert result.counter("overlap_traced") == 2 * ranks, result.report()
+    assert traced_file(tmp_path).exists()
+    sites = {site["collective"]: site for site in result.stats[0]["overlap"]}
+    assert sites["alltoall"]["calls"] == sites["bcast"]["calls"] == 70
+    assert sites["alltoall"]["comm_ns"] > 0
+
+
+@pytest.mark.one
+def test_automatic_mode_under_torture(
+    host: Host, compiled: Callable[[Path], str], tmp_path: Path, needs_overdrive: None
+) -> None:
+    variables = {"OVERDRIVE_OVERLAP": "auto", "OVERDRIVE_OVERLAP_TRACE": str(tmp_path)}
+    result = run(host, compiled(HERE / "torture.c"), "2+1", "--rounds=120", **variables)
+    expect.passed(result)
+    assert result.counter("overlap_traced") > 0, result.report()
+
+
+@pytest.mark.one
+def test_statistics_show_the_model(
+    host: Host, compiled: Callable[[Path], str], needs_overdrive: None
+) -> None:
+    program = compiled(HERE / "order.c")
+    result = run(host, program, "1+1", stats="1", OVERDRIVE_OVERLAP_TRACE="off")
+    expect.passed(result)
+    assert "calls that may overlap" in result.stderr, result.report()
+    (line,) = [line for line in result.stderr.splitlines() if line.split()[:1] == ["alltoall"]
+               and "+0x" in line]  # fmt: skip
+    assert line.split()[3] == "8", line  # four calls of two ranks
+
+
+@pytest.mark.one
+@pytest.mark.parametrize("how", ["kill", "abort", "exit"])
+@pytest.mark.parametrize("nodes", ["1+1", "2+2"])
+def test_a_rank_that_ends_holds_nobody(
+    nodes: str, how: str, host: Host, compiled: Callable[[Path], str], needs_overdrive: None
+) -> None:
+    result = run(host, compiled(HERE / "death.c"), nodes, f"--how={how}")
+    assert not result.timed_out, result.report()
+    assert result.returncode != 0, result.report()
+
+
+@pytest.mark.one
+@pytest.mark.parametrize("mode", ["on", "trace", "auto"])
+@pytest.mark.parametrize("nodes", ["2+1", "2+2"])
+def test_several_communicators_back_to_back(
+    nodes: str,
+    mode: str,
+    host: Host,
+    compiled: Callable[[Path], str],
+    tmp_path: Path,
+    needs_overdrive: None,
+) -> None:
+    variables = {"OVERDRIVE_OVERLAP": mode, "OVERDRIVE_OVERLAP_TRACE": str(tmp_path)}
+    result = run(host, compiled(HERE / "several.c"), nodes, "--rounds=20", **variables)
+    expect.passed(result)
+    assert (result.counter("overlapped") > 0) or mode != "on", result.report()
+    assert (result.counter("overlap_traced") > 0) == (mode != "on"), result.report()
+
+
+@pytest.mark.one
+@pytest.mark.parametrize("mode", ["on", "auto"])
+def test_threads_that_call_at_once(
+    mode: str, host: Host, compiled: Callable[[Path], str], needs_overdrive: None
+) -> None:
+    result = run(
+        host,
+        compiled(HERE / "several.c"),
+        "1+1",
+        "--level=multiple",
+        OVERDRIVE_OVERLAP=mode,
+        OVERDRIVE_OVERLAP_TRACE="off",
+    )
+    expect.passed(result)
+    # Calls of another thread could not tell what they may overtake.
+    assert result.counter("overlapped") == 0, result.report()
+    assert result.counter("overlap_traced") == 0, result.report()

@@ -11,10 +11,12 @@ USAGE = """\
 Usage: overdrive study copy [--output DIR] [--quick] [--patterns] [...]
        overdrive study collectives [--output DIR] [...]
        overdrive study timeline COLLECTIVE BYTES [...]
+       overdrive study overlap [--mode on|trace] COMMAND...
 
   copy         measure every way a message can take on this node, with plots
   collectives  which algorithm wins where, by simulation, up to large clusters, with plots
   timeline     what happens when in a collective in two levels, simulated or measured, a picture
+  overlap      how much of a program's collectives hides behind its computation, a page
 
 `overdrive study NAME --help` shows the options of one.
 """
@@ -38,5 +40,9 @@ def run(installation: Installation, arguments: list[str], environment: Mapping[s
         from overdrive.study import timeline
 
         return timeline.run(installation, arguments[1:], environment)
+    if name == "overlap":
+        from overdrive.study import overlap
+
+        return overlap.run(installation, arguments[1:], environment)
     what = f"has no '{name}'" if name else "needs a name"
-    raise CommandError(f"`overdrive study` {what}: copy, collectives or timeline")
+    raise CommandError(f"`overdrive study` {what}: copy, collectives, timeline or overlap")

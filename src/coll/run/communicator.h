@@ -94,6 +94,8 @@ class CollectiveComm {
   // Of a call that is measured: when it began, and its trial while the host serves it.
   std::uint64_t turn_began_ns = 0;
   Trial* host_turn = nullptr;
+  // What is known about calls that may outlast themselves (engine/overlap.h); null: nothing yet.
+  std::shared_ptr<void> overlap;
 
  private:
   std::uint64_t draws_ = 0;  // of choose_any()

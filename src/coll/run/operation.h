@@ -101,6 +101,8 @@ class CollectiveOp {
   CollectiveTeam* team() const { return done_ ? nullptr : team_; }
   bool done() const { return done_; }
   int error() const { return error_; }
+  // In the owner's log of steps, if that is kept.
+  std::uint64_t log_number() const { return log_number_; }
   // Whether its steps call the host.
   bool steps_need_host() const { return way_.host_comm != 0 || buffers_.computes_in_host(); }
   // After done(): forgets everything that belongs to the call.

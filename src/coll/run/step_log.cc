@@ -44,7 +44,29 @@ void StepLog::end_call(std::uint64_t number, std::uint64_t end_ns) {
   if (call != nullptr) call->end_ns = end_ns;
 }
 
+void StepLog::outlasted(std::uint64_t number, Outlasted what) {
+  Call* const call = find(number);
+  if (call != nullptr) call->outlasted = std::move(what);
+}
+
 namespace {
+
+void write_outlasted(JsonWriter& json, const StepLog::Outlasted& what) {
+  json.member("returned_ns", what.returned_ns);
+  json.member("next_ns", what.next_ns);
+  json.key("touches");
+  json.open_array();
+  for (const StepLog::Touch& touch : what.touches) {
+    json.open_object();
+    json.member("source", static_cast<int>(touch.source));
+    json.member("offset", touch.offset);
+    json.member("bytes", touch.bytes);
+    json.member("touched_ns", touch.touched_ns);
+    json.member("opened_ns", touch.opened_ns);
+    json.close_object();
+  }
+  json.close_array();
+}
 
 void write_step(JsonWriter& json, const StepLog::Call& call, const StepLog::Call::Timed& timed) {
   const coll::Step& step = timed.step;
@@ -104,6 +126,7 @@ std::string StepLog::json(int world_rank, int world_size) const {
     json.open_array();
     for (const Call::Timed& timed : call.steps) write_step(json, call, timed);
     json.close_array();
+    if (call.outlasted.returned_ns != 0) write_outlasted(json, call.outlasted);
     json.close_object();
   }
   json.close_array();

@@ -27,6 +27,20 @@ class StepLog {
   static constexpr std::size_t kMostSteps = 50'000;
   static constexpr std::size_t kMostCalls = 5'000;
 
+  // What the program does with data that may still be on its way (engine/overlap.h).
+  struct Touch {
+    std::int32_t source;  // the rank whose data it is
+    std::int64_t offset;  // in its block, or in the whole output
+    std::int64_t bytes;
+    std::uint64_t touched_ns;
+    std::uint64_t opened_ns;  // when it could go on
+  };
+  struct Outlasted {
+    std::uint64_t returned_ns = 0;  // 0: nothing is known
+    std::uint64_t next_ns = 0;      // when the next call of MPI began
+    std::vector<Touch> touches;
+  };
+
   struct Call {
     std::uint64_t number = 0;  // of this rank's recorded calls, from 0
     coll::Collective collective = coll::Collective::kBarrier;
@@ -47,6 +61,7 @@ class StepLog {
       std::uint64_t end_ns;
     };
     std::vector<Timed> steps;
+    Outlasted outlasted;
   };
 
   // The number by which the other functions know the call; `number` of `call` is set here.
@@ -54,6 +69,7 @@ class StepLog {
   // Of a call that has been forgotten meanwhile: nothing happens.
   void step(std::uint64_t number, const Call::Timed& timed);
   void end_call(std::uint64_t number, std::uint64_t end_ns);
+  void outlasted(std::uint64_t number, Outlasted what);
 
   const std::deque<Call>& calls() const { return calls_; }
   std::uint64_t forgotten() const { return first_; }

@@ -45,8 +45,8 @@ bool Install(const GuardClient* client) {
   return memory::guard::install_handler(RealSigaction);
 }
 
-bool Begin(GuardPart* parts, uint32_t count) {
-  if (g_smpi || !guards.begin(parts, count)) return false;
+bool Begin(GuardPart* parts, uint32_t count, bool one_by_one) {
+  if (g_smpi || !guards.begin(parts, count, one_by_one)) return false;
   WatchCalls(ResolvedEntries(), true);
   return true;
 }

@@ -11,7 +11,7 @@
 
 namespace od::memory {
 
-inline constexpr uint32_t kGuardServiceVersion = 1;
+inline constexpr uint32_t kGuardServiceVersion = 2;
 
 // Whole pages [start, end). Parts of a flight ascend and do not overlap; they stay where they are
 // until end() returns.
@@ -23,6 +23,9 @@ struct GuardPart {
   uintptr_t start;
   uintptr_t end;
   uint32_t state;  // a futex word
+  // When it was first touched, and when whoever did so could go on; 0: never.
+  uint64_t touched_ns = 0;
+  uint64_t opened_ns = 0;
 };
 
 struct GuardClient {
@@ -47,7 +50,9 @@ struct GuardService {
   bool (*install)(const GuardClient* client);
   // Without parts calls of MPI settle all the same. False: nothing is guarded, the caller completes
   // what it is about.
-  bool (*begin)(GuardPart* parts, uint32_t count);
+  // What has arrived already is closed as well, so that it is known when it is touched first; with
+  // `one_by_one` opening a part does not open its neighbours.
+  bool (*begin)(GuardPart* parts, uint32_t count, bool one_by_one);
   void (*arrived)(GuardPart* part);
   // With `abandon` the process is about to end: threads that wait are not waited for.
   void (*end)(bool abandon);

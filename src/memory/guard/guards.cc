@@ -54,8 +54,9 @@ Guards::Inside::~Inside() {
   __atomic_fetch_sub(&guards_.inside_, 1, __ATOMIC_RELEASE);  // pairs with leave_table()
 }
 
-bool Guards::begin(GuardPart* parts, uint32_t count) {
+bool Guards::begin(GuardPart* parts, uint32_t count, bool one_by_one) {
   leave_table();
+  __atomic_store_n(&one_by_one_, one_by_one, __ATOMIC_RELAXED);
   for (uint32_t i = 0; i < count; ++i) {
     if (parts[i].start < lowest_) __atomic_store_n(&lowest_, parts[i].start, __ATOMIC_RELAXED);
     if (parts[i].end > highest_) __atomic_store_n(&highest_, parts[i].end, __ATOMIC_RELAXED);
@@ -88,6 +89,7 @@ void Guards::arrived(GuardPart* part) {
 
 void Guards::end(bool abandon) {
   const uint32_t count = __atomic_load_n(&count_, __ATOMIC_RELAXED);
+  __atomic_store_n(&one_by_one_, false, __ATOMIC_RELAXED);
   for (uint32_t i = 0; i < count; ++i) arrived(&parts_[i]);
   for (uint32_t i = 0; i < count; ++i) {
     if (state_of(parts_[i]) != GuardPart::kOpen) open_around(&parts_[i]);
@@ -120,6 +122,18 @@ GuardPart* Guards::find(uintptr_t address) const {
   return low < count ? &parts[low] : nullptr;
 }
 
+// Relaxed, both: read when the flight is over, by whoever has ended it.
+void Guards::note_touch(GuardPart& part) {
+  uint64_t never = 0;
+  __atomic_compare_exchange_n(&part.touched_ns, &never, clock_ns(), false, __ATOMIC_RELAXED,
+                              __ATOMIC_RELAXED);
+}
+void Guards::note_opened(GuardPart& part) {
+  uint64_t never = 0;
+  __atomic_compare_exchange_n(&part.opened_ns, &never, clock_ns(), false, __ATOMIC_RELAXED,
+                              __ATOMIC_RELAXED);
+}
+
 bool Guards::wait_for(GuardPart& part, uint64_t limit_ns) {
   if (state_of(part) != GuardPart::kClosed) return true;
   const int saved_errno = errno;
@@ -149,12 +163,14 @@ void Guards::open_around(GuardPart* part) {
   GuardPart* const begin = parts_;
   GuardPart* const end = begin + __atomic_load_n(&count_, __ATOMIC_RELAXED);
   GuardPart* first = part;
-  while (first > begin && first[-1].end == first->start &&
+  GuardPart* last = part;
+  const bool neighbours = !__atomic_load_n(&one_by_one_, __ATOMIC_RELAXED);
+  while (neighbours && first > begin && first[-1].end == first->start &&
          state_of(first[-1]) == GuardPart::kArrived) {
     --first;
   }
-  GuardPart* last = part;
-  while (last + 1 < end && last[1].start == last->end && state_of(last[1]) == GuardPart::kArrived) {
+  while (neighbours && last + 1 < end && last[1].start == last->end &&
+         state_of(last[1]) == GuardPart::kArrived) {
     ++last;
   }
   if (open_run(first, last)) return;
@@ -173,8 +189,10 @@ bool Guards::fault(uintptr_t address) {
     GuardPart* const part = find(address);
     if (part != nullptr && part->start <= address && state_of(*part) != GuardPart::kOpen) {
       __atomic_fetch_add(&faults_, 1, __ATOMIC_RELAXED);
+      note_touch(*part);
       wait_for(*part, kNoLimit);
       open_around(part);
+      note_opened(*part);
       return true;
     }
   }
@@ -202,7 +220,11 @@ bool Guards::settle_range(uintptr_t start, uint64_t bytes, uint64_t limit_ns) {
   for (GuardPart* part = find(start); part != nullptr && part < parts_ + count && part->start < end;
        ++part) {
     if (state_of(*part) == GuardPart::kOpen) continue;
-    if (wait_for(*part, limit_ns)) open_around(part);
+    note_touch(*part);
+    if (wait_for(*part, limit_ns)) {
+      open_around(part);
+      note_opened(*part);
+    }
     found = true;
   }
   if (found) __atomic_fetch_add(&settled_, 1, __ATOMIC_RELAXED);

@@ -26,7 +26,7 @@ class Guards {
 
   void set_client(const GuardClient* client) { client_ = client; }
   // False when the kernel refuses (too many mappings): then all is open.
-  bool begin(GuardPart* parts, uint32_t count);
+  bool begin(GuardPart* parts, uint32_t count, bool one_by_one = false);
   void arrived(GuardPart* part);
   // With `abandon` there is no further flight.
   void end(bool abandon = false);
@@ -61,6 +61,9 @@ class Guards {
 
   GuardPart* find(uintptr_t address) const;  // the first part that ends behind it; null: none
   void leave_table();
+  // When somebody first wanted what lies there, and when it could be had.
+  static void note_touch(GuardPart& part);
+  static void note_opened(GuardPart& part);
   bool wait_for(GuardPart& part, uint64_t limit_ns);
   void open_around(GuardPart* part);
   bool open_run(GuardPart* first, GuardPart* last);
@@ -70,6 +73,7 @@ class Guards {
   GuardPart* parts_ = nullptr;
   uint32_t count_ = 0;
   uint32_t inside_ = 0;
+  bool one_by_one_ = false;
   uint64_t flight_ = 0;               // number of the last one
   uintptr_t lowest_ = ~uintptr_t{0};  // of all that was ever guarded
   uintptr_t highest_ = 0;

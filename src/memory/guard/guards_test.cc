@@ -97,6 +97,32 @@ TEST_F(GuardsTest, NeighboursThatArrivedOpenTogether) {
   EXPECT_EQ(parts_[3].state, GuardPart::kArrived);
 }
 
+TEST_F(GuardsTest, FirstTouchesAreNoted) {
+  parts_.clear();
+  const auto at = reinterpret_cast<std::uintptr_t>(seen_);
+  for (std::size_t i = 0; i < 4; ++i) {
+    parts_.push_back({at + i * kPage, at + (i + 1) * kPage, GuardPart::kArrived});
+    written_[i * kPage] = static_cast<char>(i + 1);
+  }
+  ASSERT_TRUE(guards.begin(parts_.data(), 4, true));
+  for (const std::size_t page : {2u, 0u}) {
+    EXPECT_EQ(static_cast<volatile char*>(seen_)[page * kPage], static_cast<char>(page + 1));
+  }
+  EXPECT_TRUE(guards.settle_range(at + 3 * kPage, 1));
+  // One by one: what lies beside it stays closed.
+  EXPECT_EQ(parts_[1].state, GuardPart::kArrived);
+  EXPECT_EQ(parts_[1].touched_ns, 0u);
+  EXPECT_NE(parts_[2].touched_ns, 0u);
+  EXPECT_LE(parts_[2].touched_ns, parts_[0].touched_ns);
+  EXPECT_LE(parts_[0].touched_ns, parts_[3].touched_ns);
+  for (const std::size_t page : {0u, 2u, 3u}) {
+    EXPECT_LE(parts_[page].touched_ns, parts_[page].opened_ns);
+  }
+  guards.end();
+  EXPECT_EQ(parts_[1].touched_ns, 0u);
+  EXPECT_EQ(static_cast<volatile char*>(seen_)[kPage], 2);
+}
+
 TEST_F(GuardsTest, SettlesWhatOverlapsOnly) {
   guard(2, {2, 2, 2});
   guards.arrived(&parts_[0]);
