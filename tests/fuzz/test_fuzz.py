@@ -17,6 +17,8 @@ SETUPS = {
     "shuffled": Setup(None, 4, "0010", (("collective_shuffle", "7"),)),  # type: ignore[arg-type]
 }
 SEEDS = range(29, 61)
+ALL_SEEDS_ON = "openmpi4"
+"""Other hosts run every second one: MPICH gives its cores away late, and takes minutes for all."""
 
 
 def check(setup: Setup, seeds: range, strands: int = 1) -> None:
@@ -38,7 +40,8 @@ def test_random_programs(name: str, host: Host, overdrive: bool) -> None:
     if not overdrive and name == "shuffled":
         pytest.skip("the same as two-nodes without Overdrive")
     layout, settings = (setup.layout, setup.settings) if overdrive else ("", ())
-    check(Setup(host, setup.ranks, layout, settings, overdrive), SEEDS)
+    seeds = SEEDS if host.name == ALL_SEEDS_ON else SEEDS[::2]
+    check(Setup(host, setup.ranks, layout, settings, overdrive), seeds)
 
 
 FOUND = sorted((Path(__file__).parent / "found").glob("*.txt"))
