@@ -18,7 +18,7 @@ SETUPS = {
 }
 SEEDS = range(29, 61)
 ALL_SEEDS_ON = "openmpi4"
-"""Other hosts run every second one: MPICH gives its cores away late, and takes minutes for all."""
+"""In `make check` other hosts run every second one: MPICH gives its cores away late, and takes minutes for all."""
 
 
 def check(setup: Setup, seeds: range, strands: int = 1) -> None:
@@ -35,12 +35,15 @@ def check(setup: Setup, seeds: range, strands: int = 1) -> None:
 
 @pytest.mark.quick
 @pytest.mark.parametrize("name", SETUPS)
-def test_random_programs(name: str, host: Host, overdrive: bool) -> None:
+def test_random_programs(
+    name: str, host: Host, overdrive: bool, request: pytest.FixtureRequest
+) -> None:
     setup = SETUPS[name]
     if not overdrive and name == "shuffled":
         pytest.skip("the same as two-nodes without Overdrive")
     layout, settings = (setup.layout, setup.settings) if overdrive else ("", ())
-    seeds = SEEDS if host.name == ALL_SEEDS_ON else SEEDS[::2]
+    whole = host.name == ALL_SEEDS_ON or request.config.getoption("--all")
+    seeds = SEEDS if whole else SEEDS[::2]
     check(Setup(host, setup.ranks, layout, settings, overdrive), seeds)
 
 
