@@ -31,7 +31,7 @@ from copy_goals import (  # noqa: E402
     with_memcpy_beside,
 )
 from copy_report import write_page  # noqa: E402
-from jobs import BUILD, P2P, run_job, run_mpi, select_hosts  # noqa: E402
+from jobs import BUILD, BUSY_SECONDS, P2P, Watch, run_job, run_mpi, select_hosts  # noqa: E402
 from page import Circumstances  # noqa: E402
 
 NEAR_NS = 45.0
@@ -118,9 +118,16 @@ def test_a_watched_job_tells_that_its_processes_share_a_core() -> None:
     result = run_job(command, dict(os.environ), 60, watched=True)
     assert not result.timed_out
     assert result.waited > 0.3
-    # Not necessarily the first time when other programs have all the cores.
-    idle = (run_job(["sleep", "0.3"], dict(os.environ), 60, watched=True) for _ in range(20))
-    assert any(result.waited == 0 for result in idle)
+
+
+def test_only_processes_that_were_busy_count_as_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = int(1e9)
+    watch = Watch(os.getpid())
+    shortly = int(BUSY_SECONDS * seconds / 4)
+    monkeypatch.setattr(watch, "_times", {1: (shortly, 2 * shortly)})
+    assert watch.waited() == 0
+    monkeypatch.setattr(watch, "_times", {1: (3 * seconds, seconds), 2: (seconds, 0)})
+    assert watch.waited() == 0.25
 
 
 def test_the_group_with_fewest_rounds_comes_next(

@@ -27,7 +27,7 @@ NODES = "0011"
 EVERY_VALUE_ON = "openmpi4"
 """Where `make check` forces every value, in several tests; on other hosts it forces a few."""
 PARTS = 4
-A_FEW = 6
+A_FEW = 12
 """Of so many values one."""
 HOST_FAULTS = {
     # Copies from the address that MPI_IN_PLACE is, if the vector is long and the root not rank 0.

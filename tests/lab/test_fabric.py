@@ -80,19 +80,19 @@ def test_frames_cross_the_switches(fabric):
 @pytest.mark.netns
 @pytest.mark.quick
 def test_latency_is_added_by_each_switch(fabric):
+    hops = 1 if fabric.fabric == "switch" else 3  # there and back, 2 ms each
     script = (
         "import socket, time\n"
         "s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.connect(('lab-3', 5201))\n"
-        "s.settimeout(5); times = []\n"
-        "for i in range(20):\n"
+        f"s.settimeout(5); times = []; most = {4 * hops + 8} / 1e3\n"
+        "while len(times) < 20 or (min(times) >= most and sum(times) < 60):\n"
         "    begin = time.monotonic(); s.send(b'x'); s.recv(9)\n"
         "    times.append(time.monotonic() - begin)\n"
         "print(min(times) * 1e3)\n"
     )
     shortest = float(fabric.good("exec", "0", sys.executable, "-c", script))
-    # There and back, 2 ms a switch. Nothing can make it shorter; a busy machine makes it longer.
-    hops = 1 if fabric.fabric == "switch" else 3
-    assert 4 * hops <= shortest < 4 * hops + 40
+    # Nothing can make it shorter; what a busy machine makes longer is tried until one is not.
+    assert 4 * hops <= shortest < 4 * hops + 8
 
 
 @pytest.mark.netns

@@ -100,7 +100,11 @@ def test_a_rate_limits_and_can_be_changed(cluster, server):
         cluster.good("shape", "off", "1")
         one_end = float(traffic(cluster, "0", "stream", server, size))
         cluster.good("shape", "off")
-        free = float(traffic(cluster, "0", "stream", server, size))
+        # A busy machine can make it slow once, the limit that is gone would make it slow always.
+        for _ in range(20):
+            free = float(traffic(cluster, "0", "stream", server, size))
+            if free > 2 * limited:
+                break
     finally:
         cluster.good("shape", "off")
     assert 5 < limited < 44, f"{limited} Mbit/s at 40"

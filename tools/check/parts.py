@@ -61,7 +61,7 @@ def python() -> str:
 
 def build_steps(preset: str, target: str | None = None) -> list[Step]:
     """Return the commands that configure and build a preset."""
-    configure = ["cmake", "--preset", preset]
+    configure = ["cmake", "--preset", preset, "-DOVERDRIVE_UNITY=ON"]
     if os.environ.get("OVERDRIVE_WERROR") == "1":
         configure.append("-DOVERDRIVE_WERROR=ON")
     build = ["cmake", "--build", f"build/{preset}", "-j", JOBS]
