@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools" / "setup"))
 
 from environments import ensure_environment  # noqa: E402
-from packages import SetupError, log  # noqa: E402
+from packages import SetupError  # noqa: E402
 
 BUILD = ROOT / "build" / "wheel"
 DIST = ROOT / "dist"
@@ -45,8 +45,12 @@ HEADERS = {
     "toml++": "toml++/toml.h",
     "nlohmann": "nlohmann/json.hpp",
     "CLI": "CLI/CLI.hpp",
+    "hwloc": "hwloc.h",
+    "hwloc.h": "hwloc.h",
 }
-"""Header-only libraries. Alone in a folder: beside them lie the headers of this machine's glibc."""
+"""Header-only libraries, and hwloc, which is loaded at run time where it is installed.
+
+Alone in a folder: beside them lie the headers of this machine's glibc."""
 
 COMPONENTS = ("runtime", "development", "completions", "documentation")
 """Of cmake/OverdriveInstall.cmake; a modulefile would have to name the prefix."""
@@ -124,6 +128,13 @@ def run(command: list[str], **more: str) -> None:
         raise SetupError(f"`{' '.join(command[:4])} ...` ended with status {done.returncode}")
 
 
+def without_paths() -> str:
+    """Return the options that keep the folders of this machine out of what is compiled."""
+    # The last one that fits holds: the tools lie below the sources.
+    places = {ROOT: ".", BUILD / "include": "include", BUILD / "tools": "tools"}
+    return " ".join(f"-ffile-prefix-map={path}={name}" for path, name in places.items())
+
+
 def compile_all(jobs: str) -> None:
     """Configure and build."""
     tools, headers = BUILD / "toolchain", BUILD / "include"
@@ -136,15 +147,16 @@ def compile_all(jobs: str) -> None:
         "CMAKE_RANLIB": tools / "ranlib",
         "CMAKE_C_COMPILER_AR": tools / "ar",
         "CMAKE_CXX_COMPILER_AR": tools / "ar",
-        "CMAKE_CXX_FLAGS": f"-isystem {headers}",
+        "CMAKE_C_FLAGS": without_paths(),
+        "CMAKE_CXX_FLAGS": f"-isystem {headers} {without_paths()}",
         "CMAKE_INSTALL_LIBDIR": "lib",
         "OVERDRIVE_UNWINDER": unwinder(),
         "OVERDRIVE_HIGHWAY_INCLUDE": headers,
         "OVERDRIVE_JSON_INCLUDE": headers,
         "OVERDRIVE_CLI11_INCLUDE": headers,
-        # A library of this machine; the wheel may need only those that every system has.
-        "OVERDRIVE_HWLOC_INCLUDE": "OFF",
-        "OVERDRIVE_HWLOC_LIBRARY": "OFF",
+        "OVERDRIVE_HWLOC_INCLUDE": headers,
+        # A header that few machines have; the wheel is the same everywhere.
+        "OVERDRIVE_XPMEM_INCLUDE": "OFF",
         # pip does that for the Python that is there.
         "OVERDRIVE_COMPILE_PYTHON": "OFF",
         "OVERDRIVE_LTO": "OFF",
@@ -207,12 +219,10 @@ def pack(python: Path) -> Path:
     run([str(python), "-m", "wheel", "pack", str(folder), "--dest-dir", str(plain)], **time)
     made = next(plain.glob("*.whl"))
     granted = judge(made, python)
-    year_glibc = tuple(map(int, granted.split("_")[1:3]))
-    if year_glibc > tuple(map(int, GLIBC.split("."))):
-        log(f"the wheel needs a newer glibc than {GLIBC}: {granted}")
+    if tuple(map(int, granted.split("_")[1:3])) > tuple(map(int, GLIBC.split("."))):
+        raise SetupError(f"the wheel needs a newer glibc than {GLIBC}: {granted}")
     # Older tags are not claimed: only systems from this one on are tested.
     tag = f"manylinux_{GLIBC.replace('.', '_')}_{platform.machine()}"
-    tag = max(tag, granted, key=lambda word: tuple(map(int, word.split("_")[1:3])))
     rename = [str(python), "-m", "wheel", "tags", "--remove", "--platform-tag", tag, str(made)]
     run(rename, **time)
     DIST.mkdir(exist_ok=True)
