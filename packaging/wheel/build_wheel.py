@@ -45,7 +45,6 @@ HEADERS = {
     "toml++": "toml++/toml.h",
     "nlohmann": "nlohmann/json.hpp",
     "CLI": "CLI/CLI.hpp",
-    "hwloc": "hwloc.h",
     "hwloc.h": "hwloc.h",
 }
 """Header-only libraries, and hwloc, which is loaded at run time where it is installed.
@@ -102,15 +101,26 @@ def include_folder(header: str) -> Path:
     raise SetupError(f"{header} is missing: run `make setup-build`")
 
 
+def show(target: Path, link: Path) -> None:
+    """Let a link lead to a file or folder; one that does already keeps its age."""
+    if not link.is_symlink() or Path(os.readlink(link)) != target:
+        link.unlink(missing_ok=True)
+        link.symlink_to(target)
+
+
 def write_headers(folder: Path) -> None:
-    """Make a folder that shows the header-only libraries and nothing else."""
+    """Make a folder that shows the libraries of HEADERS and nothing else."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, header in HEADERS.items():
-        target = include_folder(header) / name
-        link = folder / name
-        if not link.is_symlink() or Path(os.readlink(link)) != target:
-            link.unlink(missing_ok=True)
-            link.symlink_to(target)
+        show(include_folder(header) / name, folder / name)
+    # Debian keeps a part of hwloc's headers in the folder of the processor.
+    inner = folder / "hwloc"
+    inner.mkdir(exist_ok=True)
+    top = include_folder("hwloc.h")
+    places = (top, *top.glob(f"{platform.machine()}-linux-gnu"))
+    files = {path.name: path for place in places for path in (place / "hwloc").glob("*")}
+    for name, path in files.items():
+        show(path, inner / name)
 
 
 def unwinder() -> str:
