@@ -74,9 +74,9 @@ if(NOT OVERDRIVE_SANITIZER)
   target_link_options(overdrive-settings PRIVATE -static-libstdc++ -static-libgcc)
 endif()
 
-# The program behind `overdrive info --pinning`. With hwloc it knows machines other than this one.
+# The program behind `overdrive info --pinning`. With hwloc, which it loads where that is installed, it
+# knows machines other than this one.
 find_path(OVERDRIVE_HWLOC_INCLUDE hwloc.h DOC "Folder of hwloc.h; without it ranks' view is shown")
-find_library(OVERDRIVE_HWLOC_LIBRARY hwloc)
 add_executable(overdrive-pinning "${CMAKE_SOURCE_DIR}/src/programs/pinning_tool.cc")
 target_link_libraries(overdrive-pinning PRIVATE overdrive_core overdrive_options)
 set_property(TARGET overdrive-pinning PROPERTY INTERPROCEDURAL_OPTIMIZATION OFF)
@@ -84,13 +84,12 @@ target_link_options(overdrive-pinning PRIVATE -fno-lto)
 if(NOT OVERDRIVE_SANITIZER)
   target_link_options(overdrive-pinning PRIVATE -static-libstdc++ -static-libgcc)
 endif()
-if(OVERDRIVE_HWLOC_INCLUDE AND OVERDRIVE_HWLOC_LIBRARY)
-  message(STATUS "hwloc: ${OVERDRIVE_HWLOC_LIBRARY}")
+if(OVERDRIVE_HWLOC_INCLUDE)
+  message(STATUS "hwloc: ${OVERDRIVE_HWLOC_INCLUDE}")
   target_compile_definitions(overdrive-pinning PRIVATE OVERDRIVE_HWLOC)
   target_include_directories(overdrive-pinning SYSTEM PRIVATE "${OVERDRIVE_HWLOC_INCLUDE}")
-  target_link_libraries(overdrive-pinning PRIVATE "${OVERDRIVE_HWLOC_LIBRARY}")
 else()
-  message(STATUS "hwloc: not built in, hwloc.h or its library was not found")
+  message(STATUS "hwloc: not built in, hwloc.h was not found")
 endif()
 
 # The program behind `overdrive calibrate` and `overdrive study`: the engine between two processes,

@@ -119,7 +119,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--jobs", default=str(len(os.sched_getaffinity(0))))
     parser.add_argument("--check", action="store_true", help="also build and run the unit tests")
-    parser.add_argument("--lto", choices=("ON", "OFF"), default="ON", help="optimise across files")
+    parser.add_argument(
+        "--lto",
+        choices=("ON", "OFF"),
+        default=os.environ.get("OVERDRIVE_LTO", "ON"),
+        help="optimise across files (default: OVERDRIVE_LTO, else ON)",
+    )
     options = parser.parse_args()
     missing = [name for name in NEEDED if shutil.which(name) is None]
     if missing:

@@ -6,7 +6,6 @@ the environment only variables of Overdrive, MPI libraries and batch systems.
 
 from __future__ import annotations
 
-import ctypes
 import io
 import json
 import os
@@ -268,6 +267,18 @@ def reported_variables(environment: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+def _versions() -> str:
+    try:
+        library = os.confstr("CS_GNU_LIBC_VERSION")
+    except (OSError, ValueError):
+        library = None
+    kernel = os.uname()
+    return (
+        f"python {sys.version}\nC library {library or 'not glibc'}\n"
+        f"{kernel.sysname} {kernel.release} {kernel.version} {kernel.machine}\n"
+    )
+
+
 def _bundle(path: Path, findings: list[Finding], report: Mapping[str, Any],
             environment: Mapping[str, str]) -> None:  # fmt: skip
     contents = {
@@ -279,7 +290,7 @@ def _bundle(path: Path, findings: list[Finding], report: Mapping[str, Any],
         "limits.txt": _read("/proc/self/limits"),
         "cgroup.txt": _read("/proc/self/cgroup"),
         "os-release.txt": _read("/etc/os-release"),
-        "versions.txt": f"python {sys.version}\nlibc {ctypes.CDLL(None)}\n",
+        "versions.txt": _versions(),
     }
     stem = path.name.partition(".")[0]
     with tarfile.open(path, "x:gz") as archive:

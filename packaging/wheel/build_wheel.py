@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools" / "setup"))
 
 from environments import ensure_environment  # noqa: E402
-from packages import SetupError, log  # noqa: E402
+from packages import SetupError  # noqa: E402
 
 BUILD = ROOT / "build" / "wheel"
 DIST = ROOT / "dist"
@@ -45,8 +45,11 @@ HEADERS = {
     "toml++": "toml++/toml.h",
     "nlohmann": "nlohmann/json.hpp",
     "CLI": "CLI/CLI.hpp",
+    "hwloc.h": "hwloc.h",
 }
-"""Header-only libraries. Alone in a folder: beside them lie the headers of this machine's glibc."""
+"""Header-only libraries, and hwloc, which is loaded at run time where it is installed.
+
+Alone in a folder: beside them lie the headers of this machine's glibc."""
 
 COMPONENTS = ("runtime", "development", "completions", "documentation")
 """Of cmake/OverdriveInstall.cmake; a modulefile would have to name the prefix."""
@@ -98,15 +101,26 @@ def include_folder(header: str) -> Path:
     raise SetupError(f"{header} is missing: run `make setup-build`")
 
 
+def show(target: Path, link: Path) -> None:
+    """Let a link lead to a file or folder; one that does already keeps its age."""
+    if not link.is_symlink() or Path(os.readlink(link)) != target:
+        link.unlink(missing_ok=True)
+        link.symlink_to(target)
+
+
 def write_headers(folder: Path) -> None:
-    """Make a folder that shows the header-only libraries and nothing else."""
+    """Make a folder that shows the libraries of HEADERS and nothing else."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, header in HEADERS.items():
-        target = include_folder(header) / name
-        link = folder / name
-        if not link.is_symlink() or Path(os.readlink(link)) != target:
-            link.unlink(missing_ok=True)
-            link.symlink_to(target)
+        show(include_folder(header) / name, folder / name)
+    # Debian keeps a part of hwloc's headers in the folder of the processor.
+    inner = folder / "hwloc"
+    inner.mkdir(exist_ok=True)
+    top = include_folder("hwloc.h")
+    places = (top, *top.glob(f"{platform.machine()}-linux-gnu"))
+    files = {path.name: path for place in places for path in (place / "hwloc").glob("*")}
+    for name, path in files.items():
+        show(path, inner / name)
 
 
 def unwinder() -> str:
@@ -124,6 +138,13 @@ def run(command: list[str], **more: str) -> None:
         raise SetupError(f"`{' '.join(command[:4])} ...` ended with status {done.returncode}")
 
 
+def without_paths() -> str:
+    """Return the options that keep the folders of this machine out of what is compiled."""
+    # The last one that fits holds: the tools lie below the sources.
+    places = {ROOT: ".", BUILD / "include": "include", BUILD / "tools": "tools"}
+    return " ".join(f"-ffile-prefix-map={path}={name}" for path, name in places.items())
+
+
 def compile_all(jobs: str) -> None:
     """Configure and build."""
     tools, headers = BUILD / "toolchain", BUILD / "include"
@@ -136,15 +157,16 @@ def compile_all(jobs: str) -> None:
         "CMAKE_RANLIB": tools / "ranlib",
         "CMAKE_C_COMPILER_AR": tools / "ar",
         "CMAKE_CXX_COMPILER_AR": tools / "ar",
-        "CMAKE_CXX_FLAGS": f"-isystem {headers}",
+        "CMAKE_C_FLAGS": without_paths(),
+        "CMAKE_CXX_FLAGS": f"-isystem {headers} {without_paths()}",
         "CMAKE_INSTALL_LIBDIR": "lib",
         "OVERDRIVE_UNWINDER": unwinder(),
         "OVERDRIVE_HIGHWAY_INCLUDE": headers,
         "OVERDRIVE_JSON_INCLUDE": headers,
         "OVERDRIVE_CLI11_INCLUDE": headers,
-        # A library of this machine; the wheel may need only those that every system has.
-        "OVERDRIVE_HWLOC_INCLUDE": "OFF",
-        "OVERDRIVE_HWLOC_LIBRARY": "OFF",
+        "OVERDRIVE_HWLOC_INCLUDE": headers,
+        # A header that few machines have; the wheel is the same everywhere.
+        "OVERDRIVE_XPMEM_INCLUDE": "OFF",
         # pip does that for the Python that is there.
         "OVERDRIVE_COMPILE_PYTHON": "OFF",
         "OVERDRIVE_LTO": "OFF",
@@ -207,12 +229,10 @@ def pack(python: Path) -> Path:
     run([str(python), "-m", "wheel", "pack", str(folder), "--dest-dir", str(plain)], **time)
     made = next(plain.glob("*.whl"))
     granted = judge(made, python)
-    year_glibc = tuple(map(int, granted.split("_")[1:3]))
-    if year_glibc > tuple(map(int, GLIBC.split("."))):
-        log(f"the wheel needs a newer glibc than {GLIBC}: {granted}")
+    if tuple(map(int, granted.split("_")[1:3])) > tuple(map(int, GLIBC.split("."))):
+        raise SetupError(f"the wheel needs a newer glibc than {GLIBC}: {granted}")
     # Older tags are not claimed: only systems from this one on are tested.
     tag = f"manylinux_{GLIBC.replace('.', '_')}_{platform.machine()}"
-    tag = max(tag, granted, key=lambda word: tuple(map(int, word.split("_")[1:3])))
     rename = [str(python), "-m", "wheel", "tags", "--remove", "--platform-tag", tag, str(made)]
     run(rename, **time)
     DIST.mkdir(exist_ok=True)

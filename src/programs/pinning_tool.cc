@@ -10,12 +10,11 @@
 #include <cstring>
 #include <string>
 
-#ifdef OVERDRIVE_HWLOC
-#include <hwloc.h>
-#endif
-
 #include "base/json_text.h"
 #include "config/pin_request.h"
+#ifdef OVERDRIVE_HWLOC
+#include "programs/hwloc_library.h"
+#endif
 #include "topology/cpu_set.h"
 #include "topology/crowding.h"
 #include "topology/pin_plan.h"
@@ -33,56 +32,68 @@ struct Machine {
   std::string error;
 };
 
-#ifdef OVERDRIVE_HWLOC
-
-void mark(PinTopology& topology, hwloc_const_bitmap_t set, std::int16_t PinTopology::Cpu::*member) {
-  int lowest = -1;
-  int cpu = hwloc_bitmap_first(set);
-  for (; cpu >= 0 && cpu < topology::kMaxCpus; cpu = hwloc_bitmap_next(set, cpu)) {
-    PinTopology::Cpu& entry = topology.cpus[static_cast<std::size_t>(cpu)];
-    if (!entry.online) continue;
-    if (lowest < 0) lowest = cpu;
-    entry.*member = static_cast<std::int16_t>(lowest);
-  }
-}
-
-void mark_all(PinTopology& topology, hwloc_topology_t machine, hwloc_obj_type_t type,
-              std::int16_t PinTopology::Cpu::*member) {
-  hwloc_obj_t object = nullptr;
-  while ((object = hwloc_get_next_obj_by_type(machine, type, object)) != nullptr) {
-    mark(topology, object->cpuset, member);
-  }
-}
-
-void read_hwloc(Machine& found) {
-  hwloc_topology_t machine;
-  if (hwloc_topology_init(&machine) != 0 || hwloc_topology_load(machine) != 0) {
-    found.error = "hwloc cannot read the machine; look at HWLOC_SYNTHETIC and HWLOC_XMLFILE";
-    return;
-  }
-  found.source = "hwloc";
-  found.real = hwloc_topology_is_thissystem(machine) != 0;
-  hwloc_obj_t cpu = nullptr;
-  while ((cpu = hwloc_get_next_obj_by_type(machine, HWLOC_OBJ_PU, cpu)) != nullptr) {
-    if (cpu->os_index < topology::kMaxCpus) found.topology.cpus[cpu->os_index].online = true;
-  }
-  mark_all(found.topology, machine, HWLOC_OBJ_CORE, &PinTopology::Cpu::core);
-  mark_all(found.topology, machine, HWLOC_OBJ_PACKAGE, &PinTopology::Cpu::socket);
-  mark_all(found.topology, machine, HWLOC_OBJ_NUMANODE, &PinTopology::Cpu::numa);
-  const bool third = hwloc_get_nbobjs_by_type(machine, HWLOC_OBJ_L3CACHE) > 0;
-  mark_all(found.topology, machine, third ? HWLOC_OBJ_L3CACHE : HWLOC_OBJ_L2CACHE,
-           &PinTopology::Cpu::cache);
-  found.topology.complete();
-  hwloc_topology_destroy(machine);
-}
-
-#endif
-
 void read_sysfs(Machine& found) {
   found.source = "sysfs";
   if (!topology::read_pin_topology("", &found.topology)) {
     found.error = "/sys does not describe the processors";
   }
+}
+
+#ifdef OVERDRIVE_HWLOC
+
+void mark_all(PinTopology& topology, const programs::HwlocLibrary& hwloc, hwloc_topology_t machine,
+              hwloc_obj_type_t type, std::int16_t PinTopology::Cpu::*member) {
+  hwloc.objects(machine, type, [&](const hwloc_obj& object) {
+    int lowest = -1;
+    int cpu = hwloc.first(object.cpuset);
+    for (; cpu >= 0 && cpu < topology::kMaxCpus; cpu = hwloc.next(object.cpuset, cpu)) {
+      PinTopology::Cpu& entry = topology.cpus[static_cast<std::size_t>(cpu)];
+      if (!entry.online) continue;
+      if (lowest < 0) lowest = cpu;
+      entry.*member = static_cast<std::int16_t>(lowest);
+    }
+  });
+}
+
+void read_hwloc(Machine& found, const programs::HwlocLibrary& hwloc) {
+  hwloc_topology_t machine;
+  if (hwloc.init(&machine) != 0 || hwloc.load(machine) != 0) {
+    found.error = "hwloc cannot read the machine; look at HWLOC_SYNTHETIC and HWLOC_XMLFILE";
+    return;
+  }
+  found.source = "hwloc";
+  found.real = hwloc.is_this_system(machine) != 0;
+  hwloc.objects(machine, HWLOC_OBJ_PU, [&](const hwloc_obj& cpu) {
+    if (cpu.os_index < topology::kMaxCpus) found.topology.cpus[cpu.os_index].online = true;
+  });
+  mark_all(found.topology, hwloc, machine, HWLOC_OBJ_CORE, &PinTopology::Cpu::core);
+  mark_all(found.topology, hwloc, machine, HWLOC_OBJ_PACKAGE, &PinTopology::Cpu::socket);
+  mark_all(found.topology, hwloc, machine, HWLOC_OBJ_NUMANODE, &PinTopology::Cpu::numa);
+  bool third = false;
+  hwloc.objects(machine, HWLOC_OBJ_L3CACHE, [&](const hwloc_obj&) { third = true; });
+  mark_all(found.topology, hwloc, machine, third ? HWLOC_OBJ_L3CACHE : HWLOC_OBJ_L2CACHE,
+           &PinTopology::Cpu::cache);
+  found.topology.complete();
+  hwloc.destroy(machine);
+}
+
+#endif
+
+// By hwloc where it is, else as ranks read it: only hwloc knows other machines than this one.
+void read_machine(Machine& found) {
+#ifdef OVERDRIVE_HWLOC
+  programs::HwlocLibrary hwloc;
+  if (hwloc.open()) return read_hwloc(found, hwloc);
+#endif
+  for (const char* const name : {"HWLOC_SYNTHETIC", "HWLOC_XMLFILE"}) {
+    if (std::getenv(name) == nullptr) continue;
+    found.error = std::string(name) +
+                  " is set, but hwloc 2 is not installed here: install it, or "
+                  "unset " +
+                  name;
+    return;
+  }
+  read_sysfs(found);
 }
 
 struct Options {
@@ -161,11 +172,7 @@ int run(int argc, char** argv) {
     return 2;
   }
   Machine machine;
-#ifdef OVERDRIVE_HWLOC
-  options.sysfs ? read_sysfs(machine) : read_hwloc(machine);
-#else
-  read_sysfs(machine);
-#endif
+  options.sysfs ? read_sysfs(machine) : read_machine(machine);
   if (!machine.error.empty()) {
     std::fprintf(stderr, "%s\n", machine.error.c_str());
     return 2;

@@ -46,6 +46,14 @@ def test_bundle_holds_the_report_and_no_secrets(overdrive, real, tmp_path):
     with tarfile.open(bundle) as archive:
         texts = {name: archive.extractfile(name).read().decode() for name in archive.getnames()}
     assert json.loads(texts["report/info.json"])["version"]
+    assert f"C library {os.confstr('CS_GNU_LIBC_VERSION')}" in texts["report/versions.txt"]
+    assert os.uname().release in texts["report/versions.txt"]
+    # All that the checks said, once for people and once for programs.
+    checks = json.loads(texts["report/doctor.json"])
+    assert {"preload", "memfd_create", "process_vm_readv", "huge pages", "container"} <= {
+        one["name"] for one in checks
+    }
+    assert all(one["name"] in texts["report/doctor.txt"] for one in checks)
     told = json.loads(texts["report/environment.json"])
     assert told["OVERDRIVE_SPIN"] == "2us"
     assert "s3cr3t" not in "".join(texts.values())

@@ -78,6 +78,45 @@ def test_easybuild_has_all_that_its_recipe_depends_on(easybuild: Path, tmp_path:
         assert f"(module: {name}/" in said, said
 
 
+def numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version))
+
+
+def calls(source: str, name: str) -> list[str]:
+    """Return the first argument of each call of a directive."""
+    return [
+        node.args[0].value
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Call)
+        and getattr(node.func, "id", "") == name
+        and node.args
+        and isinstance(node.args[0], ast.Constant)
+    ]
+
+
+def test_spack_has_all_that_its_recipe_depends_on() -> None:
+    """In a checkout of spack-packages, Spack's own collection, which OVERDRIVE_TEST_SPACK names."""
+    checkout = os.environ.get("OVERDRIVE_TEST_SPACK")
+    if not checkout:
+        pytest.skip(
+            "no collection: Spack is in no package registry, OVERDRIVE_TEST_SPACK names one"
+        )
+    builtin = Path(checkout) / "repos" / "spack_repo" / "builtin"
+    for directive in re.findall(r"from spack_repo\.builtin\.(\S+) import (.*)", RECIPE.read_text()):
+        module = (builtin / (directive[0].replace(".", "/") + ".py")).read_text()
+        for word in directive[1].split(", "):
+            assert re.search(rf"^(?:class|def) {word}\b", module, re.MULTILINE), directive
+    wanted = calls(RECIPE.read_text(), "depends_on")
+    assert len(wanted) > 10
+    for text in wanted:
+        name, _, least = text.partition("@")
+        if name in ("c", "cxx"):
+            continue  # languages, which compilers provide
+        recipe = builtin / "packages" / name.replace("-", "_") / "package.py"
+        known = [numbers(version) for version in calls(recipe.read_text(), "version")]
+        assert any(version >= numbers(least) for version in known), text
+
+
 @pytest.mark.slow
 def test_the_service_of_the_switch_names_the_prefix(tmp_path: Path) -> None:
     build = ROOT / "build" / "release"

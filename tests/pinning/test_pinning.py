@@ -227,6 +227,18 @@ def test_hwloc_and_the_ranks_own_look_at_the_machine_agree():
 
 
 @pytest.mark.quick
+def test_without_hwloc_the_ranks_own_look_is_shown(tmp_path):
+    """The program starts where hwloc is not installed; only other machines need it."""
+    (tmp_path / "libhwloc.so.15").write_text("not a library\n")
+    broken = {"LD_LIBRARY_PATH": str(tmp_path)}
+    done = _info("info", "--pinning", "--json", **broken)
+    assert '"sysfs"' in done.stdout, done.stderr
+    done = _info("info", "--pinning", synthetic=EPYC, **broken)
+    assert done.returncode == 2
+    assert "HWLOC_SYNTHETIC is set, but hwloc 2 is not installed here" in done.stderr
+
+
+@pytest.mark.quick
 @pytest.mark.parametrize(
     ("pin", "words"),
     [

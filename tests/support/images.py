@@ -8,6 +8,7 @@ Unavailable.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shlex
 import shutil
@@ -68,6 +69,16 @@ def base(kind: str) -> Path:
     if shutil.which("mmdebstrap") is None:
         raise Unavailable("mmdebstrap is not installed")
     IMAGES.mkdir(parents=True, exist_ok=True)
+    with open(IMAGES / f"{kind}.lock", "w") as lock:
+        # Tests that run beside each other want the same one.
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.is_dir():
+            _make(kind, folder)
+    return folder
+
+
+def _make(kind: str, folder: Path) -> None:
+    """Make the root file system of a kind."""
     partial = IMAGES / f"{kind}.partial"
     shutil.rmtree(partial, ignore_errors=True)
     release, packages = KINDS[kind]
@@ -83,7 +94,6 @@ def base(kind: str) -> Path:
         shutil.rmtree(partial, ignore_errors=True)
         raise Unavailable(f"mmdebstrap {release}: {done.stderr[-1000:]}")
     partial.rename(folder)
-    return folder
 
 
 class Image:

@@ -59,8 +59,6 @@ MATRIX = {
             "CMAKE_CXX_COMPILER": f"{TRIPLET}-g++",
             "CMAKE_CROSSCOMPILING_EMULATOR": f"{EMULATOR};-L;/usr/{TRIPLET}",
             "OVERDRIVE_ABIS": "",
-            "OVERDRIVE_HWLOC_INCLUDE": "OFF",
-            "OVERDRIVE_HWLOC_LIBRARY": "OFF",
             # The library of this machine is for this machine; the sources are for all.
             "CMAKE_DISABLE_FIND_PACKAGE_GTest": "ON",
         },
@@ -104,7 +102,7 @@ def build(name: str, targets: list[str], jobs: str) -> None:
         headers = folder(name) / "include"
         build_wheel.write_headers(headers)
         settings["CMAKE_CXX_FLAGS"] = f"-isystem {headers}"
-        for library in ("HIGHWAY", "JSON", "CLI11"):
+        for library in ("HIGHWAY", "JSON", "CLI11", "HWLOC"):
             settings[f"OVERDRIVE_{library}_INCLUDE"] = str(headers)
     settings.setdefault("OVERDRIVE_LTO", "OFF")
     configure = ["cmake", "-S", str(ROOT), "-B", str(folder(name)), "-G", "Ninja"]

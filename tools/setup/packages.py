@@ -26,6 +26,7 @@ GROUPS: dict[str, list[str]] = {
         "libhwy-dev",
         "nlohmann-json3-dev",
         "libcli11-dev",
+        "libhwloc-dev",
     ],
     "test": ["libgtest-dev", "python3-venv"],
     "lint": ["clang-format"],
