@@ -152,7 +152,7 @@ def test_a_damaged_trace_is_left_aside(
     ):
         assert changed != text
         path.write_text(changed)
-        result = run(host, program, "1+1", **variables)
+        result = run(host, program, "1+1", OVERDRIVE_VERBOSE="1", **variables)
         expect.passed(result)
         lines = [line for line in result.stderr.splitlines() if "does not count" in line]
         assert len(lines) == 1, result.report()

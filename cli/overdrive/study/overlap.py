@@ -221,7 +221,8 @@ def render(
         body.append(
             "<p>No collective of this program may outlast its call: broadcasts, allgathers and "
             "all-to-alls on communicators that span nodes, of a size above "
-            "<code>overlap_min</code>.</p>"
+            "<code>overlap_min</code>, in programs that do not ask for "
+            "<code>MPI_THREAD_MULTIPLE</code>.</p>"
         )
     calls = pictured(timelines)
     if calls:
