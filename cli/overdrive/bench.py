@@ -47,6 +47,8 @@ MODES = ("blocking", "nonblocking", "persistent")
 HOST, OVERDRIVE = "host", "Overdrive"
 ROUNDS_APART = 3
 """How often jobs that cannot take turns are run each."""
+SHORTEST_SECONDS = 0.1
+"""Of one of these runs; starting it takes longer."""
 MORE_SECONDS = 120
 
 EPILOG = """\
@@ -251,6 +253,8 @@ class Variant:
 
     name: str
     settings: dict[str, str] | None
+    environment: dict[str, str] = field(default_factory=dict)
+    """Variables of the MPI library."""
 
 
 @dataclass
@@ -266,7 +270,11 @@ class Bench:
     program: Path = Path()
     nodes: int = 1
     ranks: int = 2
+    job_command: str = ""
+    """What starts a job where no launcher is called directly; `{ranks}` stands for their number."""
     problems: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+    """Variants whose jobs failed, and were not ended because another one had."""
 
     def variants(self) -> list[Variant]:
         """Return the jobs to compare."""
@@ -295,10 +303,23 @@ class Bench:
             found.setdefault(name, Variant(name, value))
         return list(found.values())
 
+    def parameters_of(self, collective: str, variant: str) -> dict[str, int]:
+        """Return what an algorithm such as `ring/flat` takes as parameters, and its values."""
+        largest = max(bench_tables.parse_size(text) for text in self.options.sizes.split(","))
+        words = ["explain", collective, str(largest), "--ranks", str(self.ranks)]
+        words += ["--nodes", str(self.nodes)]
+        report, _ = collectives.query(self.installation, self.environment, *words)
+        for candidate in report["candidates"]:
+            if f"{candidate['algorithm']}/{candidate['mode']}" == variant:
+                return dict(candidate["parameters"])
+        return {}
+
     def command(self, variant: Variant, arguments: list[str]) -> tuple[list[str], dict[str, str]]:
         """Return the command line and the environment of a job."""
         program = [str(self.program), *arguments]
-        environment = {**self.environment, **(variant.settings or {})}
+        environment = {**self.environment, **variant.environment, **(variant.settings or {})}
+        if self.job_command:
+            return self._batch_command(variant, program, environment), dict(self.environment)
         extra = shlex.split(self.options.options)
         if self.options.lab:
             words = [sys.executable, os.path.abspath(sys.argv[0]), "lab", self.launcher]
@@ -313,6 +334,19 @@ class Bench:
             return words, environment
         job, ours = launch.job_environment(self.installation, self.chosen, environment)
         return launch.launch_command(words, job, ours), job
+
+    def _batch_command(
+        self, variant: Variant, program: list[str], environment: Mapping[str, str]
+    ) -> list[str]:
+        words = start_words(self.job_command, self.ranks)
+        given = dict(variant.environment)
+        if variant.settings is not None:
+            job, ours = launch.job_environment(self.installation, self.chosen, environment)
+            names = [name for name in job if name.startswith("OVERDRIVE_") or name in ours]
+            given.update((name, job[name]) for name in names)
+        # Not everything that starts jobs hands on its environment.
+        pairs = [f"{name}={value}" for name, value in sorted(given.items())]
+        return [*words, "env", *pairs, *program] if pairs else [*words, *program]
 
     def _oversubscription(self) -> dict[str, str]:
         """Return what lets Open MPI start more ranks than there are cores."""
@@ -340,8 +374,18 @@ class Bench:
 
     def spans_nodes(self) -> bool:
         """Tell whether ranks may be on other machines, which share no file to take turns over."""
+        if self.job_command:
+            return True
         words = shlex.split(self.options.options)
         return launchers.spans_nodes(self.family, words, self.environment) and not self.options.lab
+
+
+def start_words(command: str, ranks: int) -> list[str]:
+    """Return the words that start a job of so many ranks."""
+    words = shlex.split(command)
+    if any("{ranks}" in word for word in words):
+        return [word.replace("{ranks}", str(ranks)) for word in words]
+    return [*words, "-n", str(ranks)]
 
 
 def run_job(
@@ -389,6 +433,8 @@ def at_the_same_time(
             command, environment = bench.command(variants[index], words)
             outcomes[index] = run_job(command, environment, seconds + MORE_SECONDS, stop)
             if not outcomes[index][2]:
+                if not stop.is_set():
+                    bench.failed.append(variants[index].name)
                 stop.set()
 
         together.all_at_once(len(variants), run, stop)
@@ -400,12 +446,14 @@ def one_after_the_other(
     bench: Bench, variants: list[Variant], seconds: float, samples: list[Sample]
 ) -> None:
     """Run jobs in alternation, for those on other machines."""
-    each = seconds / ROUNDS_APART / len(variants)
+    each = max(SHORTEST_SECONDS, seconds / ROUNDS_APART / len(variants))
     for _ in range(ROUNDS_APART):
         for variant in variants:
             words = [*bench.arguments(), "--seconds", f"{each:.1f}"]
             command, environment = bench.command(variant, words)
             outcome = run_job(command, environment, each + MORE_SECONDS, threading.Event())
+            if not outcome[2]:
+                bench.failed.append(variant.name)
             _take(bench, variant, outcome, samples)
 
 

@@ -245,16 +245,18 @@
   A(learn, LearnChoice, "learn", LearnMode::kNodes, LearnMode::kOff, LearnMode::kOn, coll,         \
     "Measures in the running program whether a blocking collective is faster with Overdrive or "   \
     "with the installed MPI library, and lets the faster one go on: for each communicator, "       \
-    "collective and range of sizes, both in turn from the ninth call on for 8 to 16 calls, again " \
-    "after 4,096 calls and more and more rarely. `nodes`: on communicators that span nodes; `on`: " \
-    "on all; `off`: never. Rules (`tuning`, `OVERDRIVE_ADJUST_...`) are obeyed without measuring. "  \
+    "collective and range of sizes, in turn from the ninth call on for 8 to 24 calls, and again "   \
+    "at call 1,024 and each further power of two, in at most 1 % of the time. `nodes`: on "        \
+    "communicators that span nodes; `on`: on all, and other algorithms of Overdrive take part "    \
+    "(at first 8 to 48 calls); "                                                                   \
+    "`off`: never. Rules (`tuning`, `OVERDRIVE_ADJUST_...`) are obeyed without measuring. "          \
     "`on` measures the ways of messages from 4 KiB on too (`copy_path`), in at most 2 % of the "   \
     "time. "                                                                                       \
     "As with any two algorithms, the last bits of a floating-point sum may depend on who made it.")  \
   A(first_arrival, BoolType, "first_arrival", false, false, true, coll,                            \
     "On communicators that span nodes also tries broadcasts of 64 KiB and more that start on each " \
     "node with whoever comes first, and keeps to them where ranks wait less: in turn with the "    \
-    "usual algorithm from the ninth call on for 8 to 16 calls, before anything is measured "       \
+    "usual algorithm from the ninth call on for 8 to 24 calls, before anything is measured "       \
     "against the installed MPI library. Needs `learn`; `OVERDRIVE_ADJUST_BCAST=first_arrival` "    \
     "takes them without measuring.")                                                               \
   A(progress, ProgressChoice, "progress", ProgressMode::kOff, ProgressMode::kOff,                  \

@@ -150,13 +150,13 @@ int Rank::turn_ended(Trial& trial, std::uint64_t began_ns, Comm& comm) {
   RankState& s = *state_;
   if (!trial.took(began_ns == 0 ? 0 : now_ns() - began_ns)) return kSuccess;
   const int error = add_up(trial.samples(), comm);
-  const bool host_served = trial.winner() == Trial::Turn::host;
+  const int before = trial.winner();
   if (error != kSuccess || !trial.judge()) return error;
-  const bool host_serves = trial.winner() == Trial::Turn::host;
+  const int now = trial.winner();
   Guard guard(s);
   const bool by_host = trial.rival() == Trial::Rival::host;
   ++(by_host ? s.counters.trials : s.counters.arrival_trials);
-  if (host_serves && !host_served) {
+  if (now == Trial::kRival && now != before) {
     ++(by_host ? s.counters.trials_to_host : s.counters.arrival_chosen);
   }
   return kSuccess;

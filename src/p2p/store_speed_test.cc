@@ -43,5 +43,20 @@ TEST(StoreSpeed, SlowStoresAreTriedAgainNowAndThen) {
   EXPECT_FALSE(speed.slow());
 }
 
+TEST(StoreSpeed, WhatIsSlowDependsOnTheMemory) {
+  StoreSpeed cells;
+  StoreSpeed buffers(StoreSpeed::kSlowInBuffers);
+  for (StoreSpeed* speed : {&cells, &buffers}) {
+    speed->assume(true);
+    EXPECT_TRUE(speed->due());
+    speed->sample(16384, 2700);  // 6 bytes per ns
+    speed->sample(16384, 2700);
+  }
+  EXPECT_FALSE(cells.slow());
+  EXPECT_TRUE(buffers.slow());
+  EXPECT_FALSE(buffers.due());
+  EXPECT_EQ(asked_until_wanted(buffers), 64);
+}
+
 }  // namespace
 }  // namespace od::p2p

@@ -194,6 +194,7 @@ class Transport {
     Link& link = links_[peer];
     link.distance.set(far);
     link.cell_stores.assume(far);
+    link.buffer_stores.assume(far);
     link.frame_stores.assume(false);
   }
   void fix_distance(std::uint32_t peer, bool far) { links_[peer].distance.fix(far); }
@@ -223,7 +224,10 @@ class Transport {
     bool reaches_us = false;  // the peer has mapped ours
     bool opens_us = false;    // the peer has opened our address space, and could attach so far
     Distance distance;
-    StoreSpeed cell_stores;   // into cells, and into the peer's buffers
+    StoreSpeed cell_stores;
+    // Into the peer's own buffers, which it reads and writes itself: nothing that is written in
+    // rotation, as cells are, tells what that costs.
+    StoreSpeed buffer_stores{StoreSpeed::kSlowInBuffers};
     StoreSpeed frame_stores;  // into frames that have come back
     bool box_refused = false;
     bool offers_declined = false;      // the peer cannot read our memory
@@ -310,9 +314,9 @@ class Transport {
   bool help_receiver(OutgoingStream& stream);
   bool push_rest(OutgoingStream& stream);
   void copy_to_peer(OutgoingStream& stream, std::byte* to, std::uint64_t from, std::uint64_t bytes);
-  // Into cells or the peer's buffer; true if it used non-temporal stores.
+  // Into cells or the peer's buffer, whose `stores` they are; true if it used non-temporal stores.
   // `seen`: the peer has read this memory before, so that the copy tells how fast stores are.
-  bool copy_in(Link& link, void* to, const void* from, std::uint64_t bytes, bool seen);
+  bool copy_in(StoreSpeed& stores, void* to, const void* from, std::uint64_t bytes, bool seen);
 
   // Receiving.
   bool take_from(std::uint32_t peer, int most);

@@ -31,6 +31,8 @@ namespace {
 // How much is pushed before the receiver is told; it only counts, so the piece is large.
 constexpr std::uint64_t kPushPieceBytes = 128u << 10;
 
+constexpr std::uint64_t kSampledBytes = 16u << 10;
+
 // Shorter messages do not try these paths: one side would do all of it, or the payload be in cells
 // before the receive can have come.
 constexpr std::uint64_t kLeastCooperativeBytes = 16u << 10;
@@ -193,7 +195,15 @@ bool Transport::withdraw(OutgoingStream& stream) {
 
 void Transport::copy_to_peer(OutgoingStream& stream, std::byte* to, std::uint64_t from,
                              std::uint64_t bytes) {
-  copy_in(links_[stream.peer], to, stream.contiguous + from, bytes, true);
+  StoreSpeed& stores = links_[stream.peer].buffer_stores;
+  // Where they are slow, only a small part is risked to see whether they still are.
+  while (stores.slow() && stores.due() && bytes > kSampledBytes) {
+    copy_in(stores, to, stream.contiguous + from, kSampledBytes, true);
+    from += kSampledBytes;
+    to += kSampledBytes;
+    bytes -= kSampledBytes;
+  }
+  copy_in(stores, to, stream.contiguous + from, bytes, true);
 }
 
 std::byte* Transport::peer_bytes(std::uint32_t peer, std::uint64_t place, std::uint64_t bytes,

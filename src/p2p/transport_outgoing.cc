@@ -147,7 +147,7 @@ void Transport::fill(OutgoingStream& stream, std::byte* to, std::uint64_t bytes,
         break;
       case Place::cell:
         envelope.nontemporal =
-            copy_in(links_[stream.peer], to, hashed, bytes, pool_.went_round()) ? 1 : 0;
+            copy_in(links_[stream.peer].cell_stores, to, hashed, bytes, pool_.went_round()) ? 1 : 0;
         break;
       case Place::own_memory:
         std::memcpy(to, hashed, bytes);

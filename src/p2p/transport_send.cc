@@ -140,9 +140,9 @@ void Transport::list_envelope(std::uint32_t peer, Envelope& envelope, const Mess
   node::wake_if_armed(*link.armed, wake_);
 }
 
-bool Transport::copy_in(Link& link, void* to, const void* from, std::uint64_t bytes, bool seen) {
+bool Transport::copy_in(StoreSpeed& stores, void* to, const void* from, std::uint64_t bytes,
+                        bool seen) {
   using config::CopyMode;
-  StoreSpeed& stores = link.cell_stores;
   const bool large = bytes >= settings_.nontemporal_min_bytes;
   bool nontemporal = settings_.copy == CopyMode::kNontemporal ||
                      (settings_.copy == CopyMode::kAuto && stores.slow());
@@ -307,7 +307,8 @@ bool Transport::send_cell(std::uint32_t peer, MessageHeader header, const Payloa
     counters_.ordinary_bytes += payload.bytes;
   } else {
     cell.nontemporal =
-        copy_in(link, to, payload.contiguous, payload.bytes, pool_.went_round()) ? 1 : 0;
+        copy_in(link.cell_stores, to, payload.contiguous, payload.bytes, pool_.went_round()) ? 1
+                                                                                             : 0;
   }
   if (verify_) {
     header.checksum = memory::checksum_fold(memory::checksum_update(

@@ -4,7 +4,10 @@ Every algorithm that can serve is a job of the user's own MPI library; the jobs 
 same time and take turns at every point, so that whatever disturbs the machine disturbs all alike.
 After each of three rounds the variants that cannot win any more, and the slower half in any case,
 are left out (successive halving), and what is left of the time goes to the others. A variant gets a
-rule only where it is 3 % faster than the built-in choice and their intervals do not overlap.
+rule only where it is 3 % faster than the built-in choice and their intervals do not overlap. From
+the second round on parameters of the best algorithm take part too. The library's own algorithms are
+measured beside ours, so that the page shows how far its best setting is away; rules cannot name
+them.
 """
 
 from __future__ import annotations
@@ -33,13 +36,15 @@ from overdrive.lab import state as lab_state
 from overdrive.options import Options, take_settings
 from overdrive.progress import Progress
 from overdrive.thresholds import size_text
-from overdrive.tune import report, rules
+from overdrive.tune import host_settings, report, rules
 from overdrive.tune.journal import Journal, write_whole
 from overdrive.tune.statistics import (
     BUILT_IN,
     Measured,
+    Table,
     buckets,
     measured,
+    ratios,
     regret,
     survivors,
     winner,
@@ -53,6 +58,14 @@ SHARES = (0.4, 0.3, 0.3)
 
 SHORTEST_SECONDS = 0.8
 """Of a heat; its jobs take about as long to start."""
+
+PARAMETERS = {
+    "radix": ("2", "3", "4", "8", "16"),
+    "segment": ("8K", "32K", "128K", "512K"),
+    "leaders": ("1", "2", "4", "8"),
+    "pipeline": ("128K", "512K", "2M"),
+}
+"""Values that are tried, of those that an algorithm takes."""
 
 MOST_JOBS = 24
 """Of one heat; the program that takes turns knows 32."""
@@ -68,10 +81,19 @@ ranks that were tuned and those between.
 
 It can be stopped at any moment, with Ctrl-C too; the same call goes on from there.
 
+--hosts-launcher names the command that starts a job and waits for it, such as `srun` in an
+allocation; {ranks} in it stands for the number of ranks, which otherwise follows it as `-n RANKS`.
+--nodes tells on how many nodes such jobs lie. --mpicc names the compiler then.
+
+--emit host measures the MPI library alone, and writes a script that makes it take its best
+algorithms, for jobs that cannot use Overdrive (Open MPI, MPICH, Intel MPI).
+
 Examples:
   overdrive tune --budget 3m --collectives allreduce,bcast -n 4
   overdrive tune -n 2,4,8 --launcher /opt/mpich/bin/mpiexec
   overdrive lab up --nodes 4 && overdrive tune --lab --ppn 2
+  overdrive tune --hosts-launcher 'srun -N 4 -n {ranks}' --nodes 4 -n 16,64 --mpicc mpicc
+  overdrive tune --emit host --output best.sh && source best.sh
 """
 
 VERSION_PROGRAM = """\
@@ -114,6 +136,18 @@ def parser() -> Parser:
     made.add_argument("--launcher", default="mpirun", help="mpirun or another one, or its path")
     made.add_argument("--mpicc", help="compiler of the MPI library, where it is not found")
     made.add_argument("--options", default="", metavar="TEXT", help="options for the launcher")
+    made.add_argument(
+        "--hosts-launcher", default="", metavar="COMMAND",
+        help="what starts jobs in a batch system, such as 'srun -n {ranks}'",
+    )  # fmt: skip
+    made.add_argument(
+        "--nodes", type=number(1, bench.MOST_RANKS), metavar="COUNT",
+        help="on how many nodes jobs lie, with --options or --hosts-launcher (1)",
+    )  # fmt: skip
+    made.add_argument(
+        "--emit", choices=["host"],
+        help="measure the MPI library alone; write its own best settings",
+    )  # fmt: skip
     made.add_argument("--lab", nargs="?", const=lab_state.DEFAULT_NAME, metavar="NAME",
                       help="over a lab that is up")  # fmt: skip
     made.add_argument("--ppn", type=number(1, bench.MOST_RANKS), metavar="RANKS",
@@ -141,22 +175,37 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
             made.error(f"--sizes takes sizes from 1 to {bench.MOST_BYTES >> 20}M, and not '{text}'")
     if options.ppn is not None and not options.lab:
         made.error("--ppn belongs to --lab; for other nodes use --options")
+    for name in ("nodes", "hosts_launcher"):
+        if getattr(options, name) and options.lab:
+            made.error(f"--{name.replace('_', '-')} and --lab exclude each other")
+    try:
+        bench.start_words(options.hosts_launcher, 2)
+    except ValueError as reason:
+        made.error(f"--hosts-launcher {options.hosts_launcher}: {reason}")
     # What Bench reads beside these.
     options.shapes, options.mode, options.sample_ms = "usual", "blocking", None
     options.algorithms = options.without_overdrive = False
     return options
 
 
-def host_version(compiler: str, environment: Mapping[str, str]) -> str:
-    """Return how the MPI library calls itself, without what follows its version."""
-    with tempfile.TemporaryDirectory() as folder:
+def host_version(compiler: str, environment: Mapping[str, str], start: Sequence[str] = ()) -> str:
+    """Return how the MPI library calls itself, without what follows its version.
+
+    `start` is what starts a job of one rank, where a program cannot be run by itself.
+    """
+    # Other nodes do not see this one's /tmp.
+    within = bench.cache_folder(environment) if start else None
+    if within is not None:
+        within.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=within) as folder:
         source, program = Path(folder) / "version.c", Path(folder) / "version"
         source.write_text(VERSION_PROGRAM)
         done = subprocess.run([compiler, str(source), "-o", str(program)], env=dict(environment),
                               capture_output=True, text=True, check=False)  # fmt: skip
         if done.returncode == 0:
-            done = subprocess.run([str(program)], env=dict(environment), capture_output=True,
-                                  text=True, errors="replace", check=False)  # fmt: skip
+            done = subprocess.run([*start, str(program)], env=dict(environment),
+                                  capture_output=True, text=True, errors="replace",
+                                  check=False)  # fmt: skip
         if done.returncode != 0:
             raise CommandError(
                 f"the MPI library of {compiler} does not tell its version:\n{done.stderr.strip()}"
@@ -197,7 +246,15 @@ class Tuning:
     heats: list[Heat]
     seconds: float
     cores: int
+    library: str = ""
+    """Whose algorithms are known by its own variables (host_settings)."""
+    host_alone: bool = False
     known: dict[Heat, list[bench.Variant]] = field(default_factory=dict)
+
+    @property
+    def usual(self) -> str:
+        """Return the variant that the others are compared with."""
+        return rules.HOST if self.host_alone else BUILT_IN
 
     def run(self) -> bool:
         """Measure all rounds; False if it was stopped."""
@@ -237,20 +294,52 @@ class Tuning:
             table = {name: known for name, known in table.items() if name in names}
             if len(table) < 2:
                 return []
-            kept = survivors(table)
+            kept = survivors(table, self.usual)
             every = [variant for variant in every if variant.name in kept]
+            if before == 0 and not self.host_alone:
+                every += self.parameters(heat, table)[: MOST_JOBS - len(every)]
         return every
 
     def every_variant(self, heat: Heat) -> list[bench.Variant]:
         """Return the built-in choice, every algorithm that can serve, and the host's own."""
         variable = f"OVERDRIVE_ADJUST_{heat.collective.upper()}"
-        found = [bench.Variant(BUILT_IN, {})]
+        own = host_settings.candidates(self.library, heat.collective)
+        if self.host_alone:
+            found = [bench.Variant(rules.HOST, None)]
+            return [*found, *(bench.Variant(name, None, given) for name, given in own.items())]
+        found = [bench.Variant(BUILT_IN, {}), bench.Variant(rules.HOST, {variable: rules.HOST})]
+        found += [bench.Variant(name, {variable: rules.HOST}, given) for name, given in own.items()]
         for variant in self._bench(heat).algorithms(heat.collective):
             # As rules write it; on one node `/hierarchical` is shared memory alone.
             name = (variant.settings or {})[variable]
             found.append(bench.Variant(name, {variable: name}))
-        found.append(bench.Variant(rules.HOST, {variable: rules.HOST}))
         return found[:MOST_JOBS]
+
+    def parameters(self, heat: Heat, table: Table) -> list[bench.Variant]:
+        """Return variants of the best of our algorithms with other parameters."""
+        ours = {
+            name: sizes
+            for name, sizes in host_settings.choosable(table).items()
+            if name not in (BUILT_IN, rules.HOST)
+        }
+        if not ours:
+            return []
+        best = min(ours, key=lambda name: (min(ratios(table, name)), name))
+        takes = self._bench(heat).parameters_of(heat.collective, best)
+        variable = f"OVERDRIVE_ADJUST_{heat.collective.upper()}"
+        most = {"radix": heat.ranks, "leaders": heat.ranks // self.bench.nodes,
+                "segment": max(heat.sizes) - 1, "pipeline": max(heat.sizes) - 1}  # fmt: skip
+        found = []
+        for name, values in PARAMETERS.items():
+            if name not in takes:
+                continue
+            for value in values:
+                size = parse_size(value)
+                if size > most[name] or size == takes[name]:
+                    continue
+                given = {variable: best, f"{variable}_{name.upper()}": value}
+                found.append(bench.Variant(f"{best} {name}={value}", given))
+        return found
 
     def _bench(self, heat: Heat) -> bench.Bench:
         options = copy.copy(self.bench.options)
@@ -261,18 +350,28 @@ class Tuning:
 
     def measure(self, heat: Heat, variants: list[bench.Variant], seconds: float) -> list[Sample]:
         """Return the samples of one heat."""
-        here = self._bench(heat)
         # The learning of the program would measure beside us.
         for variant in variants:
-            variant.settings = {"OVERDRIVE_LEARN": "off", **(variant.settings or {})}
-        samples: list[Sample] = []
-        if here.spans_nodes():
-            bench.one_after_the_other(here, variants, seconds, samples)
-        else:
-            bench.at_the_same_time(here, variants, seconds, samples)
-        if here.problems:
-            raise CommandError(here.problems[0])
-        return [sample for sample in samples if sample.what == "all"]
+            if variant.settings is not None:
+                variant.settings = {"OVERDRIVE_LEARN": "off", **variant.settings}
+        while True:
+            here = self._bench(heat)
+            samples: list[Sample] = []
+            if here.spans_nodes():
+                bench.one_after_the_other(here, variants, seconds, samples)
+            else:
+                bench.at_the_same_time(here, variants, seconds, samples)
+            if not here.problems:
+                return [sample for sample in samples if sample.what == "all"]
+            # The library may refuse an algorithm for this number of ranks; then it is none.
+            refused = {name for name in here.failed if host_settings.is_setting(name)}
+            if not refused or set(here.failed) != refused:
+                raise CommandError(here.problems[0])
+            variants = [variant for variant in variants if variant.name not in refused]
+
+    def choosable(self, table: Table) -> Table:
+        """Return the variants that what is written can choose."""
+        return table if self.host_alone else host_settings.choosable(table)
 
     def table(
         self, ranks: int, collective: str, last_round: int, sizes: Sequence[int] | None = None
@@ -318,14 +417,14 @@ def summary(tuning: Tuning, options: argparse.Namespace) -> list[str]:
                 continue
             lines.append(f"{collective}, {ranks} ranks")
             for size in sizes:
-                best = winner(table, size)
-                usual = table.get(BUILT_IN, {}).get(size)
-                lost = regret(table, size, BUILT_IN)
+                best = winner(tuning.choosable(table), size, tuning.usual)
+                usual = table.get(tuning.usual, {}).get(size)
+                lost = regret(table, size, tuning.usual)
                 if usual is None or lost is None:
                     continue
                 what = size_text(size)
-                text = f"  {what:>6}  built-in {usual.median:10.2f} us"
-                if best != BUILT_IN:
+                text = f"  {what:>6}  {tuning.usual} {usual.median:10.2f} us"
+                if best != tuning.usual:
                     mine = table[best][size]
                     times = usual.median / mine.median
                     text += f"  {best} {mine.median:.2f} us, {times:.2f} times as fast"
@@ -342,12 +441,6 @@ def _finish(
     head: tuple[str, str],
     where: Mapping[str, object],
 ) -> None:
-    found: list[dict[str, Any]] = []
-    for collective in options.collectives:
-        tables = {
-            ranks: tuning.table(ranks, collective, len(SHARES) - 1) for ranks in options.counts
-        }
-        found += rules.rules_of(collective, tables, where)
     date = time.strftime("%Y-%m-%d")
     lines = summary(tuning, options)
     tables = {
@@ -355,11 +448,57 @@ def _finish(
         for collective in options.collectives
         for ranks in options.counts
     }
+    subtitle = f"{head[1]} · {head[0]} · {date}"
     picture = output.with_suffix(".html")
-    write_whole(picture, report.render(f"{head[1]} · {head[0]} · {date}", tables, lines))
-    write_whole(output, rules.render(*head, date, found))
+    write_whole(picture, report.render(subtitle, tables, lines, tuning.usual, tuning.choosable))
     print("\n".join(lines))
+    if tuning.host_alone:
+        files = host_settings.emit(tuning.library, [subtitle], tables, output)
+        for path, text in files.items():
+            write_whole(path, text)
+        print(f"the library's best settings are in {output}; figures: {picture}")
+        return
+    found: list[dict[str, Any]] = []
+    for collective in options.collectives:
+        by_ranks = {ranks: tuning.choosable(tables[collective, ranks]) for ranks in options.counts}
+        found += rules.rules_of(collective, by_ranks, where)
+    write_whole(output, rules.render(*head, date, found))
     print(f"{len(found)} rules written to {output}; figures: {picture}")
+
+
+def _bench_of(
+    installation: Installation,
+    chosen: Options,
+    options: argparse.Namespace,
+    environment: Mapping[str, str],
+) -> bench.Bench:
+    """Return what starts jobs."""
+    if options.hosts_launcher:
+        here = bench.Bench(installation, chosen, options, environment)
+        here.job_command = options.hosts_launcher
+    else:
+        path = shutil.which(options.launcher)
+        if path is None:
+            raise CommandError(
+                f"{options.launcher} was not found: load or install the MPI you want to use, or "
+                f"name its launcher with --launcher"
+            )
+        family = launchers.identify(path).family
+        here = bench.Bench(installation, chosen, options, environment, path, family)
+    if options.lab:
+        here.nodes = len(lab_state.select(options.lab).nodes)
+    elif options.nodes:
+        here.nodes = options.nodes
+    return here
+
+
+def _compiler_of(here: bench.Bench, options: argparse.Namespace) -> str:
+    if here.job_command and options.mpicc is None:
+        found = shutil.which("mpicc")
+        if found is None:
+            raise CommandError("mpicc was not found: name the MPI library's compiler with --mpicc")
+        return found
+    return bench.find_compiler(here.launcher, options.mpicc)
 
 
 def run(
@@ -374,25 +513,22 @@ def run(
     # Rules that are there already would be measured, and not the built-in choice.
     environment["OVERDRIVE_TUNING"] = "off"
     options = _parse(words)
-    path = shutil.which(options.launcher)
-    if path is None:
-        raise CommandError(
-            f"{options.launcher} was not found: load or install the MPI you want to use, or name "
-            f"its launcher with --launcher"
-        )
-    found = launchers.identify(path)
-    here = bench.Bench(installation, chosen, options, environment, path, found.family)
-    if options.lab:
-        here.nodes = len(lab_state.select(options.lab).nodes)
+    here = _bench_of(installation, chosen, options, environment)
     if not options.counts:
         options.counts = [here.nodes * (options.ppn or 1) if options.lab else 2]
     job, _ = launch.job_environment(installation, chosen, environment)
     launch.check_settings(installation, chosen, job)
-    compiler = bench.find_compiler(path, options.mpicc)
+    compiler = _compiler_of(here, options)
     here.program = bench.build(bench.source_folder(installation.home), compiler, environment)
     fingerprint = settings.query(installation, environment, "--machine")["fingerprint"]
-    host = host_version(compiler, environment)
+    start = bench.start_words(here.job_command, 1) if here.job_command else []
+    host = host_version(compiler, environment, start)
+    library = host_settings.library_of(host)
+    if options.emit and not library:
+        raise CommandError(f"--emit host does not know the variables of {host}")
     output: Path = options.output or standard_file(environment, host)
+    if options.emit and not options.output:
+        output = output.with_name(output.name.replace("tuning-", "host-", 1)).with_suffix(".sh")
     sizes = sorted({parse_size(text) for text in options.sizes.split(",")})
     heats = [
         Heat(ranks, collective, tuple(group))
@@ -405,7 +541,8 @@ def run(
         where["ranks_per_node"] = options.ppn
     plan = {"fingerprint": fingerprint, "host": host, "counts": options.counts, "sizes": sizes,
             "collectives": options.collectives, "where": where, "options": options.options,
-            "set": sorted(chosen.variables().items())}  # fmt: skip
+            "set": sorted(chosen.variables().items()), "emit": options.emit or "",
+            "start": options.hosts_launcher}  # fmt: skip
     partial = output.with_name(output.name + ".partial")
     if options.again:
         partial.unlink(missing_ok=True)
@@ -413,7 +550,7 @@ def run(
     cores = len(os.sched_getaffinity(0))
     print(f"# {host}; {here.nodes} nodes, ranks {options.counts}; {len(heats)} heats, of which "
           f"{len(journal.heats)} are measured already in some round", flush=True)  # fmt: skip
-    tuning = Tuning(here, journal, heats, options.budget, cores)
+    tuning = Tuning(here, journal, heats, options.budget, cores, library, bool(options.emit))
     try:
         complete = tuning.run()
     except BaseException:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from overdrive import page, svg
 from overdrive.thresholds import size_text
@@ -20,7 +20,32 @@ def _size(value: float) -> str:
     return size_text(round(value))
 
 
-def chart(title: str, table: Table) -> str:
+def _percent(value: float) -> str:
+    return f"{value:.0f} %"
+
+
+def regret_chart(tables: Mapping[Key, Table], usual: str) -> str:
+    """Return by how much the usual choice is slower than the best variant, by size."""
+    series: dict[str, list[tuple[float, float]]] = {}
+    for (collective, ranks), table in tables.items():
+        points = [
+            (float(size), 100 * lost)
+            for size in sorted(table.get(usual, {}))
+            if size > 0 and (lost := regret(table, size, usual)) is not None
+        ]
+        if points:
+            series[f"{collective}, {ranks} ranks"] = points
+    colours = {name: svg.COLOURS[i % len(svg.COLOURS)] for i, name in enumerate(series)}
+    picture = svg.lines(
+        series, title="regret", x_text=_size, x_base=2.0, y_text=_percent, x_label="size",
+        colours=colours,
+    )  # fmt: skip
+    if not picture:
+        return ""
+    return page.figure(page.legend(list(colours.items())) + picture)
+
+
+def chart(title: str, table: Table, usual: str = BUILT_IN) -> str:
     """Return the times of every variant by size."""
     series = {
         name: [(float(size), one.median) for size, one in sorted(sizes.items()) if size > 0]
@@ -28,25 +53,27 @@ def chart(title: str, table: Table) -> str:
     }
     shown = {name: points for name, points in series.items() if points}
     colours = {
-        name: "var(--ink)" if name == BUILT_IN else svg.COLOURS[i % len(svg.COLOURS)]
+        name: "var(--ink)" if name == usual else svg.COLOURS[i % len(svg.COLOURS)]
         for i, name in enumerate(shown)
     }
     picture = svg.lines(
         shown, title=title, x_text=_size, x_base=2.0, y_text=_us, y_base=10.0, x_label="size",
-        colours=colours, dashed=(BUILT_IN,),
+        colours=colours, dashed=(usual,),
     )  # fmt: skip
     if not picture:
         return ""
     return page.figure(page.legend([(name, colours[name]) for name in shown]) + picture)
 
 
-def rows(table: Table) -> list[list[str]]:
+def rows(
+    table: Table, usual_name: str = BUILT_IN, choosable: Callable[[Table], Table] = lambda t: t
+) -> list[list[str]]:
     """Return for each size what is taken, what it gains, and the times with their intervals."""
     found = []
     for size in sorted({size for sizes in table.values() for size in sizes}):
-        usual = table.get(BUILT_IN, {}).get(size)
-        best = winner(table, size)
-        lost = regret(table, size, BUILT_IN)
+        usual = table.get(usual_name, {}).get(size)
+        best = winner(choosable(table), size, usual_name)
+        lost = regret(table, size, usual_name)
         gain = "" if usual is None else f"{usual.median / table[best][size].median:.2f}"
         times = [
             f"{name} {one.median:.4g} ({one.low:.4g} to {one.high:.4g})"
@@ -60,24 +87,35 @@ def rows(table: Table) -> list[list[str]]:
     return found
 
 
-def render(subtitle: str, tables: Mapping[Key, Table], lines: Sequence[str]) -> str:
-    """Return the whole page."""
+def render(
+    subtitle: str,
+    tables: Mapping[Key, Table],
+    lines: Sequence[str],
+    usual: str = BUILT_IN,
+    choosable: Callable[[Table], Table] = lambda table: table,
+) -> str:
+    """Return the whole page; `choosable`: the part of a table that what is written can choose."""
+    named = "the built-in choice" if usual == BUILT_IN else "the library's own choice"
     parts = [
         "<h1>Tuned collectives</h1>",
         f'<p class="sub">{page.escape(subtitle)}</p>',
         "<h2>What follows</h2>",
         f"<pre>{page.escape(chr(10).join(lines))}</pre>",
-        "<p>A variant is taken where it is 3 % faster than the built-in choice and their intervals "
-        "do not overlap. Regret: by how much the built-in choice is slower than the best variant "
-        "that was seen. Times in us, with intervals of 95 %.</p>",
+        f"<p>A variant is taken where it is 3 % faster than {named} and their intervals do not "
+        f"overlap. Regret: by how much {named} is slower than the best variant that was seen, "
+        "algorithms of the library by its own variables (host: …) included. Times in us, with "
+        "intervals of 95 %.</p>",
+        f"<section><h2>Regret of {named}</h2>",
+        regret_chart(tables, usual),
+        "</section>",
     ]
     for (collective, ranks), table in tables.items():
         if not table:
             continue
         title = f"{collective}, {ranks} ranks"
         parts.append(f"<section><h2>{page.escape(title)}</h2>")
-        parts.append(chart(title, table))
-        body = [[*row[:4], page.wide(row[4])] for row in rows(table)]
+        parts.append(chart(title, table, usual))
+        body = [[*row[:4], page.wide(row[4])] for row in rows(table, usual, choosable)]
         parts.append(page.table(["size", "taken", "times as fast", "regret", "medians"], body))
         parts.append("</section>")
     return page.document("Tuned collectives", "\n".join(parts))

@@ -30,14 +30,16 @@ def _evidence(table: Table, sizes: Sequence[int], variant: str) -> dict[str, Any
     }
 
 
-def ranges(table: Table, largest: int = MOST_BYTES) -> list[tuple[str, int, int, list[int]]]:
+def ranges(
+    table: Table, largest: int = MOST_BYTES, usual: str = BUILT_IN
+) -> list[tuple[str, int, int, list[int]]]:
     """Return winner, first and last byte, and the sizes that were measured, of each range."""
     sizes = sorted({size for known in table.values() for size in known})
     found: list[tuple[str, int, int, list[int]]] = []
     for i, size in enumerate(sizes):
         first = 0 if i == 0 else between(sizes[i - 1], size) + 1
         last = between(size, sizes[i + 1]) if i + 1 < len(sizes) else min(2 * size, largest)
-        best = winner(table, size)
+        best = winner(table, size, usual)
         if found and found[-1][0] == best:
             found[-1] = (best, found[-1][1], last, [*found[-1][3], size])
         else:
@@ -57,10 +59,12 @@ def rules_of(
         for best, first, last, sizes in ranges(tables[ranks]):
             if best == BUILT_IN:
                 continue
-            algorithm, _, mode = best.partition("/")
+            name, *parameters = best.split()
+            algorithm, _, mode = name.partition("/")
             rule: dict[str, Any] = {"collective": collective, "algorithm": algorithm}
             if mode:
                 rule["mode"] = mode
+            rule.update(parameter.split("=", 1) for parameter in parameters)
             if collective != "barrier":
                 rule["bytes"] = [first, last]
             rule["ranks"] = [low, high]

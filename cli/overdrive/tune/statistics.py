@@ -55,14 +55,14 @@ def ratios(table: Table, variant: str) -> list[float]:
     return found
 
 
-def survivors(table: Table) -> list[str]:
+def survivors(table: Table, usual: str = BUILT_IN) -> list[str]:
     """Return the variants that are measured on: those that may win at some size, half at most.
 
-    The built-in choice always stays, because all others are compared with it.
+    The usual choice always stays, because all others are compared with it.
     """
     rivals = []
     for variant, sizes in table.items():
-        if variant == BUILT_IN:
+        if variant == usual:
             continue
         possible = False
         for size, mine in sizes.items():
@@ -73,17 +73,17 @@ def survivors(table: Table) -> list[str]:
             rivals.append(variant)
     rivals.sort(key=lambda variant: (min(ratios(table, variant)), variant))
     kept = rivals[: max(1, math.ceil((len(table) - 1) / 2))]
-    return [variant for variant in table if variant == BUILT_IN or variant in kept]
+    return [variant for variant in table if variant == usual or variant in kept]
 
 
-def winner(table: Table, size: int) -> str:
+def winner(table: Table, size: int, built_in: str = BUILT_IN) -> str:
     """Return the variant to take at a size; the built-in one unless another is faster for sure."""
-    usual = table.get(BUILT_IN, {}).get(size)
-    found = BUILT_IN
+    usual = table.get(built_in, {}).get(size)
+    found = built_in
     best = None
     for variant, sizes in table.items():
         mine = sizes.get(size)
-        if variant == BUILT_IN or mine is None:
+        if variant == built_in or mine is None:
             continue
         if usual is not None and (
             mine.median > usual.median * (1 - LEAST_GAIN) or mine.high >= usual.low

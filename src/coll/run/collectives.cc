@@ -135,13 +135,13 @@ bool Collectives::decide(const CollectiveCall& call, Comm& comm, coll::Decision*
       }
     }
     if (trial != nullptr && learns(own)) {
-      *trial = own.trial(selection, call.collective, commutative, bytes);
+      const bool widely = endpoint.settings.learn == config::LearnMode::kOn && !switch_place.on();
+      Contest* const contest = own.contest(selection, call.collective, commutative, bytes, widely);
+      *trial = contest;
       if (endpoint.settings.first_arrival)
         try_first_arrival(own, call.collective, bytes, decision, trial);
-      const bool hosts_turn = *trial != nullptr && (*trial)->rival() == Trial::Rival::host &&
-                              (*trial)->turn() == Trial::Turn::host;
-      if (hosts_turn) {
-        *decision = {&coll::host_algorithm(call.collective), coll::Mode::kFlat, {}};
+      if (contest != nullptr && *trial == contest && contest->turn() != Trial::kOwn) {
+        *decision = contest->rivals[static_cast<std::size_t>(contest->turn() - 1)];
       }
     }
   }
@@ -166,12 +166,9 @@ bool Collectives::decide(const CollectiveCall& call, Comm& comm, coll::Decision*
 // Which of Overdrive's own algorithms serves comes first, then whether the host is faster.
 void Collectives::try_first_arrival(CollectiveComm& own, coll::Collective collective,
                                     std::uint64_t bytes, coll::Decision* decision, Trial** trial) {
-  Trial* const mine = own.arrival_trial(selection, collective, bytes);
+  Contest* const mine = own.arrival_contest(selection, collective, bytes);
   if (mine == nullptr) return;
-  if (mine->turn() == Trial::Turn::host) {
-    *decision = selection.complete(*coll::find_algorithm(collective, "first_arrival"),
-                                   coll::Mode::kHierarchical, {}, own.layout(), true);
-  }
+  if (mine->turn() == Trial::kRival) *decision = mine->rivals.front();
   if (!mine->judged()) *trial = mine;
 }
 

@@ -74,7 +74,8 @@ class Collectives {
   // What the communicator's collectives need; made at the first of them.
   CollectiveComm& comm_state(Comm& comm);
   // How a call runs, alike on all ranks; false: the host serves it. With `trial`, which only
-  // blocking calls have, it may be the host's turn; the caller tells the trial how long it took.
+  // blocking calls have, it may be the turn of the host or of another algorithm; the caller tells
+  // the trial how long it took.
   bool decide(const CollectiveCall& call, Comm& comm, coll::Decision* decision,
               Trial** trial = nullptr);
   // What is to be done about the switch before a call; the same on all ranks.

@@ -44,40 +44,65 @@ CollectiveComm::CollectiveComm(const Comm& comm, const std::vector<int>& node_of
       layout_(nodes_.layout()),
       schedules_(schedule_bytes) {}
 
-Trial* CollectiveComm::trial(const coll::Selection& selection, Collective collective,
-                             bool commutative, std::uint64_t bytes) {
-  return trial(selection, collective, commutative, bytes, Trial::Rival::host);
+Contest* CollectiveComm::contest(const coll::Selection& selection, Collective collective,
+                                 bool commutative, std::uint64_t bytes, bool widely) {
+  return contest(selection, collective, commutative, bytes, Trial::Rival::host, widely);
 }
 
-Trial* CollectiveComm::arrival_trial(const coll::Selection& selection, Collective collective,
-                                     std::uint64_t bytes) {
+Contest* CollectiveComm::arrival_contest(const coll::Selection& selection, Collective collective,
+                                         std::uint64_t bytes) {
   // Below, hosts send without a handshake, and nothing is gained by knowing who is there.
   constexpr std::uint64_t kLeastBytes = 64 << 10;
   if (collective != Collective::kBcast || bytes < kLeastBytes || layout_.nodes < 2 ||
       layout_.most_per_node < 2) {
     return nullptr;
   }
-  return trial(selection, collective, true, bytes, Trial::Rival::first_arrival);
+  return contest(selection, collective, true, bytes, Trial::Rival::first_arrival, false);
 }
 
-Trial* CollectiveComm::trial(const coll::Selection& selection, Collective collective,
-                             bool commutative, std::uint64_t bytes, Trial::Rival rival) {
+Contest* CollectiveComm::contest(const coll::Selection& selection, Collective collective,
+                                 bool commutative, std::uint64_t bytes, Trial::Rival rival,
+                                 bool widely) {
   const auto number = static_cast<std::size_t>(collective);
   coll::Table& table = *tables_[number][commutative ? 1 : 0];
   const std::size_t range = table.range_of(bytes);
   const std::size_t kind =
       number << 2 | static_cast<std::size_t>(rival) << 1 | (commutative ? 1 : 0);
-  const auto key = static_cast<std::uint32_t>(kind << 16 | range);
-  const auto [place, is_new] = trials_.try_emplace(key);
-  if (is_new) [[unlikely]] {
+  if (contests_.empty()) [[unlikely]]
+    contests_.resize(coll::kCollectives << 2);
+  std::vector<Place>& places = contests_[kind];
+  if (places.empty()) [[unlikely]]
+    places.resize(table.last_bytes().size());
+  Place& place = places[range];
+  if (!place.known) [[unlikely]] {
+    place.known = true;
     const QuietFloats quiet;
     // Times are added up by an allreduce that does not depend on the host.
     const bool possible =
         !table.ruled(range) && !table.at(bytes).algorithm->is_host() &&
         !selection.own_choice(Collective::kAllreduce, layout_, true, 0).algorithm->is_host();
-    if (possible) place->second = std::make_unique<Trial>(rival);
+    if (!possible) return nullptr;
+    std::vector<coll::Decision> rivals;
+    if (rival == Trial::Rival::host) {
+      rivals.push_back({&coll::host_algorithm(collective), coll::Mode::kFlat, {}});
+    } else {
+      rivals.push_back(selection.complete(*coll::find_algorithm(collective, "first_arrival"),
+                                          coll::Mode::kHierarchical, {}, layout_, true));
+    }
+    if (widely) {
+      // The model is wrong by such factors at times, seldom by more.
+      constexpr double kMostTimes = 8;
+      const std::size_t most = Trial::kMostWays - 1 - rivals.size();
+      for (const coll::Decision& each : selection.alternatives(
+               table.at(bytes), layout_, commutative, table.bytes_of(range), kMostTimes, most)) {
+        rivals.push_back(each);
+      }
+    }
+    auto made = std::make_unique<Contest>(static_cast<int>(rivals.size()) + 1, rival);
+    made->rivals = std::move(rivals);
+    place.contest = std::move(made);
   }
-  return place->second.get();
+  return place.contest.get();
 }
 
 coll::Decision CollectiveComm::choose_any(const coll::Selection& selection, Collective collective,

@@ -10,7 +10,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <vector>
 
@@ -29,6 +28,12 @@
 #include "p2p/comm.h"
 
 namespace od {
+
+// A measurement, and what is compared.
+struct Contest : Trial {
+  Contest(int ways, Rival rival) : Trial(ways, rival) {}
+  std::vector<coll::Decision> rivals;  // the ways after Overdrive's usual choice
+};
 
 class CollectiveComm {
  public:
@@ -52,14 +57,14 @@ class CollectiveComm {
     const coll::Table& table = *tables_[static_cast<std::size_t>(collective)][commutative ? 1 : 0];
     return table.ruled(table.range_of(bytes));
   }
-  // The measurement against the host of calls that choose() has just decided; null where a rule
-  // decides, or where either side has nothing to offer.
-  Trial* trial(const coll::Selection& selection, coll::Collective collective, bool commutative,
-               std::uint64_t bytes);
+  // The measurement of calls that choose() has just decided against the host and, `widely`, against
+  // other algorithms; null where a rule decides, or where there is nothing to compare.
+  Contest* contest(const coll::Selection& selection, coll::Collective collective, bool commutative,
+                   std::uint64_t bytes, bool widely);
   // That of the usual algorithm against the one that starts with whoever comes first; also null
   // where that one cannot serve or is not worth trying.
-  Trial* arrival_trial(const coll::Selection& selection, coll::Collective collective,
-                       std::uint64_t bytes);
+  Contest* arrival_contest(const coll::Selection& selection, coll::Collective collective,
+                           std::uint64_t bytes);
   // One of the algorithms that can serve, by chance that all ranks share.
   coll::Decision choose_any(const coll::Selection& selection, coll::Collective collective,
                             bool commutative, std::uint64_t bytes, std::uint64_t seed);
@@ -103,10 +108,14 @@ class CollectiveComm {
   coll::Layout layout_;
   std::array<std::array<std::unique_ptr<coll::Table>, 2>, coll::kCollectives> tables_;
   coll::ScheduleCache schedules_;
-  Trial* trial(const coll::Selection& selection, coll::Collective collective, bool commutative,
-               std::uint64_t bytes, Trial::Rival rival);
-  // By rival, collective, kind of operation and range of sizes. Null: there is nothing to measure.
-  std::map<std::uint32_t, std::unique_ptr<Trial>> trials_;
+  Contest* contest(const coll::Selection& selection, coll::Collective collective, bool commutative,
+                   std::uint64_t bytes, Trial::Rival rival, bool widely);
+  struct Place {
+    bool known = false;
+    std::unique_ptr<Contest> contest;  // null: there is nothing to measure
+  };
+  // By rival, collective and kind of operation, then by range of sizes.
+  std::vector<std::vector<Place>> contests_;
 };
 
 // The size by which algorithms are chosen, as the collective defines it (docs/design).

@@ -1,16 +1,26 @@
-// Measures whether Overdrive or the host serves a collective of one size faster, by letting both do
-// it in turn inside the running program, and lets the faster one go on.
+// Measures in the running program which of several ways serves a collective of one size fastest,
+// and lets that one go on: Overdrive's usual choice, the host, or another algorithm.
 //
 // Calls of the same collective, kind of operation and range of sizes on one communicator are
 // counted; MPI makes their number equal on all ranks, so whose turn it is follows from the number
-// alone. After kQuiet calls, in which nothing is measured so that programs with few calls pay
-// nothing, blocks of kBlock calls alternate; the first call of each block is not measured, since it
-// still feels the other's. Before a verdict the ranks add up their times (the caller does that, by
-// a collective of its own); so all come to the same one. Two blocks are enough where every call of
-// one was clearly shorter than each of the other, otherwise two more follow. Whoever serves, at
-// first Overdrive, goes on unless the other one is faster by more than three percent and than twice
-// the noise. Both are measured again after kAgain calls, then 16 times as many, and so on: machines
-// and programs change.
+// alone. A measurement has stages; in each, ways have blocks of kBlock calls in turn, the first of
+// which is not measured, since it still feels the way before. At the end of a stage the ranks add
+// up their times (the caller does that, by a collective of its own); so all come to the same
+// verdict.
+//
+//   1  Each way has a block. If every call of the usual way is clearly shorter than each of the
+//      others that is the verdict; likewise, the first time, if another way is shorter by far. Of
+//      the others the best kFinalists - 1 that come near go on.
+//   2  Two blocks each, backwards and forwards. Only these count now, because the best of many is
+//      partly the luckiest. One that is faster than the usual way by more than three percent and
+//      than twice the noise becomes the usual one,
+//   3  but later, when there has been a verdict before, only after it has won once more: chance
+//      shall not undo what has been found.
+//
+// The first kQuiet calls measure nothing, so that programs with few calls pay nothing. Then all
+// ways are measured, and again at call kAgain and at each further power of two, because machines
+// and programs change. Then only those take part whose turns, by what is known of them, fit into
+// kShare of the calls so far: those that come near always, others more rarely the slower they are.
 //
 // What is measured is the time inside the call, on all ranks together: who waits for a late rank
 // waits as long with either, and a root that leaves early is paid for by nobody.
@@ -18,6 +28,7 @@
 #define OVERDRIVE_COLL_RUN_TRIAL_H_
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -25,24 +36,29 @@ namespace od {
 
 class Trial {
  public:
-  enum class Turn : std::uint8_t { own, host };
-  // What takes the host's turns: the host, or another algorithm of Overdrive.
+  // What is compared with the usual choice: the host and perhaps other algorithms, or the broadcast
+  // that starts with whoever comes first.
   enum class Rival : std::uint8_t { host, first_arrival };
 
-  explicit Trial(Rival rival = Rival::host) : rival_(rival) {}
-  Rival rival() const { return rival_; }
-
+  static constexpr int kOwn = 0;    // Overdrive's usual choice
+  static constexpr int kRival = 1;  // the host where that is the rival; further ways follow
+  static constexpr int kMostWays = 6;
   static constexpr int kQuiet = 8;
   static constexpr int kBlock = 4;
   static constexpr int kMeasured = kBlock - 1;  // of a block
-  static constexpr int kBlocks = 4;             // own, host, host, own
-  static constexpr std::uint64_t kAgain = 4096;
+  static constexpr int kFinalists = 3;
+  static constexpr int kMostBlocks = 6;  // of a stage
+  static constexpr std::uint64_t kAgain = 1024;
+  static constexpr double kShare = 0.01;
 
-  // Who serves the next call.
-  Turn turn() const {
+  explicit Trial(int ways = 2, Rival rival = Rival::host);
+  Rival rival() const { return rival_; }
+  int ways() const { return ways_; }
+
+  // Which way serves the next call.
+  int turn() const {
     if (!measuring()) return winner_;
-    const int block = position() / kBlock;
-    return block == 0 || block == 3 ? Turn::own : Turn::host;
+    return order_[static_cast<std::size_t>(position() / kBlock)];
   }
   // Whether the next call belongs to a measurement.
   bool measuring() const { return calls_ >= begins_; }
@@ -50,28 +66,52 @@ class Trial {
   // The call has ended after so many nanoseconds on this rank. True: samples() must be added up
   // over all ranks, and judge() be called, before the next call.
   bool took(std::uint64_t ns);
-  // What this rank has measured since the last addition: nanoseconds of each call.
+  // What this rank has measured in the stage: nanoseconds of each call.
   std::span<std::int64_t> samples() {
-    const std::size_t half = samples_.size() / 2;
-    return std::span(samples_).subspan(position() > 2 * kBlock ? half : 0, half);
+    return std::span(samples_).first(static_cast<std::size_t>(blocks_ * kMeasured));
   }
-  // True: there is a verdict. False: two more blocks are needed.
+  // True: there is a verdict. False: another stage follows.
   bool judge();
   // Whether there has been a verdict.
   bool judged() const { return judged_; }
-  // Who serves outside of measurements.
-  Turn winner() const { return winner_; }
+  // Which way serves outside of measurements.
+  int winner() const { return winner_; }
 
  private:
+  struct Times {
+    double median = 0;
+    double smallest = 0;
+    double largest = 0;
+    double error = 0;  // of the median, from the distance of the quartiles
+  };
+  using AllTimes = std::array<Times, kMostWays>;
+
   int position() const { return static_cast<int>(calls_ - begins_); }
+  Times times_of(int way) const;
+  void add_block(int way);
+  bool takes_part(int way) const;
+  // The second stage follows the first; false: there is a verdict already.
+  bool begin_final(const AllTimes& times);
+  void begin_stage(int stage, std::uint64_t at);
+  // The best of those that have won; the usual way if nobody has.
+  int best_of(const AllTimes& times) const;
+  void end(int winner);
+  // The next measurement.
+  void plan();
 
   std::uint64_t calls_ = 0;
-  std::uint64_t begins_ = kQuiet;  // number of the first call of the present or next measurement
-  std::uint64_t apart_ = kAgain;   // calls until the measurement after it
-  Turn winner_ = Turn::own;
+  std::uint64_t begins_ = kQuiet;  // number of the first call of the present or next stage
+  int ways_;
+  int winner_ = kOwn;
+  int stage_ = 1;
   Rival rival_;
   bool judged_ = false;
-  std::array<std::int64_t, kBlocks * kMeasured> samples_{};  // block by block
+  int blocks_ = 0;
+  std::array<std::uint8_t, kMostBlocks> order_{};                // ways of the stage's blocks
+  std::array<std::int64_t, kMostBlocks * kMeasured> samples_{};  // block by block
+  // Of each way when it was last measured: its time as a multiple of the usual way's.
+  std::array<double, kMostWays> ratios_{};
+  double spent_ = 0;  // on later measurements, in calls of the usual way
 };
 
 }  // namespace od

@@ -3,49 +3,69 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <functional>
 #include <random>
+#include <utility>
 #include <vector>
 
 namespace od {
 namespace {
 
-using Turn = Trial::Turn;
+constexpr int kOwn = Trial::kOwn;
+constexpr int kHost = Trial::kRival;
 
 struct Served {
-  std::uint64_t own = 0;
-  std::uint64_t host = 0;
+  std::array<std::uint64_t, Trial::kMostWays> calls{};  // by way
   int additions = 0;
+  int changes = 0;        // of the usual way
+  int worse = 0;          // of those, to one whose cost is higher
+  std::uint64_t sum = 0;  // of the times of rank 0
 };
 
 // Runs calls on all ranks; `time` is what one takes, by rank and by who serves it.
 class Ranks {
  public:
-  explicit Ranks(int count) : trials_(static_cast<std::size_t>(count)) {}
+  using Time = std::function<std::uint64_t(int rank, int way)>;
 
-  Served run(std::uint64_t calls, const std::function<std::uint64_t(int, Turn)>& time) {
+  explicit Ranks(int count, int ways = 2) : trials_(static_cast<std::size_t>(count), Trial(ways)) {}
+
+  // `cost`: what the ways truly take, if changes for the worse are to be counted.
+  Served run(std::uint64_t calls, const Time& time, const std::vector<double>& cost = {}) {
     Served run;
     for (std::uint64_t call = 0; call < calls; ++call) {
-      const Turn turn = trials_[0].turn();
-      ++(turn == Turn::own ? run.own : run.host);
+      const int turn = trials_[0].turn();
+      ++run.calls[static_cast<std::size_t>(turn)];
       int due = 0;
       for (std::size_t rank = 0; rank < trials_.size(); ++rank) {
         EXPECT_EQ(trials_[rank].turn(), turn) << "rank " << rank << ", call " << call;
-        due += trials_[rank].took(time(static_cast<int>(rank), turn)) ? 1 : 0;
+        const std::uint64_t taken = time(static_cast<int>(rank), turn);
+        if (rank == 0) run.sum += taken;
+        due += trials_[rank].took(taken) ? 1 : 0;
       }
       if (due == 0) continue;
       EXPECT_EQ(due, static_cast<int>(trials_.size()));
       ++run.additions;
+      const int before = winner();
       add_up();
+      if (winner() == before) continue;
+      ++run.changes;
+      if (!cost.empty() &&
+          cost[static_cast<std::size_t>(winner())] > cost[static_cast<std::size_t>(before)]) {
+        ++run.worse;
+      }
     }
     return run;
   }
-  Turn winner() const { return trials_[0].winner(); }
+  int winner() const { return trials_[0].winner(); }
+  bool judged() const { return trials_[0].judged(); }
 
  private:
   void add_up() {
     std::vector<std::int64_t> sums(trials_[0].samples().size());
     for (Trial& trial : trials_) {
+      EXPECT_EQ(trial.samples().size(), sums.size());
       for (std::size_t i = 0; i < sums.size(); ++i) {
         EXPECT_GT(trial.samples()[i], 0);
         sums[i] += trial.samples()[i];
@@ -62,68 +82,157 @@ class Ranks {
   std::vector<Trial> trials_;
 };
 
+// What each way takes, in nanoseconds, with noise: a share that is normally distributed, and now
+// and then a call that takes much longer.
+class Simulated {
+ public:
+  Simulated(std::vector<double> costs, double noise, double outliers, unsigned seed)
+      : cost(std::move(costs)), random_(seed), noise_(0, noise), outlier_(outliers) {}
+
+  std::uint64_t operator()(int way) {
+    double ns = cost[static_cast<std::size_t>(way)] * std::max(0.1, 1 + noise_(random_));
+    if (outlier_(random_)) ns *= 20;
+    return static_cast<std::uint64_t>(ns);
+  }
+
+  std::vector<double> cost;
+
+ private:
+  std::mt19937 random_;
+  std::normal_distribution<double> noise_;
+  std::bernoulli_distribution outlier_;
+};
+
 TEST(Trial, FewCallsMeasureNothing) {
-  const Served run = Ranks(3).run(Trial::kQuiet, [](int, Turn) { return 0; });
-  EXPECT_EQ(run.own, static_cast<std::uint64_t>(Trial::kQuiet));
+  const Served run = Ranks(3).run(Trial::kQuiet, [](int, int) { return 0; });
+  EXPECT_EQ(run.calls[kOwn], static_cast<std::uint64_t>(Trial::kQuiet));
   EXPECT_EQ(run.additions, 0);
 }
 
 TEST(Trial, AClearCaseTakesTwoBlocks) {
   Ranks ranks(2);
-  const Served host =
-      ranks.run(100, [](int, Turn turn) { return turn == Turn::own ? 2000 : 1000; });
-  EXPECT_EQ(ranks.winner(), Turn::host);
+  const Served host = ranks.run(100, [](int, int way) { return way == kOwn ? 2000 : 1000; });
+  EXPECT_EQ(ranks.winner(), kHost);
   EXPECT_EQ(host.additions, 1);
-  EXPECT_EQ(host.own, static_cast<std::uint64_t>(Trial::kQuiet + Trial::kBlock));
+  EXPECT_EQ(host.calls[kOwn], static_cast<std::uint64_t>(Trial::kQuiet + Trial::kBlock));
   Ranks others(2);
-  const Served own =
-      others.run(100, [](int, Turn turn) { return turn == Turn::own ? 1000 : 2000; });
-  EXPECT_EQ(others.winner(), Turn::own);
-  EXPECT_EQ(own.host, static_cast<std::uint64_t>(Trial::kBlock));
+  const Served own = others.run(100, [](int, int way) { return way == kOwn ? 1000 : 2000; });
+  EXPECT_EQ(others.winner(), kOwn);
+  EXPECT_EQ(own.calls[kHost], static_cast<std::uint64_t>(Trial::kBlock));
 }
 
 TEST(Trial, WhatOneRankGainsIsNotWorthWhatTheOthersLose) {
   Ranks ranks(3);
   // With the host the root leaves at once, and the others wait for longer than it gains.
-  ranks.run(100, [](int rank, Turn turn) -> std::uint64_t {
-    if (turn == Turn::own) return 1000;
+  ranks.run(100, [](int rank, int way) -> std::uint64_t {
+    if (way == kOwn) return 1000;
     return rank == 0 ? 10 : 1800;
   });
-  EXPECT_EQ(ranks.winner(), Turn::own);
+  EXPECT_EQ(ranks.winner(), kOwn);
+  EXPECT_TRUE(ranks.judged());
 }
 
 TEST(Trial, ASmallGainWinsOnlyWithoutNoise) {
-  std::mt19937 random(5);
-  const auto with_noise = [&](double noise, double gain) {
-    std::normal_distribution<double> stray(0, noise);
+  const auto won_by_host = [&](double noise, double gain) {
     int hosts = 0;
-    for (int i = 0; i < 200; ++i) {
+    for (unsigned seed = 0; seed < 200; ++seed) {
       Ranks ranks(1);
-      ranks.run(50, [&](int, Turn turn) {
-        return static_cast<std::uint64_t>(10000 * (turn == Turn::own ? 1 : 1 - gain) *
-                                          (1 + stray(random)));
-      });
-      hosts += ranks.winner() == Turn::host ? 1 : 0;
+      Simulated simulated({10000, 10000 * (1 - gain)}, noise, 0, seed);
+      ranks.run(50, [&](int, int way) { return simulated(way); });
+      hosts += ranks.winner() == kHost ? 1 : 0;
     }
     return hosts;
   };
-  EXPECT_EQ(with_noise(0.002, 0.1), 200);
-  EXPECT_EQ(with_noise(0.002, 0.02), 0) << "less than the least gain";
-  EXPECT_LT(with_noise(0.1, 0), 20) << "noise alone";
+  EXPECT_EQ(won_by_host(0.002, 0.1), 200);
+  EXPECT_EQ(won_by_host(0.002, 0.02), 0) << "less than the least gain";
+  EXPECT_LT(won_by_host(0.1, 0), 20) << "noise alone";
+}
+
+TEST(Trial, AWrongStartIsLeftWithinTwoHundredCalls) {
+  // The usual choice takes two to five times as long as the best, which is in any place.
+  for (unsigned seed = 0; seed < 100; ++seed) {
+    std::vector<double> cost = {50000, 22000, 14000, 18000, 10000, 40000};
+    std::rotate(cost.begin() + 1, cost.begin() + 1 + seed % 5, cost.end());
+    Simulated simulated(cost, 0.02, 0.01, seed);
+    Ranks ranks(1, Trial::kMostWays);
+    ranks.run(200, [&](int, int way) { return simulated(way); });
+    EXPECT_LE(cost[static_cast<std::size_t>(ranks.winner())], 10000 * 1.05) << "seed " << seed;
+  }
+}
+
+TEST(Trial, NoiseDoesNotMakeItFlap) {
+  int changes = 0;
+  for (unsigned seed = 0; seed < 50; ++seed) {
+    // Near each other, so that noise of ten percent and more hides which one is best.
+    Simulated simulated({10000, 10200, 10500, 11000}, seed % 2 == 0 ? 0.1 : 0.3, 0.02, seed);
+    Ranks ranks(1, 4);
+    const Served run = ranks.run(
+        100'000, [&](int, int way) { return simulated(way); }, simulated.cost);
+    EXPECT_LE(run.worse, 1) << "seed " << seed;
+    changes += run.changes;
+  }
+  EXPECT_LT(changes, 30) << "of 50 programs";
+}
+
+TEST(Trial, WhatDisturbsAWholeBlockUndoesNoVerdict) {
+  Ranks ranks(1, 3);
+  std::uint64_t call = 0;
+  // All calls of the first block of later measurements, the usual way's, are ten times as long.
+  const Served run = ranks.run(5000, [&](int, int way) -> std::uint64_t {
+    const std::uint64_t at = call++;
+    const bool disturbed = at >= Trial::kAgain && (at & (at - 1)) < Trial::kBlock &&
+                           (at & ~std::uint64_t{3}) == std::uint64_t{1}
+                                                           << (63 - __builtin_clzll(at));
+    return (disturbed ? 10 : 1) * (way == 0 ? 1000 : 1200);
+  });
+  EXPECT_EQ(ranks.winner(), 0);
+  EXPECT_EQ(run.changes, 0);
+  EXPECT_GT(run.additions, 3) << "it was disturbed";
 }
 
 TEST(Trial, MeasuresAgainAndFollowsTheProgram) {
   Ranks ranks(2);
-  ranks.run(100, [](int, Turn turn) { return turn == Turn::own ? 1000 : 3000; });
-  EXPECT_EQ(ranks.winner(), Turn::own);
-  const Served later =
-      ranks.run(2 * Trial::kAgain, [](int, Turn turn) { return turn == Turn::own ? 3000 : 1000; });
-  EXPECT_EQ(ranks.winner(), Turn::host);
-  EXPECT_EQ(later.additions, 1);
-  // The next one is 16 times as far away.
-  EXPECT_EQ(ranks.run(8 * Trial::kAgain, [](int, Turn) { return 1000; }).additions, 0);
-  EXPECT_EQ(ranks.run(16 * Trial::kAgain, [](int, Turn) { return 1000; }).additions, 2);
-  EXPECT_EQ(ranks.winner(), Turn::host) << "nothing is gained by going back";
+  ranks.run(100, [](int, int way) { return way == kOwn ? 1000 : 3000; });
+  EXPECT_EQ(ranks.winner(), kOwn);
+  ranks.run(2 * Trial::kAgain, [](int, int way) { return way == kOwn ? 3000 : 1000; });
+  EXPECT_EQ(ranks.winner(), kHost);
+  const Served later = ranks.run(4 * Trial::kAgain, [](int, int) { return 1000; });
+  EXPECT_EQ(ranks.winner(), kHost) << "nothing is gained by going back";
+  EXPECT_GT(later.additions, 0);
+}
+
+TEST(Trial, APatternThatChangesHalfWayIsFollowed) {
+  for (unsigned seed = 0; seed < 50; ++seed) {
+    Simulated simulated({10000, 15000, 30000, 12000}, 0.02, 0.01, seed);
+    Ranks ranks(1, 4);
+    ranks.run(30'000, [&](int, int way) { return simulated(way); });
+    EXPECT_EQ(ranks.winner(), 0);
+    // What was worst is best now, which calls 32,768 and 65,536 tell.
+    simulated.cost = {20000, 15000, 8000, 30000};
+    ranks.run(40'000, [&](int, int way) { return simulated(way); });
+    EXPECT_EQ(ranks.winner(), 2) << "seed " << seed;
+  }
+}
+
+TEST(Trial, MeasuringTakesAtMostOnePercent) {
+  // However slow the others are; what the first measurement takes is left out.
+  for (const double slow : {1.05, 1.5, 4.0, 50.0}) {
+    Ranks ranks(1, Trial::kMostWays);
+    const auto time = [&](int, int way) -> std::uint64_t {
+      return way == 0 ? 1000 : static_cast<std::uint64_t>(1000 * slow);
+    };
+    ranks.run(Trial::kAgain, time);
+    EXPECT_EQ(ranks.winner(), 0);
+    std::uint64_t calls = Trial::kAgain;
+    std::uint64_t sum = 0;
+    for (const std::uint64_t more : {1024, 2048, 28672, 98304}) {
+      sum += ranks.run(more, time).sum;
+      calls += more;
+      const auto least = static_cast<double>((calls - Trial::kAgain) * 1000);
+      EXPECT_LE(static_cast<double>(sum), 1.021 * least) << slow << " times, " << calls << " calls";
+    }
+    EXPECT_LE(static_cast<double>(sum), 1.01 * static_cast<double>(calls * 1000)) << slow;
+  }
 }
 
 }  // namespace

@@ -218,6 +218,29 @@ Decision Selection::decide(Collective collective, const Layout& layout, bool com
   return by_model(collective, layout, commutative, bytes, explanation);
 }
 
+std::vector<Decision> Selection::alternatives(const Decision& usual, const Layout& layout,
+                                              bool commutative, std::uint64_t bytes,
+                                              double most_times, std::size_t most) const {
+  const Collective collective = usual.algorithm->collective;
+  if (!reads_sizes(collective)) bytes = 0;
+  Explanation explanation;
+  by_model(collective, layout, commutative, bytes, &explanation);
+  std::vector<Decision> found;
+  for (const Explanation::Candidate& candidate : explanation.candidates) {
+    if (found.size() == most || !candidate.why_not.empty()) break;
+    if (candidate.cost_ns > most_times * explanation.candidates.front().cost_ns) break;
+    const Decision& decision = candidate.decision;
+    // It has a measurement of its own, because it needs to be prepared.
+    if (std::string_view(decision.algorithm->name) == "first_arrival") continue;
+    // On one node there is only one way in shared memory.
+    const bool same = layout.nodes == 1 && decision.mode == Mode::kHierarchical &&
+                      usual.mode == Mode::kHierarchical;
+    if (decision == usual || same) continue;
+    found.push_back(decision);
+  }
+  return found;
+}
+
 Table Selection::compile(Collective collective, const Layout& layout, bool commutative) const {
   Table table;
   table.selection_ = this;
@@ -250,14 +273,11 @@ Table Selection::compile(Collective collective, const Layout& layout, bool commu
   return table;
 }
 
-// By the size at which the range ends; the last range, which has no end, by that where it begins.
 void Table::decide(std::size_t range) {
   const QuietFloats quiet;
-  std::uint64_t bytes = last_bytes_[range];
-  if (bytes == kEndless) bytes = range == 0 ? 0 : last_bytes_[range - 1] + 1;
   bool ruled = false;
-  decisions_[range] =
-      selection_->decide(collective_, layout_, commutative_, bytes, nullptr, &error_, &ruled);
+  decisions_[range] = selection_->decide(collective_, layout_, commutative_, bytes_of(range),
+                                         nullptr, &error_, &ruled);
   ruled_[range] = ruled || selection_->has_list(collective_);
 }
 

@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -66,10 +67,21 @@ class Table {
   const std::vector<std::uint64_t>& last_bytes() const { return last_bytes_; }
   // Which range holds that size, and whether a rule of the user's decides there.
   std::size_t range_of(std::uint64_t bytes) const {
+    // Calls of the same size follow each other.
+    if (bytes <= last_bytes_[newest_] && (newest_ == 0 || bytes > last_bytes_[newest_ - 1])) {
+      return newest_;
+    }
     const auto found = std::lower_bound(last_bytes_.begin(), last_bytes_.end(), bytes);
-    return static_cast<std::size_t>(found - last_bytes_.begin());
+    newest_ = static_cast<std::size_t>(found - last_bytes_.begin());
+    return newest_;
   }
   bool ruled(std::size_t range) const { return ruled_[range]; }
+  // The size by which a range is decided: its end; of the last one, which has none, its beginning.
+  std::uint64_t bytes_of(std::size_t range) const {
+    const std::uint64_t last = last_bytes_[range];
+    if (last != std::numeric_limits<std::uint64_t>::max()) return last;
+    return range == 0 ? 0 : last_bytes_[range - 1] + 1;
+  }
   // With `strict`: what cannot be done as demanded; empty otherwise.
   const std::string& error() const { return error_; }
 
@@ -82,6 +94,7 @@ class Table {
   Layout layout_;
   bool commutative_ = true;
   std::vector<std::uint64_t> last_bytes_;
+  mutable std::size_t newest_ = 0;   // range that was looked up last
   std::vector<Decision> decisions_;  // without an algorithm: not yet decided
   std::vector<bool> ruled_;          // of those decided
   std::string error_;
@@ -117,6 +130,12 @@ class Selection {
                       std::uint64_t bytes) const {
     return by_model(collective, layout, commutative, bytes, nullptr);
   }
+  // What else Overdrive could take instead of `usual`, by the model at most `most_times` as slow as
+  // the best: cheapest first, at most `most`. None of them needs more than messages and shared
+  // memory.
+  std::vector<Decision> alternatives(const Decision& usual, const Layout& layout, bool commutative,
+                                     std::uint64_t bytes, double most_times,
+                                     std::size_t most) const;
   // Whether the user has listed what may be chosen.
   bool has_list(Collective collective) const { return !family(collective).list.empty(); }
   // The decision for an algorithm, with `parameters` where they are not 0. kAuto: in two levels

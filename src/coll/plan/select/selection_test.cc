@@ -480,5 +480,36 @@ TEST(TuningFile, ComesAfterTheEnvironment) {
   EXPECT_EQ(with({}, options).issues.size(), 1u);
 }
 
+TEST(Selection, AlternativesComeCheapestFirstAndCanServe) {
+  const Selection selection;
+  for (std::size_t i = 0; i < kCollectives; ++i) {
+    const auto collective = static_cast<Collective>(i);
+    for (const Layout& layout : {kTwoByFour, kEightNodes, Layout{4, 1, 4}}) {
+      for (const std::uint64_t bytes : {8, 65536, 4 << 20}) {
+        const Decision usual = selection.decide(collective, layout, true, bytes);
+        if (usual.algorithm->is_host()) continue;
+        const std::vector<Decision> found =
+            selection.alternatives(usual, layout, true, bytes, 8, 4);
+        EXPECT_LE(found.size(), 4u);
+        double last = 0;
+        for (const Decision& each : found) {
+          EXPECT_FALSE(each == usual);
+          EXPECT_FALSE(each.algorithm->is_host() || each.algorithm->works_elsewhere());
+          EXPECT_STRNE(each.algorithm->name, "first_arrival");
+          EXPECT_GE(selection.cost(each, layout, bytes), last);
+          last = selection.cost(each, layout, bytes);
+          EXPECT_EQ(each.mode == Mode::kHierarchical
+                        ? why_not_hierarchical(*each.algorithm, layout, true)
+                        : why_not(*each.algorithm, {layout.ranks, true}),
+                    nullptr);
+        }
+      }
+    }
+  }
+  const Decision ring = selection.decide(kAllreduce, kEightNodes, true, 4 << 20);
+  EXPECT_GE(selection.alternatives(ring, kEightNodes, true, 4 << 20, 8, 4).size(), 2u);
+  EXPECT_TRUE(selection.alternatives(ring, kEightNodes, true, 4 << 20, 8, 0).empty());
+}
+
 }  // namespace
 }  // namespace od::coll
