@@ -8,6 +8,7 @@
 
 #include "coll/plan/registry.h"
 #include "coll/run/collectives.h"
+#include "engine/arrival_report.h"
 #include "engine/rank_state.h"
 #include "observe/log.h"
 #include "observe/stats.h"
@@ -17,15 +18,17 @@ namespace od {
 namespace {
 
 // What each rank tells all others: its node, named by its lowest rank, how many ranks that has, and
-// whether somebody here makes the host go on while the program is inside it.
+// whether somebody here makes the host go on while the program is inside it, and whether the times
+// of its calls are to be put beside those of other ranks.
 struct NodeClaim {
   std::int32_t node;
   std::int32_t ranks;
   std::int32_t host_goes_on;
+  std::int32_t keeps_arrivals;
 };
 
 NodeClaim own_place(const RankState& s) {
-  NodeClaim place{s.host.world_rank, 1, 0};
+  NodeClaim place{s.host.world_rank, 1, 0, keeps_arrivals(s.settings) ? 1 : 0};
   for (int i = 0; i < s.node->size(); ++i) {
     const int other = s.node->member(i).world_rank;
     if (other == s.host.world_rank || !s.node->local(other)) continue;
@@ -70,6 +73,8 @@ bool find_nodes(RankState& s) {
         "`progress` is on: not all ranks have it initialised for MPI_THREAD_MULTIPLE and a thread "
         "of their own for it");
   }
+  s.compares_clocks = std::all_of(places.begin(), places.end(),
+                                  [](const NodeClaim& p) { return p.keeps_arrivals; });
   const bool shared =
       std::any_of(places.begin(), places.end(), [](const NodeClaim& p) { return p.ranks > 1; });
   own.only_switch = !shared && own.switch_place.on();

@@ -88,6 +88,7 @@ std::string stats_table(std::span<const Counters> ranks, const JobFacts& facts) 
   if (!any) table += "  nothing was counted\n";
   table += facts.collectives;
   table += facts.calls;
+  table += facts.arrivals;
   return table;
 }
 
@@ -111,6 +112,10 @@ std::string stats_json(const Counters& counters, const JobFacts& facts) {
   if (!facts.calls.empty()) {
     json.key("call_sites");
     json.document(facts.calls);
+  }
+  if (!facts.arrivals.empty()) {
+    json.key("arrivals");
+    json.document(facts.arrivals);
   }
   if (!facts.recording.empty()) {
     json.member("cpus", facts.cpus);

@@ -34,6 +34,7 @@ struct JobFacts {
   std::uint64_t elapsed_ns = 0;
   std::string collectives;  // more about collectives: lines for the table, or a JSON array
   std::string calls;        // the same about the program's MPI calls
+  std::string arrivals{};   // how far apart ranks came to collectives, likewise
   std::string recording{};  // a JSON object: what is recorded of the run (observe/recording.h)
   std::string cpus{};       // processors of the rank, as of then
   std::uint64_t peak_memory_bytes = 0;  // resident, of the process
