@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/quiet_floats.h"
+#include "coll/run/last_arrival.h"
 #include "coll/run/line.h"
 #include "p2p/context.h"
 
@@ -104,8 +105,7 @@ bool Collectives::decide(const CollectiveCall& call, Comm& comm, coll::Decision*
     }
     if (trial != nullptr && learns(own)) {
       *trial = own.trial(selection, call.collective, commutative, bytes);
-      if (endpoint.settings.first_arrival)
-        try_first_arrival(own, call.collective, bytes, decision, trial);
+      if (endpoint.settings.first_arrival) try_first_arrival(own, call, bytes, decision, trial);
       const bool hosts_turn = *trial != nullptr && (*trial)->rival() == Trial::Rival::host &&
                               (*trial)->turn() == Trial::Turn::host;
       if (hosts_turn) {
@@ -132,13 +132,14 @@ bool Collectives::decide(const CollectiveCall& call, Comm& comm, coll::Decision*
 }
 
 // Which of Overdrive's own algorithms serves comes first, then whether the host is faster.
-void Collectives::try_first_arrival(CollectiveComm& own, coll::Collective collective,
+void Collectives::try_first_arrival(CollectiveComm& own, const CollectiveCall& call,
                                     std::uint64_t bytes, coll::Decision* decision, Trial** trial) {
-  Trial* const mine = own.arrival_trial(selection, collective, bytes);
+  const bool commutative = call.reduction.commutative;
+  Trial* const mine = own.arrival_trial(selection, call.collective, commutative, bytes);
   if (mine == nullptr) return;
   if (mine->turn() == Trial::Turn::host) {
-    *decision = selection.complete(*coll::find_algorithm(collective, "first_arrival"),
-                                   coll::Mode::kHierarchical, {}, own.layout(), true);
+    *decision = selection.complete(*coll::find_algorithm(call.collective, "first_arrival"),
+                                   coll::Mode::kHierarchical, {}, own.layout(), commutative);
   }
   if (!mine->judged()) *trial = mine;
 }
@@ -248,14 +249,24 @@ bool serves(const CollectiveTeam* team, const CollectiveCall& call,
          team->phase() == CollectiveTeam::Phase::ready && team->serves(call);
 }
 
+// Whether the call fits what the ranks' nodes have for it; the same on all ranks.
+bool fits_arrival(const CollectiveCall& call, const Comm& comm) {
+  const CollectiveComm& own = *comm.collectives;
+  const auto bytes = static_cast<std::int64_t>(message_bytes(call, comm.size, comm.rank));
+  if (call.collective == coll::Collective::kBcast) {
+    return bytes <= static_cast<std::int64_t>(own.arrival->largest());
+  }
+  const std::int64_t unit = coll::info(call.collective).reduces ? call.recv_type->size : 1;
+  return LastArrival::fits(*own.arrival, own.nodes().count(), bytes, unit);
+}
+
 }  // namespace
 
 int Collectives::launch(CollectiveOp& op, CollectiveTeam* team) {
   const CollectiveOp::Task& task = op.task();
   CollectiveComm& own = *task.comm->collectives;
   if (op.request == nullptr && starts_with_first(*task.call, *task.comm, task.decision) &&
-      task.call->recv_count * task.call->recv_type->size <=
-          static_cast<std::int64_t>(own.arrival->largest())) {
+      fits_arrival(*task.call, *task.comm)) {
     ++endpoint.counters.collectives_shared;
     op.begin_arrival(*own.arrival);
     return kSuccess;

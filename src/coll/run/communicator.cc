@@ -50,14 +50,15 @@ Trial* CollectiveComm::trial(const coll::Selection& selection, Collective collec
 }
 
 Trial* CollectiveComm::arrival_trial(const coll::Selection& selection, Collective collective,
-                                     std::uint64_t bytes) {
+                                     bool commutative, std::uint64_t bytes) {
   // Below, hosts send without a handshake, and nothing is gained by knowing who is there.
   constexpr std::uint64_t kLeastBytes = 64 << 10;
-  if (collective != Collective::kBcast || bytes < kLeastBytes || layout_.nodes < 2 ||
-      layout_.most_per_node < 2) {
+  if (bytes < kLeastBytes || layout_.nodes < 2 || layout_.most_per_node < 2) return nullptr;
+  const coll::Algorithm* const rival = coll::find_algorithm(collective, "first_arrival");
+  if (rival == nullptr || coll::why_not_hierarchical(*rival, layout_, commutative) != nullptr) {
     return nullptr;
   }
-  return trial(selection, collective, true, bytes, Trial::Rival::first_arrival);
+  return trial(selection, collective, commutative, bytes, Trial::Rival::first_arrival);
 }
 
 Trial* CollectiveComm::trial(const coll::Selection& selection, Collective collective,
