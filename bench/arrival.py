@@ -153,7 +153,8 @@ def simulated_text(size: str) -> Iterator[str]:
     yield "\n## Larger clusters, simulated\n"
     yield "By `overdrive-collectives arrivals`: the library's schedules, and the protocol of"
     yield f"first_arrival, on a LogGP machine ({machine}); {SIMULATED_RANKS} ranks on each node,"
-    yield f"{size}iB, ranks up to {SIMULATED_DELAY_US / 1000:g} ms late. How many times as long"
+    words = size.replace("K", " KiB").replace("M", " MiB")
+    yield f"{words}, ranks up to {SIMULATED_DELAY_US / 1000:g} ms late. How many times as long"
     yield "ranks wait in the mean with the plain algorithm (below 1: `first_arrival` is slower)."
     for collective in dict.fromkeys(row[0] for row in found):
         here = [row for row in found if row[0] == collective]
@@ -167,6 +168,10 @@ def simulated_text(size: str) -> Iterator[str]:
             ratios = {row[1]: row[4] / row[5] for row in here if row[3] == pattern}
             cells = [f"{ratios[count]:.2f}" if count in ratios else "–" for count in nodes]
             yield f"| {pattern} | {' | '.join(cells)} |"
+    yield ""
+    yield "The chain of nodes and the root that takes from every node itself are for few nodes, or"
+    yield "for ranks that come further apart than the message takes; beyond, trees win although their"
+    yield "ranks wait for each other. With `first_arrival` on, measuring decides."
     yield f"\n![Gain by nodes](plots/{PLOT.name})"
     draw(found)
 
