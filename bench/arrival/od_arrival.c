@@ -1,4 +1,5 @@
-// Benchmark of broadcasts to which ranks come at different times: the program od_arrival.
+// Benchmark of broadcasts, reductions to a root and gathers to which ranks come at different times:
+// the program od_arrival.
 //
 // Before each call all ranks agree on a moment on a common clock; each spins until that moment and
 // its own delay have passed. What is reported is how long ranks were inside the call, and how far
@@ -150,6 +151,9 @@ static void FindNode(void) {
 
 // --- one call --------------------------------------------------------------------------------
 
+enum Collective { kBcast, kReduce, kGather };
+static enum Collective collective = kBcast;
+
 static unsigned char Expected(size_t at, uint64_t call) {
   return (unsigned char)(at * 7 + (at >> 12) + call * 13);
 }
@@ -174,21 +178,54 @@ static double Agree(void) {
   return moment;
 }
 
-static void Call(const char* pattern, char* buffer, size_t bytes, int root, double delay_us,
-                 uint64_t call, int print) {
-  if (rank == root) {
-    for (size_t at = 0; at < bytes; at += 61) buffer[at] = (char)Expected(at, call);
+// What this rank contributes, or what the root broadcasts; bytes of a rank, in `in`.
+static void Fill(char* in, size_t bytes, int root, uint64_t call) {
+  if (collective == kBcast && rank != root) return;
+  for (size_t at = 0; at < bytes; at += 61) {
+    in[at] = (char)Expected(at, call + (collective == kBcast ? 0 : (uint64_t)rank));
   }
+}
+
+static void Make(char* in, char* out, size_t bytes, int root) {
+  switch (collective) {
+    case kBcast:
+      MPI_Bcast(in, (int)bytes, MPI_BYTE, root, MPI_COMM_WORLD);
+      return;
+    case kReduce:
+      // The largest: each byte is some rank's, so it can be checked, and so much is computed.
+      MPI_Reduce(in, out, (int)bytes, MPI_UNSIGNED_CHAR, MPI_MAX, root, MPI_COMM_WORLD);
+      return;
+    case kGather:
+      MPI_Gather(in, (int)bytes, MPI_BYTE, out, (int)bytes, MPI_BYTE, root, MPI_COMM_WORLD);
+  }
+}
+
+static void Check(const char* in, const char* out, size_t bytes, int root, uint64_t call) {
+  if (collective != kBcast && rank != root) return;
+  for (int who = 0; who < (collective == kGather ? ranks : 1); ++who) {
+    for (size_t at = 0; at < bytes; at += 61) {
+      unsigned char wanted = Expected(at, call + (collective == kGather ? (uint64_t)who : 0));
+      for (int other = 1; collective == kReduce && other < ranks; ++other) {
+        unsigned char value = Expected(at, call + (uint64_t)other);
+        if (value > wanted) wanted = value;
+      }
+      const char* found = collective == kBcast ? in : out + (size_t)who * bytes;
+      if ((unsigned char)found[at] != wanted) Fail("a collective has brought wrong data");
+    }
+  }
+}
+
+static void Call(const char* pattern, char* in, char* out, size_t bytes, int root, double delay_us,
+                 uint64_t call, int print) {
+  Fill(in, bytes, root, call);
   Barrier();
   double moment = Agree();
   double mine = moment + 1e3 * DelayOf(pattern, root, delay_us, call);
   WaitUntil(mine);
   double times[3] = {NowNs(), 0, mine};
-  MPI_Bcast(buffer, (int)bytes, MPI_BYTE, root, MPI_COMM_WORLD);
+  Make(in, out, bytes, root);
   times[1] = NowNs();
-  for (size_t at = 0; at < bytes; at += 61) {
-    if (buffer[at] != (char)Expected(at, call)) Fail("a broadcast has brought wrong data");
-  }
+  Check(in, out, bytes, root, call);
   static double all[3 * kMostRanks];
   Barrier();
   MPI_Gather(times, 3, MPI_DOUBLE, all, 3, MPI_DOUBLE, 0, MPI_COMM_WORLD);
@@ -255,6 +292,10 @@ int main(int argc, char** argv) {
       warm_up = atoi(value);
     else if (strcmp(argv[i], "--root") == 0)
       root = atoi(value);
+    else if (strcmp(argv[i], "--collective") == 0)
+      collective = strcmp(value, "reduce") == 0   ? kReduce
+                   : strcmp(value, "gather") == 0 ? kGather
+                                                  : kBcast;
     else if (strcmp(argv[i], "--file") == 0)
       ReadFile(value);
     else if (strcmp(argv[i], "--turns") == 0) {
@@ -278,13 +319,16 @@ int main(int argc, char** argv) {
   char* buffer = malloc(most);
   if (buffer == NULL) Fail("out of memory");
   memset(buffer, 0, most);
+  char* result = malloc(collective == kGather ? most * (size_t)ranks : most);
+  if (result == NULL) Fail("out of memory");
+  memset(result, 0, collective == kGather ? most * (size_t)ranks : most);
   Barrier();
   od_turns_begin(rank == 0);
   CompareClocks();
   uint64_t call = 0;
   for (int size = 0; size < sizes.count; ++size) {
     for (int i = 0; i < warm_up; ++i) {
-      Call("together", buffer, SizeOf(sizes.words[size]), root, 0, call++, 0);
+      Call("together", buffer, result, SizeOf(sizes.words[size]), root, 0, call++, 0);
     }
   }
   for (int round = 0; round < repeats; ++round) {
@@ -292,13 +336,15 @@ int main(int argc, char** argv) {
       for (int i = 0; i < patterns.count; ++i) {
         Barrier();
         od_turns_next(rank == 0);
-        Call(patterns.words[i], buffer, SizeOf(sizes.words[size]), root, delay_us, call++, 1);
+        Call(patterns.words[i], buffer, result, SizeOf(sizes.words[size]), root, delay_us, call++,
+             1);
       }
     }
   }
   Barrier();
   od_turns_end(rank == 0);
   free(buffer);
+  free(result);
   free(from_file);
   MPI_Finalize();
   return 0;

@@ -1,7 +1,7 @@
-"""`overdrive bench arrival`: broadcasts to which ranks come at different times.
+"""`overdrive bench arrival`: broadcasts, reductions and gathers to which ranks come at any time.
 
-The MPI library alone, Overdrive's plain algorithm, and the one that starts with whoever comes first
-take turns, call by call.
+The MPI library alone, Overdrive's plain algorithm, and the one that starts with whoever comes
+first, or ends with whoever comes last, take turns, call by call.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from overdrive.errors import CommandError
 from overdrive.installation import Installation
 from overdrive.lab import state as lab_state
 from overdrive.options import Options, take_settings
+from overdrive.report import arrivals, record
 
 PATTERNS = ("together", "one-late", "linear", "random", "late-leader", "late-root")
 PROGRAM = bench.Program(
@@ -31,14 +32,18 @@ PROGRAM = bench.Program(
     ("arrival/od_arrival.c", "p2p/turns.c", "p2p/probe.c"),
     ("p2p/turns.h", "p2p/probe.h"),
 )
+COLLECTIVES = ("bcast", "reduce", "gather")
 PLAIN, FIRST = "plain", "first_arrival"
 VALUES = ("wait", "others", "whole")
 MORE_SECONDS = 120
+MOST_CALLS = 500
+"""Of a record, that are played again."""
 
 EPILOG = """\
 patterns: together; one-late (the last rank); linear (rank by rank up to the delay); random (up to
 the delay, another one in each call); late-leader (the first rank of the second node); late-root;
-file (delays in microseconds from --file: a number per rank, call after call).
+file (from --file: delays in microseconds, a number per rank, call after call; or the folder of a
+run with --record, whose calls with as many ranks are played again, those that --calls names).
 
 The times are milliseconds: wait = mean over ranks inside the call; others = the same without the
 rank that came last; whole = from the moment when the first ones come until the last one has left.
@@ -67,11 +72,17 @@ def parser() -> Parser:
     """Return what reads the options."""
     made = Parser(
         prog="overdrive bench arrival",
-        description="Measures broadcasts to which ranks come at different times.",
+        description="Measures collectives to which ranks come at different times.",
         epilog=EPILOG,
+    )
+    made.add_argument(
+        "--collective", choices=COLLECTIVES, default="bcast", help="bcast, reduce, gather (bcast)"
     )
     made.add_argument("--pattern", default=",".join(PATTERNS), metavar="LIST", help="see below")
     made.add_argument("--file", type=Path, metavar="FILE", help="delays for the pattern `file`")
+    made.add_argument(
+        "--calls", metavar="TEXT", help="functions or places of a record (those of --collective)"
+    )
     made.add_argument("--sizes", default="1M", metavar="LIST", help="bytes; suffixes K and M")
     made.add_argument(
         "--delay", type=number(0, 10_000, whole=False), default=40, metavar="MS", help="(40)"
@@ -112,7 +123,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
             made.error(f"--pattern takes {', '.join(PATTERNS)} and file, and not '{name}'")
     if ("file" in options.pattern.split(",")) != (options.file is not None):
         made.error("--file and the pattern `file` belong together")
-    if options.file is not None and not options.file.is_file():
+    if options.file is not None and not options.file.exists():
         made.error(f"--file {options.file}: there is no such file")
     for text in options.sizes.split(","):
         if not 1 <= bench_tables.parse_size(text) <= bench.MOST_BYTES:
@@ -129,14 +140,17 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     return options
 
 
-def variants(without_overdrive: bool) -> list[bench.Variant]:
+def variants(without_overdrive: bool, collective: str = "bcast") -> list[bench.Variant]:
     """Return the jobs to compare."""
     found = [bench.Variant(bench.HOST, None)]
     if not without_overdrive:
         # Measuring against the host would leave some of the calls to it.
         found.append(bench.Variant(PLAIN, {"OVERDRIVE_LEARN": "off"}))
         found.append(
-            bench.Variant(FIRST, {"OVERDRIVE_LEARN": "off", "OVERDRIVE_ADJUST_BCAST": FIRST})
+            bench.Variant(
+                FIRST,
+                {"OVERDRIVE_LEARN": "off", f"OVERDRIVE_ADJUST_{collective.upper()}": FIRST},
+            )
         )
     return found
 
@@ -182,17 +196,38 @@ def render(samples: Sequence[Sample], jobs: Sequence[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _measure(made: bench.Bench, options: argparse.Namespace) -> list[Sample]:
+def delays_of_record(folder: Path, ranks: int, where: str) -> str:
+    """Return the delays of the calls of a recorded run, as a file has them."""
+    found = arrivals.delays_us(record.load(folder), ranks, where, MOST_CALLS)
+    if not found:
+        raise CommandError(
+            f"{folder} has no calls of {ranks} ranks by '{where}' of which all ranks are known; "
+            f"choose others with --calls and -n, or --lab and --ppn"
+        )
+    spreads = [max(call) / 1e3 for call in found]
+    print(
+        f"# {len(found)} calls of {folder.name}: ranks came {statistics.median(spreads):.3f} ms "
+        f"apart (median; at most {max(spreads):.3f})"
+    )
+    return "".join(",".join(f"{delay:.1f}" for delay in call) + "\n" for call in found)
+
+
+def _measure(made: bench.Bench, options: argparse.Namespace, delays: Path | None) -> list[Sample]:
     """Run all jobs at the same time; they take turns over a file."""
-    jobs = variants(options.without_overdrive)
+    jobs = variants(options.without_overdrive, options.collective)
     outcomes: dict[int, tuple[str, str, bool]] = {}
     stop = threading.Event()
     calls = options.repeats * len(options.pattern.split(",")) * len(options.sizes.split(","))
-    limit = MORE_SECONDS + calls * len(jobs) * (options.delay / 1e3 + 1)
+    longest = options.delay * 1e3
+    if delays is not None:
+        longest = max(
+            [longest, *(float(word) for word in delays.read_text().replace(",", " ").split())]
+        )
+    limit = MORE_SECONDS + calls * len(jobs) * (longest / 1e6 + 1)
     arguments = ["--patterns", options.pattern, "--sizes", options.sizes]
     arguments += ["--delay-us", f"{options.delay * 1e3:g}", "--repeats", str(options.repeats)]
-    arguments += ["--root", str(options.root)]
-    arguments += ["--file", str(options.file.resolve())] if options.file is not None else []
+    arguments += ["--root", str(options.root), "--collective", options.collective]
+    arguments += ["--file", str(delays)] if delays is not None else []
     with tempfile.NamedTemporaryFile(
         prefix="turns-", dir=bench.cache_folder(made.environment)
     ) as turns:
@@ -260,7 +295,16 @@ def run(
     made.program = bench.build(sources, compiler, environment, PROGRAM)
     place = f"{made.nodes} nodes of lab '{options.lab}'" if options.lab else "this node"
     print(f"# {found.title}; {made.ranks} ranks, {place}; delay {options.delay:g} ms", flush=True)
-    samples = _measure(made, options)
+    delays = options.file.resolve() if options.file is not None else None
+    with tempfile.NamedTemporaryFile(
+        "w", prefix="delays-", dir=bench.cache_folder(made.environment)
+    ) as file:
+        if delays is not None and delays.is_dir():
+            named = options.calls or f"MPI_{options.collective.title()}"
+            file.write(delays_of_record(delays, made.ranks, named))
+            file.flush()
+            delays = Path(file.name)
+        samples = _measure(made, options, delays)
     if options.csv is not None:
         with options.csv.open("w", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")

@@ -8,6 +8,7 @@
 
 #include "coll/plan/registry.h"
 #include "coll/run/collectives.h"
+#include "engine/arrival_report.h"
 #include "engine/rank_state.h"
 #include "observe/log.h"
 #include "observe/stats.h"
@@ -20,11 +21,13 @@ namespace {
 enum class Drive : std::int32_t { helper, not_asked, no_helper, not_granted };
 
 // What each rank tells all others: its node, named by its lowest rank, how many ranks that has, and
-// who makes the host go on.
+// who makes the host go on, and whether the times of its calls are to be put beside those of other
+// ranks.
 struct NodeClaim {
   std::int32_t node;
   std::int32_t ranks;
   Drive drive;
+  std::int32_t keeps_arrivals;
 };
 
 Drive own_drive(RankState& s) {
@@ -57,7 +60,7 @@ void tell_progress(const RankState& s, const std::vector<NodeClaim>& places) {
 }
 
 NodeClaim own_place(const RankState& s) {
-  NodeClaim place{s.host.world_rank, 1, Drive::not_asked};
+  NodeClaim place{s.host.world_rank, 1, Drive::not_asked, keeps_arrivals(s.settings) ? 1 : 0};
   for (int i = 0; i < s.node->size(); ++i) {
     const int other = s.node->member(i).world_rank;
     if (other == s.host.world_rank || !s.node->local(other)) continue;
@@ -95,6 +98,8 @@ bool find_nodes(RankState& s) {
     return place.drive == Drive::helper;
   });
   tell_progress(s, places);
+  s.compares_clocks = std::all_of(places.begin(), places.end(),
+                                  [](const NodeClaim& p) { return p.keeps_arrivals; });
   const bool shared =
       std::any_of(places.begin(), places.end(), [](const NodeClaim& p) { return p.ranks > 1; });
   own.only_switch = !shared && own.switch_place.on();

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "engine/arrival_report.h"
 #include "engine/engine.h"
 #include "engine/overlap_report.h"
 #include "engine/rank_state.h"
@@ -225,6 +226,9 @@ std::unique_ptr<Rank> Rank::create(const host::HostTable& host, const config::Se
   s.self->context = combine(kSelfContext, static_cast<std::uint64_t>(host.world_rank));
 
   s.prepare_collectives();
+  if (s.compares_clocks && !compare_clocks(host, s.collectives.node_of_world, &s.clock_at_begin)) {
+    return nullptr;
+  }
 
   prefault(s);
   // Everybody's own pages exist before anybody maps them, and nobody sends before all have joined.
@@ -313,7 +317,12 @@ void report_statistics(RankState& s) {
   const std::vector<overlap::SiteRecord> overlap = gather_overlap(s);
   write_overlap_trace(s, overlap);
   if (s.overlap != nullptr) facts.overlap = overlap::site_json(s.overlap->records());
-  if (config::OutputType::names_output(s.settings.record)) write_record(s, facts);
+  const CommonClock clock = common_clock(s);
+  if (config::OutputType::names_output(s.settings.record)) {
+    observe::JobFacts recorded = facts;
+    recorded.arrivals = own_arrivals(s, clock);
+    write_record(s, std::move(recorded));
+  }
   switch (observe::stats_output(s.settings.stats)) {
     case StatsOutput::kNone:
       return;
@@ -321,6 +330,7 @@ void report_statistics(RankState& s) {
       facts.collectives = CollectiveStats::json(s.collectives.stats.rows());
       if (const char* const* names = observe::timed_call_names()) {
         facts.calls = observe::call_json(observe::call_sites(observe::all_call_times(), names));
+        facts.arrivals = own_arrivals(s, clock);
       }
       const std::string error = observe::write_rank_file(s.settings.stats, facts.rank, "statistics",
                                                          observe::stats_json(s.counters, facts));
@@ -332,7 +342,8 @@ void report_statistics(RankState& s) {
       std::vector<observe::Counters> all(static_cast<std::size_t>(facts.size));
       if (s.host.world_allgather(&s.counters, all.data(), sizeof(observe::Counters)) ==
               host::kSuccess &&
-          gather_collectives(s, facts) && gather_calls(s, facts) && facts.rank == 0) {
+          gather_collectives(s, facts) && gather_calls(s, facts) &&
+          gather_arrivals(s, clock, facts) && facts.rank == 0) {
         observe::write_to_stderr(observe::stats_table(all, facts));
       }
       return;

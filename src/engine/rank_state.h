@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "coll/run/collectives.h"
+#include "engine/clock_comparison.h"
 #include "engine/host_call_helper.h"
 #include "engine/host_drive.h"
 #include "engine/job_terms.h"
@@ -93,8 +94,11 @@ class RankState : public p2p::Endpoint {
   std::atomic<std::uint32_t> waiting_threads{0};
 
   node::WaitPlan wait_plan;
-  bool tight_looks = false;              // a core of its own
-  std::uint64_t started_ns = 0;          // when MPI_Init joined the node
+  bool tight_looks = false;      // a core of its own
+  std::uint64_t started_ns = 0;  // when MPI_Init joined the node
+  // Whether all ranks compare their nodes' clocks, which they do at the beginning and at the end.
+  bool compares_clocks = false;
+  ClockReading clock_at_begin;
   std::unique_ptr<smpi::Service> smpi;   // address passing, for programs that ask for it
   node::RegionHeader* header = nullptr;  // own region
   bool sharing = false;                  // the node has another member that we reach

@@ -51,6 +51,9 @@ class CallTimer {
 
   // What the call moves, where a run is recorded (payload.h).
   void set_payload(const observe::Payload& payload) { payload_ = payload; }
+  std::uint32_t function() const { return function_; }
+  std::uintptr_t address() const { return address_; }
+  std::uint64_t start_ns() const { return start_ns_; }
 
  private:
   std::uint32_t function_;

@@ -430,6 +430,23 @@ def _emit_payload(function: Function) -> list[str]:
     return [f"  if (observe::is_recording(){root}) timer.set_payload({value});"]
 
 
+# Calls to which ranks of a communicator come together: all that are started when they are called.
+_ARRIVALS = re.compile(
+    r"I?(barrier|bcast|(all)?reduce|reduce_scatter(_block)?|scan|exscan|(all)?gatherv?|scatterv?"
+    r"|alltoall[vw]?)",
+    re.IGNORECASE,
+)
+
+
+def _emit_arrival(function: Function) -> list[str]:
+    """Line that notes when this rank came, or none."""
+    stem = function.stem.removesuffix("_c")
+    if not _ARRIVALS.fullmatch(stem):
+        return []
+    blocks = "false" if any(a.name == "request" for a in function.arguments) else "true"
+    return [f"  note_arrival(comm, {blocks}, timer);"]
+
+
 def _emit_timed(function: Function, abi: str) -> list[str]:
     arguments = ", ".join(a.declare(function.large) for a in function.arguments)
     names = ", ".join(a.name for a in function.arguments)
@@ -440,6 +457,7 @@ def _emit_timed(function: Function, abi: str) -> list[str]:
         f"  const auto next = reinterpret_cast<fn::{stem}*>(timed_next[idx::{stem}]);",
         f"  if (inside_timed_call() || InHostCall()) return next({names});",
         f"  CallTimer timer(idx::{stem}, __builtin_return_address(0));",
+        *_emit_arrival(function),
         *_emit_payload(function),
         f"  return next({names});",
         "}",

@@ -1,7 +1,8 @@
-// Asks the host for the size of a datatype, and our communicators for world ranks.
+// Asks the host for the size of a datatype, and our communicators for world ranks and contexts.
 #include "face/payload.h"
 
 #include "face/calls.h"
+#include "observe/arrivals.h"
 
 namespace od::face {
 
@@ -23,6 +24,13 @@ observe::Payload payload_to(MPI_Count count, MPI_Datatype type, int dest, MPI_Co
     found.peer = dest;
   }
   return found;
+}
+
+void note_arrival(MPI_Comm comm, bool blocks, const CallTimer& timer) {
+  const Comm* known = find_comm(comm);
+  if (known == nullptr || known->inter || known->size < 2) return;
+  observe::note_arrival({known->context, static_cast<std::uint32_t>(known->size), blocks},
+                        timer.function(), timer.address(), timer.start_ns());
 }
 
 }  // namespace od::face

@@ -147,29 +147,33 @@ double share(std::uint64_t part, std::uint64_t whole) {
 
 }  // namespace
 
+CallSite site_of(const char* function, std::uintptr_t address) {
+  CallSite site;
+  copy_text(site.function, sizeof site.function, function);
+  site.address = address;
+  Dl_info info{};
+  link_map* map = nullptr;
+  // One less: the call itself, where it is the last instruction of a function.
+  const auto* place = reinterpret_cast<const void*>(address - 1);
+  if (address != 0 && dladdr1(place, &info, reinterpret_cast<void**>(&map), RTLD_DL_LINKMAP) != 0) {
+    const std::string path = map->l_name[0] == '\0' ? own_path() : map->l_name;
+    copy_text(site.module, sizeof site.module, base_name(path));
+    site.offset = address - map->l_addr;
+  } else if (address != 0) {
+    // Code made at run time.
+    copy_text(site.module, sizeof site.module, "?");
+    site.offset = address;
+  }
+  return site;
+}
+
 std::vector<CallSite> call_sites(std::span<const CallTime> times, const char* const* names) {
   std::vector<CallSite> sites;
   for (const CallTime& time : times) {
-    CallSite site;
-    copy_text(site.function, sizeof site.function, names[time.function]);
+    CallSite& site = sites.emplace_back(site_of(names[time.function], time.address));
     site.calls = time.calls;
     site.ns = time.ns;
     site.longest_ns = time.longest_ns;
-    Dl_info info{};
-    link_map* map = nullptr;
-    // One less: the call itself, where it is the last instruction of a function.
-    const auto* place = reinterpret_cast<const void*>(time.address - 1);
-    if (time.address != 0 &&
-        dladdr1(place, &info, reinterpret_cast<void**>(&map), RTLD_DL_LINKMAP) != 0) {
-      const std::string path = map->l_name[0] == '\0' ? own_path() : map->l_name;
-      copy_text(site.module, sizeof site.module, base_name(path));
-      site.offset = time.address - map->l_addr;
-    } else if (time.address != 0) {
-      // Code made at run time.
-      copy_text(site.module, sizeof site.module, "?");
-      site.offset = time.address;
-    }
-    sites.push_back(site);
   }
   longest_first(sites);
   return sites;

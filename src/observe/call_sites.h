@@ -23,7 +23,11 @@ struct CallSite {
   std::uint64_t calls = 0;   // 0: no site
   std::uint64_t ns = 0;
   std::uint64_t longest_ns = 0;
+  std::uintptr_t address = 0;  // in the process that has called
 };
+
+// The place of a call of this process.
+CallSite site_of(const char* function, std::uintptr_t address);
 
 // The calls of this process; those that took longest come first. `names` are the functions' by
 // their number.

@@ -45,11 +45,11 @@
   X(collectives_later, kSum, messages, "of the served ones, non-blocking and persistent")           \
   X(collectives_later_shm, kSum, messages, "of these, made in shared memory")                    \
   X(collectives_neighbour, kSum, messages, "of the served ones, among the neighbours of a topology") \
-  X(arrival_calls, kSum, messages, "broadcast calls begun by the first rank of each node")           \
-  X(arrival_claims, kSum, messages, "of these, where the rank was the first of its node")           \
-  X(arrival_late, kSum, messages, "of these, where all was there when the rank came")               \
-  X(arrival_trials, kSum, messages, "measurements of such broadcasts against the usual algorithm")  \
-  X(arrival_chosen, kSum, messages, "of those, after which the first rank of each node begins")     \
+  X(arrival_calls, kSum, messages, "collectives that a node's first or last rank begins or ends")      \
+  X(arrival_claims, kSum, messages, "of these, where this rank was the one")                          \
+  X(arrival_late, kSum, messages, "of those calls, where nothing was left to wait for")              \
+  X(arrival_trials, kSum, messages, "measurements of such calls against the usual algorithm")        \
+  X(arrival_chosen, kSum, messages, "of those, after which they go on that way")                     \
   X(collectives_between, kSum, messages, "of the non-blocking ones, served between nodes")        \
   X(trials, kSum, messages, "measurements of a collective against the installed MPI library's")     \
   X(trials_to_host, kSum, messages, "of those, after which the installed MPI library serves it")   \

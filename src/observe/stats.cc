@@ -89,6 +89,7 @@ std::string stats_table(std::span<const Counters> ranks, const JobFacts& facts) 
   table += facts.collectives;
   table += facts.overlap;
   table += facts.calls;
+  table += facts.arrivals;
   return table;
 }
 
@@ -116,6 +117,10 @@ std::string stats_json(const Counters& counters, const JobFacts& facts) {
   if (!facts.calls.empty()) {
     json.key("call_sites");
     json.document(facts.calls);
+  }
+  if (!facts.arrivals.empty()) {
+    json.key("arrivals");
+    json.document(facts.arrivals);
   }
   if (!facts.recording.empty()) {
     json.member("cpus", facts.cpus);

@@ -35,6 +35,7 @@ struct JobFacts {
   std::string collectives;  // more about collectives: lines for the table, or a JSON array
   std::string calls;        // the same about the program's MPI calls
   std::string overlap{};    // and about collectives that may outlast their calls
+  std::string arrivals{};   // how far apart ranks came to collectives, likewise
   std::string recording{};  // a JSON object: what is recorded of the run (observe/recording.h)
   std::string cpus{};       // processors of the rank, as of then
   std::uint64_t peak_memory_bytes = 0;  // resident, of the process

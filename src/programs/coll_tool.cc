@@ -5,19 +5,24 @@
 //                                 [--tuning FILE] [--intel] [--strict]
 //   overdrive-collectives simulate COLLECTIVE BYTES [--ranks N] [--nodes N] [--algorithm NAME]
 //                                 [--tuning FILE] [--most-steps N]
+//   overdrive-collectives arrivals COLLECTIVE BYTES [--ranks N] [--nodes N] [--delay-us N]
+//                                 [--tuning FILE] [--most-steps N]
 //
 // The environment counts as it would for a program. Exit status 0; 2 for wrong arguments; 3 if
 // `--strict` makes what was found an error.
 #include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/json_text.h"
 #include "coll/plan/hierarchy/node_steps.h"
 #include "coll/plan/model/simulate.h"
+#include "coll/plan/model/simulate_arrivals.h"
 #include "coll/plan/registry.h"
 #include "coll/plan/select/selection.h"
 #include "topology/fingerprint.h"
@@ -34,6 +39,8 @@ constexpr const char* kUsage =
     "                             [--most-steps N]\n"
     "       overdrive-collectives timeline COLLECTIVE BYTES [--ranks N] [--nodes N]\n"
     "                             [--algorithm NAME] [--tuning FILE]\n"
+    "       overdrive-collectives arrivals bcast|reduce|gather BYTES [--ranks N] [--nodes N]\n"
+    "                             [--delay-us N] [--tuning FILE] [--most-steps N]\n"
     "simulate and timeline also take:\n"
     "       [--segment BYTES] [--pipeline BYTES] [--leaders N] [--radix N] [--window N]\n"
     "       [--inside shared|messages] [--flat] [--round-robin]\n";
@@ -46,6 +53,7 @@ struct Arguments {
   std::string algorithm;
   // Of all ranks together: a million take about a second and 100 MB.
   double most_steps = 1e6;
+  int delay_us = 40'000;  // of the last rank to come
   Parameters parameters;
   NodeDriver driver = NodeDriver::kShared;
   bool flat = false;
@@ -196,7 +204,7 @@ double steps_of(const Schedule& schedule) { return static_cast<double>(schedule.
 // Runs the schedules of all ranks. Where there are too many steps, those of the leaders alone: the
 // steps inside nodes are then closed forms.
 bool simulated(const Decision& decision, const Arguments& arguments, const Machine& machine,
-               Simulated& result) {
+               Simulated& result, std::span<const double> come = {}) {
   const Layout& layout = arguments.layout;
   Shape shape;
   shape.unit_bytes = 8;
@@ -217,11 +225,14 @@ bool simulated(const Decision& decision, const Arguments& arguments, const Machi
       schedule = make_hierarchical(*decision.algorithm, shape, nodes, arguments.driver);
     }
     if (steps_of(schedule) * layout.ranks <= arguments.most_steps) {
-      result = simulate(decision, nodes, arguments.driver, arguments.bytes, machine);
+      result = simulate(decision, nodes, arguments.driver, arguments.bytes, machine, nullptr, come);
       return true;
     }
   }
-  if (decision.mode == Mode::kFlat || layout.nodes > arguments.most_steps) return false;
+  // Closed forms are for ranks that come together.
+  if (!come.empty() || decision.mode == Mode::kFlat || layout.nodes > arguments.most_steps) {
+    return false;
+  }
   const HierarchyCost cost =
       hierarchy_cost(machine, arguments.collective, decision.algorithm->cost, decision.parameters,
                      layout.nodes, layout.most_per_node, static_cast<double>(arguments.bytes));
@@ -337,11 +348,59 @@ int time_line(const Arguments& arguments) {
   return 0;
 }
 
+// What ranks wait that come at different times: by the usual algorithm, and by the one that depends
+// on who comes first or last.
+int arrivals(const Arguments& arguments) {
+  if (find_algorithm(arguments.collective, "first_arrival") == nullptr) {
+    return usage("arrivals: bcast, reduce or gather");
+  }
+  std::vector<std::string> issues;
+  const Selection selection = Selection::load({}, arguments.options, issues);
+  const Nodes nodes = nodes_of(arguments);
+  const Decision plain =
+      selection.own_choice(arguments.collective, nodes.layout(), true, arguments.bytes);
+  const auto write = [](JsonWriter& json, const char* key, const Simulated& found) {
+    json.key(key);
+    json.open_object();
+    json.member("inside_ns", rounded(found.inside_ns));
+    json.member("last_ns", rounded(found.last_ns));
+    json.close_object();
+  };
+  JsonWriter json;
+  json.open_object();
+  json.member("collective", info(arguments.collective).name);
+  json.member("bytes", arguments.bytes);
+  json.member("ranks", nodes.ranks());
+  json.member("nodes", nodes.count());
+  json.key("plain");
+  json.open_object();
+  write_decision(json, plain);
+  json.close_object();
+  json.key("patterns");
+  json.open_array();
+  for (const std::string_view name : kArrivalPatterns) {
+    const std::vector<double> come = arrival_pattern(name, nodes, arguments.delay_us * 1e3);
+    json.open_object();
+    json.member("pattern", std::string(name));
+    Simulated found;
+    if (simulated(plain, arguments, selection.machine(), found, come)) write(json, "plain", found);
+    write(json, "first_arrival",
+          simulate_first_arrival(arguments.collective, nodes, arguments.bytes, selection.machine(),
+                                 come));
+    json.close_object();
+  }
+  json.close_array();
+  json.close_object();
+  std::fputs(json.take().c_str(), stdout);
+  return 0;
+}
+
 // More than any machine has; a layout of so many ranks is still made in a second.
 constexpr int kMostRanks = 1 << 24;
 
 bool is_number(const std::string& option) {
-  return option == "--ranks" || option == "--nodes" || option == "--most-steps";
+  return option == "--ranks" || option == "--nodes" || option == "--most-steps" ||
+         option == "--delay-us";
 }
 
 // Null if the option is no parameter of algorithms.
@@ -361,7 +420,9 @@ const ParameterName* parameter_of(const std::string& option) {
 int run(int argc, char** argv) {
   const std::string command = argc > 1 ? argv[1] : "";
   if (command == "list" && argc == 2) return list();
-  if ((command != "explain" && command != "simulate" && command != "timeline") || argc < 4) {
+  if ((command != "explain" && command != "simulate" && command != "timeline" &&
+       command != "arrivals") ||
+      argc < 4) {
     return usage("wrong arguments");
   }
   Arguments arguments;
@@ -408,6 +469,7 @@ int run(int argc, char** argv) {
       if (option == "--ranks") arguments.layout.ranks = value;
       if (option == "--nodes") arguments.layout.nodes = value;
       if (option == "--most-steps") arguments.most_steps = value;
+      if (option == "--delay-us") arguments.delay_us = value;
     } else if (option == "--tuning") {
       arguments.options.tuning_file = argv[++i];
       arguments.options.fingerprint = topology::fingerprint();
@@ -422,6 +484,7 @@ int run(int argc, char** argv) {
   layout.most_per_node = (layout.ranks + layout.nodes - 1) / layout.nodes;
   layout = nodes_of(arguments).layout();
   if (command == "timeline") return time_line(arguments);
+  if (command == "arrivals") return arrivals(arguments);
   return command == "explain" ? explain(arguments) : simulate_all(arguments);
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import os
 import shutil
 import subprocess
@@ -187,6 +188,22 @@ def test_arrivals_are_tables_of_medians():
     text = bench_arrival.render(found, ["host", "first_arrival"])
     values = ["4.00", "3.00", "3.00", "2.00", "6.00", "6.00"]
     assert rows(text) == [["linear", "1024", *values]]
+
+
+def test_a_record_is_played_again(tmp_path, capsys):
+    for rank in range(2):
+        calls = [[0, 0, 1000 + 3000 * rank], [1, 1, 5000], [2, 0, 9000 - 500 * rank]]
+        sites = [
+            {"function": name, "module": "app", "offset": 1} for name in ("MPI_Bcast", "MPI_Scan")
+        ]
+        told = {"rank": rank, "size": 2, "counters": {}, "elapsed_ns": 1, "arrivals": {
+            "node": 0, "clock_error_ns": 0, "sites": sites,
+            "communicators": [{"id": "a", "ranks": 2, "calls": calls}]}}  # fmt: skip
+        (tmp_path / f"rank-{rank}.json").write_text(json.dumps(told))
+    assert bench_arrival.delays_of_record(tmp_path, 2, "MPI_Bcast") == "0.0,3.0\n0.5,0.0\n"
+    assert "2 calls" in capsys.readouterr().out
+    with pytest.raises(CommandError, match="no calls of 3 ranks by 'MPI_Bcast'"):
+        bench_arrival.delays_of_record(tmp_path, 3, "MPI_Bcast")
 
 
 @pytest.mark.parametrize(

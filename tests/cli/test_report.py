@@ -8,7 +8,7 @@ import subprocess
 import time
 
 import pytest
-from overdrive.report import advice, command, html, record
+from overdrive.report import advice, arrivals, command, html, record
 
 from . import pages
 
@@ -55,6 +55,21 @@ def made_up(rank: int, size: int, slow: int = 3) -> dict:
                          "wait": wait if rank else [w // 2 for w in wait for _ in (0, 1)],
                          "send": [1000] * 10},
         },
+    }  # fmt: skip
+
+
+def with_arrivals(rank: int, size: int) -> dict:
+    """Three broadcasts of all ranks, of which rank 5 has not kept the last one; a call of two."""
+    late_ns = [[0, 0, 50], [10_000, 30_000_000, 0]]
+    calls = [[i, 0, 10**9 * (i + 1) + (late_ns[rank == 3][i])] for i in range(3)]
+    comms = [{"id": "a", "ranks": size, "calls": calls[: 2 if rank == 5 else 3]}]
+    if rank in (2, 6):
+        comms.append({"id": "b", "ranks": 2, "calls": [[7, 1, 5 * 10**9 + 1000 * rank]]})
+    sites = [{"function": "MPI_Bcast", "module": "app", "offset": 4160},
+             {"function": "MPI_Reduce", "module": "app", "offset": 80}]  # fmt: skip
+    return {
+        "node": 4 * (rank // 4), "clock_error_ns": 700 + rank, "sites": sites,
+        "communicators": comms,
     }  # fmt: skip
 
 
@@ -126,6 +141,31 @@ def test_advice_about_places_and_small_shares(tmp_path):
     assert "The run is not bound by communication" in _titles(
         record.summarise(record.load(idle), "")
     )
+
+
+def test_arrivals_of_all_ranks_are_joined(tmp_path):
+    ranks = [made_up(rank, 8) | {"arrivals": with_arrivals(rank, 8)} for rank in range(8)]
+    ranks[0]["call_sites"].append(
+        {"function": "MPI_Bcast", "module": "app", "offset": 4160, "calls": 3, "ns": 1,
+         "longest_ns": 1, "place": "step at app.c:7"}
+    )  # fmt: skip
+    found = record.summarise(ranks, "run")
+    assert found["arrivals"]["clock_error_ns"] == 707
+    bcast, reduce_ = found["arrivals"]["places"]
+    assert (bcast["function"], bcast["place"]) == ("MPI_Bcast", "step at app.c:7")
+    assert (bcast["ranks"], bcast["calls"], bcast["longest_ns"]) == (8, 2, 30_000_000)
+    assert bcast["median_ns"] == bcast["on_node_ns"] == 15_005_000
+    assert bcast["nodes_ns"] == 0
+    assert bcast["last"] == [[3, 2]]
+    assert bcast["classes"] == [0, 1, 0, 0, 1, 0]
+    assert (reduce_["place"], reduce_["nodes_ns"], reduce_["on_node_ns"]) == ("app+0x50", 4000, 0)
+    assert arrivals.delays_us(ranks, 8, "app.c:7", 10) == [
+        [0, 0, 0, 10, 0, 0, 0, 0],
+        [0, 0, 0, 30_000, 0, 0, 0, 0],
+    ]
+    text = html.render({**found, "advice": []})
+    assert pages.check(text).figures == 7
+    assert "step at app.c:7" in text
 
 
 def test_page_is_whole_and_self_contained(overdrive, run8):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 
 import pytest
-from overdrive import collectives
+from overdrive import collectives, installation
+from overdrive.errors import CommandError
 from overdrive.study import collectives as study_collectives
 from overdrive.study.collectives import Outcome
 
@@ -51,3 +52,18 @@ def test_a_small_study_writes_its_table(overdrive, tool, real, tmp_path):
     assert all(float(row["us"]) > 0 for row in rows if row["bytes"] != "0")
     # The winner is never slower than what the rules would choose.
     assert all(float(row["MPICH's rules: times slower"] or 1) >= 1 for row in rows)
+
+
+def test_ranks_that_come_late_are_simulated(tool, real):
+    here = installation.find(real)
+    report, _ = collectives.query(
+        here, real, "arrivals", "reduce", "1M", "--ranks", "16", "--nodes", "4", "--delay-us", "5000"
+    )  # fmt: skip
+    rows = {row["pattern"]: row for row in report["patterns"]}
+    late = rows["one-late"]
+    # With either the root waits for it; with the plain algorithm others do.
+    assert late["plain"]["last_ns"] > 5_000_000
+    assert late["first_arrival"]["last_ns"] > 5_000_000
+    assert late["first_arrival"]["inside_ns"] < late["plain"]["inside_ns"]
+    with pytest.raises(CommandError, match="bcast, reduce or gather"):
+        collectives.query(here, real, "arrivals", "scan", "1M")

@@ -8,12 +8,15 @@ from typing import Any
 
 from overdrive import page, svg
 from overdrive.page import Cell, bar, escape, table, wide
-from overdrive.report import timeline
+from overdrive.report import arrivals, timeline
 from overdrive.report.record import ACTIVITIES, MOST_SITES
 from overdrive.report.text import bytes_text, count_text, percent, time_text
 from overdrive.thresholds import size_text
 
 COLOURS = timeline.COLOURS
+
+MOST_ARRIVALS = 12
+"""Places of collective calls."""
 
 MOST_BARS = 256
 """Bars of ranks; more ranks are put together."""
@@ -232,6 +235,65 @@ def _ways(found: Mapping[str, Any]) -> Section | None:
     return Section("Ways and algorithms", *parts) if parts else None
 
 
+def _arrivals(found: Mapping[str, Any]) -> Section | None:
+    places = found["arrivals"]["places"]
+    if not places:
+        return None
+    shown = places[:MOST_ARRIVALS]
+    shades = [
+        f"color-mix(in srgb, var(--c0) {share} %, var(--c3))" for share in range(100, -1, -20)
+    ]
+    colours = dict(zip(arrivals.CLASS_NAMES, shades, strict=True))
+    labels = [f"{i + 1}: {row['function'].removeprefix('MPI_')}" for i, row in enumerate(shown)]
+    spread = svg.stacks(
+        labels,
+        {
+            name: [100 * row["classes"][i] / row["calls"] for row in shown]
+            for i, name in enumerate(arrivals.CLASS_NAMES)
+        },
+        title="Calls by the time between the first and the last rank, by place",
+        y_text=lambda share: f"{share:g} %", colours=colours, size=(1040, 220),
+    )  # fmt: skip
+    ranks = found["ranks_of_job"]
+    block = -(-ranks // MOST_BARS)
+    last = [0.0] * -(-ranks // block)
+    for row in places:
+        for rank, count in row["last"]:
+            last[rank // block] += count
+    calls = sum(row["calls"] for row in places)
+    whom = svg.stacks(
+        [str(i * block) for i in range(len(last))],
+        {"last": [100 * count / calls for count in last]},
+        title="Who came last, by rank", y_text=lambda share: f"{share:g} %",
+        colours={"last": COLOURS["wait"]}, size=(1040, 200), x_label="rank",
+    )  # fmt: skip
+    rows = [
+        (f"{i + 1}: {row['function']}", bar(row["sum_ns"] / max(1, places[0]["sum_ns"])),
+         str(row["ranks"]), count_text(row["calls"]), time_text(row["median_ns"]),
+         time_text(row["longest_ns"]), time_text(row["on_node_ns"]), time_text(row["nodes_ns"]),
+         f"{row['last'][0][0]} ({percent(row['last'][0][1] / row['calls'])})", wide(row["place"]))
+        for i, row in enumerate(shown)
+    ]  # fmt: skip
+    head = ["function", "", "ranks", "calls", "apart, median", "longest", "on a node",
+            "between nodes", "mostly last", "place"]  # fmt: skip
+    error = found["arrivals"]["clock_error_ns"]
+    note = (
+        "Apart: between the first and the last rank to come. On a node: the most of a node; "
+        "between nodes: from the first rank of the first node to that of the last. Of many calls "
+        "of a communicator some are kept, chosen by chance. "
+    )
+    if error:
+        note += f"The clocks of nodes are known to {time_text(error)}."
+    return Section(
+        "Arrival at collectives",
+        _text("Who comes first waits for the last, unless the collective lets it go."),
+        page.figure(page.legend(list(colours.items())) + spread + whom),
+        table(head, rows, left=(0, 1, 9)),
+        f'<p class="note">{escape(note)} Played again: <code>overdrive bench arrival --pattern '
+        f"file --file RECORD</code>.</p>",
+    )
+
+
 def _matrix(found: Mapping[str, Any]) -> Section | None:
     matrix = found["matrix"]
     if not any(any(row) for row in matrix["messages"]):
@@ -339,8 +401,8 @@ def render(found: Mapping[str, Any]) -> str:
     """Return the page."""
     sections = [
         _advice(found), _ranks(found), _timeline(found), _sites(found), _sizes(found),
-        _ways(found), _matrix(found), _waiting(found), _memory(found), _fall_backs(found),
-        _places(found),
+        _ways(found), _arrivals(found), _matrix(found), _waiting(found), _memory(found),
+        _fall_backs(found), _places(found),
     ]  # fmt: skip
     present = [section for section in sections if section is not None]
     links = "".join(f'<a href="#{s.anchor}">{escape(s.title)}</a>' for s in present)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from overdrive.errors import CommandError
+from overdrive.report import arrivals
 
 ACTIVITIES = ("send", "receive", "wait", "collective", "one-sided", "other")
 
@@ -210,6 +211,7 @@ def summarise(ranks: Sequence[Mapping[str, Any]], name: str) -> dict[str, Any]:
         "sites": _sites(ranks),
         "sizes": _sizes(ranks),
         "collectives": _collectives(ranks),
+        "arrivals": arrivals.summarise(ranks),
         "ways": ways,
         "matrix": _matrix(ranks, first["size"]),
         "timeline": _timeline(ranks),

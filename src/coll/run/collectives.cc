@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/quiet_floats.h"
+#include "coll/run/last_arrival.h"
 #include "coll/run/line.h"
 #include "coll/run/neighbourhood.h"
 #include "p2p/context.h"
@@ -138,8 +139,7 @@ bool Collectives::decide(const CollectiveCall& call, Comm& comm, coll::Decision*
       const bool widely = endpoint.settings.learn == config::LearnMode::kOn && !switch_place.on();
       Contest* const contest = own.contest(selection, call.collective, commutative, bytes, widely);
       *trial = contest;
-      if (endpoint.settings.first_arrival)
-        try_first_arrival(own, call.collective, bytes, decision, trial);
+      if (endpoint.settings.first_arrival) try_first_arrival(own, call, bytes, decision, trial);
       if (contest != nullptr && *trial == contest && contest->turn() != Trial::kOwn) {
         *decision = contest->rivals[static_cast<std::size_t>(contest->turn() - 1)];
       }
@@ -164,9 +164,10 @@ bool Collectives::decide(const CollectiveCall& call, Comm& comm, coll::Decision*
 }
 
 // Which of Overdrive's own algorithms serves comes first, then whether the host is faster.
-void Collectives::try_first_arrival(CollectiveComm& own, coll::Collective collective,
+void Collectives::try_first_arrival(CollectiveComm& own, const CollectiveCall& call,
                                     std::uint64_t bytes, coll::Decision* decision, Trial** trial) {
-  Contest* const mine = own.arrival_contest(selection, collective, bytes);
+  Contest* const mine =
+      own.arrival_contest(selection, call.collective, call.reduction.commutative, bytes);
   if (mine == nullptr) return;
   if (mine->turn() == Trial::kRival) *decision = mine->rivals.front();
   if (!mine->judged()) *trial = mine;
@@ -280,6 +281,17 @@ bool serves(const CollectiveTeam* team, const CollectiveCall& call,
          team->phase() == CollectiveTeam::Phase::ready && team->serves(call);
 }
 
+// Whether the call fits what the ranks' nodes have for it; the same on all ranks.
+bool fits_arrival(const CollectiveCall& call, const Comm& comm) {
+  const CollectiveComm& own = *comm.collectives;
+  const auto bytes = static_cast<std::int64_t>(message_bytes(call, comm.size, comm.rank));
+  if (call.collective == coll::Collective::kBcast) {
+    return bytes <= static_cast<std::int64_t>(own.arrival->largest());
+  }
+  const std::int64_t unit = coll::info(call.collective).reduces ? call.recv_type->size : 1;
+  return LastArrival::fits(*own.arrival, own.nodes().count(), bytes, unit);
+}
+
 }  // namespace
 
 int Collectives::launch(CollectiveOp& op, CollectiveTeam* team) {
@@ -291,8 +303,7 @@ int Collectives::launch(CollectiveOp& op, CollectiveTeam* team) {
                     nullptr);
   }
   if (op.request == nullptr && starts_with_first(*task.call, *task.comm, task.decision) &&
-      task.call->recv_count * task.call->recv_type->size <=
-          static_cast<std::int64_t>(own.arrival->largest())) {
+      fits_arrival(*task.call, *task.comm)) {
     ++endpoint.counters.collectives_shared;
     op.begin_arrival(*own.arrival);
     return kSuccess;

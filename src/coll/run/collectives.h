@@ -107,12 +107,12 @@ class Collectives {
     return learn == config::LearnMode::kOn ||
            (learn == config::LearnMode::kNodes && own.spans_nodes());
   }
-  // Whether whoever comes first begins the call, as far as the decision goes; then the
-  // communicator's `arrival` has to be made before it starts.
+  // Whether whoever comes first begins the call, or whoever comes last ends it, as far as the
+  // decision goes; then the communicator's `arrival` has to be made before it starts.
   static bool starts_with_first(const CollectiveCall& call, const Comm& comm,
                                 const coll::Decision& decision) {
-    return od::starts_with_first(decision) && comm.collectives->spans_nodes() &&
-           call.recv_count > 0 && call.recv_type->size > 0;
+    return comm.collectives->spans_nodes() && od::starts_with_first(decision) &&
+           message_bytes(call, comm.size, comm.rank) > 0;
   }
   static bool unprepared(const CollectiveCall& call, const Comm& comm,
                          const coll::Decision& decision) {
@@ -168,7 +168,7 @@ class Collectives {
   }
 
  private:
-  void try_first_arrival(CollectiveComm& own, coll::Collective collective, std::uint64_t bytes,
+  void try_first_arrival(CollectiveComm& own, const CollectiveCall& call, std::uint64_t bytes,
                          coll::Decision* decision, Trial** trial);
   int begin(CollectiveOp& op, CollectiveTeam* team);
   bool may_be_switched(std::uint64_t bytes) const {

@@ -50,14 +50,15 @@ Contest* CollectiveComm::contest(const coll::Selection& selection, Collective co
 }
 
 Contest* CollectiveComm::arrival_contest(const coll::Selection& selection, Collective collective,
-                                         std::uint64_t bytes) {
+                                         bool commutative, std::uint64_t bytes) {
   // Below, hosts send without a handshake, and nothing is gained by knowing who is there.
   constexpr std::uint64_t kLeastBytes = 64 << 10;
-  if (collective != Collective::kBcast || bytes < kLeastBytes || layout_.nodes < 2 ||
-      layout_.most_per_node < 2) {
+  if (bytes < kLeastBytes || layout_.nodes < 2 || layout_.most_per_node < 2) return nullptr;
+  const coll::Algorithm* const rival = coll::find_algorithm(collective, "first_arrival");
+  if (rival == nullptr || coll::why_not_hierarchical(*rival, layout_, commutative) != nullptr) {
     return nullptr;
   }
-  return contest(selection, collective, true, bytes, Trial::Rival::first_arrival, false);
+  return contest(selection, collective, commutative, bytes, Trial::Rival::first_arrival, false);
 }
 
 Contest* CollectiveComm::contest(const coll::Selection& selection, Collective collective,
@@ -87,7 +88,7 @@ Contest* CollectiveComm::contest(const coll::Selection& selection, Collective co
       rivals.push_back({&coll::host_algorithm(collective), coll::Mode::kFlat, {}});
     } else {
       rivals.push_back(selection.complete(*coll::find_algorithm(collective, "first_arrival"),
-                                          coll::Mode::kHierarchical, {}, layout_, true));
+                                          coll::Mode::kHierarchical, {}, layout_, commutative));
     }
     if (widely) {
       // The model is wrong by such factors at times, seldom by more.

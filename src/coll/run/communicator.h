@@ -17,8 +17,8 @@
 #include "coll/plan/hierarchy/nodes.h"
 #include "coll/plan/schedule_cache.h"
 #include "coll/plan/select/selection.h"
+#include "coll/run/arrival_call.h"
 #include "coll/run/call.h"
-#include "coll/run/first_arrival.h"
 #include "coll/run/host_channel.h"
 #include "coll/run/host_tags.h"
 #include "coll/run/in_network.h"
@@ -64,7 +64,7 @@ class CollectiveComm {
   // That of the usual algorithm against the one that starts with whoever comes first; also null
   // where that one cannot serve or is not worth trying.
   Contest* arrival_contest(const coll::Selection& selection, coll::Collective collective,
-                           std::uint64_t bytes);
+                           bool commutative, std::uint64_t bytes);
   // One of the algorithms that can serve, by chance that all ranks share.
   coll::Decision choose_any(const coll::Selection& selection, coll::Collective collective,
                             bool commutative, std::uint64_t bytes, std::uint64_t seed);
@@ -88,7 +88,7 @@ class CollectiveComm {
   // Made when a call first asks for one: for blocking calls and for non-blocking ones.
   std::unique_ptr<CollectiveTeam> team;
   std::unique_ptr<CollectiveTeam> team_without_blocking;
-  // Of broadcasts that start with whoever comes first; made at the first of them.
+  // Of calls that start with whoever comes first, or end with the last; made at the first of them.
   std::unique_ptr<ArrivalComm> arrival;
   std::array<HostChannel, HostTags::kChannels> channels;  // where the communicator spans nodes
   // The leaders and the switch between them; null: not looked for yet.

@@ -6,6 +6,8 @@
 
 #include "base/clock.h"
 #include "coll/run/collectives.h"
+#include "coll/run/first_arrival.h"
+#include "coll/run/last_arrival.h"
 
 namespace od {
 
@@ -86,9 +88,15 @@ void CollectiveOp::begin_arrival(ArrivalComm& shared) {
   team_ = nullptr;
   way_.host_comm = shared.host_comm();
   const CollectiveCall& call = *task_.call;
-  arrival_ = std::make_unique<FirstArrival>(
-      shared, call.root, buffers_.address({0, 0, coll::Buffer::kOutput}),
-      call.recv_count * call.recv_type->size, task_.decision.parameters.segment_bytes);
+  const auto bytes =
+      static_cast<std::int64_t>(message_bytes(call, task_.comm->size, task_.comm->rank));
+  if (call.collective == coll::Collective::kBcast) {
+    arrival_ = std::make_unique<FirstArrival>(shared, call.root,
+                                              buffers_.address({0, 0, coll::Buffer::kOutput}),
+                                              bytes, task_.decision.parameters.segment_bytes);
+  } else {
+    arrival_ = std::make_unique<LastArrival>(shared, call, buffers_, bytes);
+  }
   if (log_ != nullptr) [[unlikely]]
     begin_log(*log_);
 }

@@ -18,9 +18,9 @@
 
 #include "coll/plan/schedule.h"
 #include "coll/plan/select/selection.h"
+#include "coll/run/arrival_call.h"
 #include "coll/run/buffers.h"
 #include "coll/run/call.h"
-#include "coll/run/first_arrival.h"
 #include "coll/run/host_channel.h"
 #include "coll/run/step_log.h"
 #include "coll/run/team.h"
@@ -90,7 +90,7 @@ class CollectiveOp {
   void watch(StepWatcher* watcher) { watcher_ = watcher; }
   // Starts as one operation of the team.
   void begin_whole(CollectiveTeam& team);
-  // Starts as a broadcast that whoever comes first begins.
+  // Starts as a call that whoever comes first begins, or whoever comes last ends.
   void begin_arrival(ArrivalComm& shared);
   // One round; true if anything moved. Never blocks. Where the host may not be called the operation
   // does for the other ranks what there is to do, and is not done before its result is unpacked.
@@ -165,9 +165,9 @@ class CollectiveOp {
   CollectiveTeam* team_ = nullptr;
   HostChannel* channel_ = nullptr;
   CollectiveTeam* channel_team_ = nullptr;
-  bool whole_ = false;                     // one operation of the team, no schedule
-  std::unique_ptr<FirstArrival> arrival_;  // instead of a schedule; null: none
-  InNetwork* outside_ = nullptr;           // what does steps of kind kElsewhere; null: nothing
+  bool whole_ = false;                    // one operation of the team, no schedule
+  std::unique_ptr<ArrivalCall> arrival_;  // instead of a schedule; null: none
+  InNetwork* outside_ = nullptr;          // what does steps of kind kElsewhere; null: nothing
   bool served_elsewhere_ = false;
   std::vector<std::unique_ptr<TeamWork>> works_;
   std::size_t works_used_ = 0;

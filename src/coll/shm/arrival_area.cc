@@ -96,6 +96,8 @@ bool ArrivalArea::place(std::uint64_t number, std::uint64_t bytes, std::uint64_t
   mine.end.store(head + needed, std::memory_order_relaxed);
   mine.bytes.store(bytes, std::memory_order_relaxed);
   mine.segment_bytes.store(segment_bytes, std::memory_order_relaxed);
+  // Relaxed: published by `made`, which members see before they count.
+  mine.given.store(0, std::memory_order_relaxed);
   publish(number, 0);
   return true;
 }
@@ -108,6 +110,16 @@ void ArrivalArea::publish(std::uint64_t number, std::uint64_t segments) {
 void ArrivalArea::took(std::uint64_t number) {
   // Release: what was read before; pairs with the acquires in claim() and place().
   entry(number).taken.fetch_add(1, std::memory_order_release);
+}
+
+std::uint64_t ArrivalArea::give(std::uint64_t number) {
+  // Release: what this member has left; pairs with the acquire of who counts later, and of given().
+  return entry(number).given.fetch_add(1, std::memory_order_acq_rel) + 1;
+}
+
+std::uint64_t ArrivalArea::given(std::uint64_t number) const {
+  // Acquire: pairs with the release in give().
+  return entry(number).given.load(std::memory_order_acquire);
 }
 
 ArrivalArea::Seen ArrivalArea::look(std::uint64_t number) const {

@@ -10,7 +10,10 @@
 //   took     Every member, the owner too, says so once when it reads no more of them; the cells and
 //            the entry serve again when all have.
 //
-// Words only grow: an entry's `taken` counts all broadcasts that it has served. What an owner
+//   give     The other way round, members count in `given` that they have left segments of theirs.
+//
+// Words only grow, but for `given`, which an owner begins anew: an entry's `taken` counts all
+// broadcasts that it has served. What an owner
 // writes without order (`begin`, `end`, `bytes`, `segment_bytes`) is published by `made`; the next
 // owner has seen that, because every member takes part in every broadcast.
 #ifndef OVERDRIVE_COLL_SHM_ARRIVAL_AREA_H_
@@ -62,6 +65,10 @@ class ArrivalArea {
   bool place(std::uint64_t number, std::uint64_t bytes, std::uint64_t segment_bytes);
   void publish(std::uint64_t number, std::uint64_t segments);
   void took(std::uint64_t number);
+  // Of a broadcast's mirror, in which members leave segments and one of them reads: a member has
+  // left its own; returns how many have. What they have left is seen by who counts, or looks.
+  std::uint64_t give(std::uint64_t number);
+  std::uint64_t given(std::uint64_t number) const;
 
   struct Seen {
     bool placed = false;
@@ -84,6 +91,7 @@ class ArrivalArea {
     std::atomic<std::uint64_t> begin, end;  // cells, counted since the area was made
     std::atomic<std::uint64_t> bytes, segment_bytes;
     alignas(kFalseSharingBytes) std::atomic<std::uint64_t> taken;
+    std::atomic<std::uint64_t> given;
   };
   struct Control {
     alignas(kFalseSharingBytes) std::atomic<std::uint64_t> left;

@@ -93,6 +93,20 @@ TEST_F(ArrivalAreaTest, CellsServeAgainWhenAllHaveTakenThem) {
   EXPECT_TRUE(a.place(2, (cells - 3) * kSegment, kSegment));
 }
 
+TEST_F(ArrivalAreaTest, CountsWhoHasGivenInEachCallAnew) {
+  ArrivalArea a = area(2), b = area(2);
+  for (std::uint64_t number = 0; number < 2 * ArrivalArea::kEntries; ++number) {
+    ASSERT_EQ(a.claim(number), Claim::mine);
+    ASSERT_TRUE(a.place(number, 2 * kSegment, kSegment));
+    EXPECT_EQ(b.given(number), 0u);
+    EXPECT_EQ(a.give(number), 1u);
+    EXPECT_EQ(b.given(number), 1u);
+    EXPECT_EQ(b.give(number), 2u);
+    a.took(number);
+    b.took(number);
+  }
+}
+
 TEST_F(ArrivalAreaTest, LeavesTheSlotsHeadsAlone) {
   ArrivalArea a = area(1);
   for (std::uint64_t number = 0; number < 100; ++number) {

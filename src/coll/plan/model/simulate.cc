@@ -90,10 +90,12 @@ class Simulation {
     links_.resize(static_cast<std::size_t>(nodes.count()));
   }
 
-  Simulated execute(TimeLine* time_line) {
+  Simulated execute(TimeLine* time_line, std::span<const double> arrivals) {
     time_line_ = time_line;
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
-      start_ready(static_cast<std::int32_t>(rank), 0);
+      const double arrival = arrivals.empty() ? 0 : arrivals[rank];
+      ranks_[rank].last = arrival;
+      start_ready(static_cast<std::int32_t>(rank), arrival);
     }
     while (!events_.empty()) {
       const Event event = events_.top();
@@ -119,6 +121,8 @@ class Simulation {
       sum += rank.last;
     }
     result_.average_ns = sum / static_cast<double>(ranks_.size());
+    for (const double arrival : arrivals) sum -= arrival;
+    result_.inside_ns = sum / static_cast<double>(ranks_.size());
     if (time_line != nullptr) {
       for (Rank& rank : ranks_) time_line->schedules.push_back(std::move(rank.schedule));
     }
@@ -365,8 +369,9 @@ Simulated simulate(const Algorithm& algorithm, const Parameters& parameters, int
 }
 
 Simulated simulate(const Decision& decision, const Nodes& nodes, NodeDriver driver,
-                   std::uint64_t bytes, const Machine& machine, TimeLine* time_line) {
-  return Simulation(decision, nodes, driver, bytes, machine).execute(time_line);
+                   std::uint64_t bytes, const Machine& machine, TimeLine* time_line,
+                   std::span<const double> arrivals) {
+  return Simulation(decision, nodes, driver, bytes, machine).execute(time_line, arrivals);
 }
 
 }  // namespace od::coll

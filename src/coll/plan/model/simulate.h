@@ -4,11 +4,13 @@
 // and one way in to the network, which its ranks share; messages inside a node go from rank to rank
 // and occupy the sender. Steps of the node in shared memory occupy those who read: a member of a
 // reduction adds its part of the vector when all have come, a receiver copies when the leader has.
-// Ranks start together. The library's own schedules are simulated: what is simulated is what runs.
+// Ranks start together, or when they come. The library's own schedules are simulated: what is
+// simulated is what runs.
 #ifndef OVERDRIVE_COLL_PLAN_MODEL_SIMULATE_H_
 #define OVERDRIVE_COLL_PLAN_MODEL_SIMULATE_H_
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "coll/plan/hierarchy/hierarchy.h"
@@ -21,6 +23,7 @@ namespace od::coll {
 struct Simulated {
   double last_ns = 0;     // when the last rank is done
   double average_ns = 0;  // over the ranks
+  double inside_ns = 0;   // the same, from when each has come
   std::uint64_t messages = 0;
   std::uint64_t far_bytes = 0;
 };
@@ -45,9 +48,11 @@ struct TimeLine {
 Simulated simulate(const Algorithm& algorithm, const Parameters& parameters, int ranks,
                    int per_node, std::uint64_t bytes, const Machine& machine);
 
-// The same for ranks anywhere, and for the hierarchical form; all nodes go the same way.
+// The same for ranks anywhere, and for the hierarchical form; all nodes go the same way. With
+// `arrivals` each rank comes so many nanoseconds after the beginning.
 Simulated simulate(const Decision& decision, const Nodes& nodes, NodeDriver driver,
-                   std::uint64_t bytes, const Machine& machine, TimeLine* time_line = nullptr);
+                   std::uint64_t bytes, const Machine& machine, TimeLine* time_line = nullptr,
+                   std::span<const double> arrivals = {});
 
 }  // namespace od::coll
 

@@ -1,0 +1,160 @@
+// What calls that depend on who comes first, or last, to each node share: what a communicator needs
+// for them, and their messages.
+//
+// Messages are the host's, on a communicator of their own, so that nothing else can meet them. All
+// of them are received within the call that they belong to, in the order in which they were sent,
+// except `ready`: a rank that is the root of several calls may be told of a later one first. Used
+// under the rank's lock; nothing blocks.
+#ifndef OVERDRIVE_COLL_RUN_ARRIVAL_CALL_H_
+#define OVERDRIVE_COLL_RUN_ARRIVAL_CALL_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "coll/plan/select/selection.h"
+#include "coll/shm/arrival_area.h"
+#include "coll/shm/slots.h"
+#include "host/host_table.h"
+#include "p2p/comm.h"
+#include "p2p/endpoint.h"
+
+namespace od {
+
+class Collectives;
+
+// What such calls of a communicator share.
+class ArrivalComm {
+ public:
+  // What each rank tells the others before the first: the slots that it has leased for its node,
+  // which the node's lowest rank does.
+  struct Told {
+    coll::shm::ArrivalArea::Lease lease;
+    std::uint64_t cells;
+  };
+
+  ArrivalComm(Collectives& owner, const Comm& comm, host::Handle host_comm);
+  ~ArrivalComm();
+  ArrivalComm(const ArrivalComm&) = delete;
+  ArrivalComm& operator=(const ArrivalComm&) = delete;
+
+  // Leases the slots where that is this rank's business.
+  Told offer();
+  // With what all ranks have told; then the limits are known, equal on all of them.
+  void join(const std::vector<Told>& all);
+  // The largest broadcast that it can serve; 0: none.
+  std::uint64_t largest() const { return largest_; }
+  // The most cells that each rank of a node may fill in one call.
+  std::uint64_t cells_per_rank() const { return cells_per_rank_; }
+  host::Handle host_comm() const { return host_comm_; }
+  // The communicator has been freed in the host.
+  void forget_host_comm() { host_comm_ = 0; }
+
+ private:
+  friend class ArrivalCall;
+  // Who speaks for its node, and what it is about to send.
+  struct Ready {
+    std::uint64_t number;
+    std::int64_t bytes;
+    std::int32_t segment_bytes;
+    std::int32_t rank;
+  };
+
+  Collectives& owner_;
+  const Comm& comm_;
+  host::Handle host_comm_;
+  std::vector<int> members_;                      // of this rank's node
+  std::vector<coll::shm::SlotLease> leased_;      // by this rank, for its node
+  std::unique_ptr<coll::shm::ArrivalArea> area_;  // null: alone on the node
+  std::vector<int> neighbours_;                   // node indices of the others on the node
+  std::uint64_t largest_ = 0;
+  std::uint64_t cells_per_rank_ = 0;
+  std::uint64_t numbers_ = 0;                          // calls so far
+  std::map<std::uint64_t, std::vector<Ready>> early_;  // those that are ready for later ones
+};
+
+// One call, at this rank.
+class ArrivalCall {
+ public:
+  virtual ~ArrivalCall() = default;
+  ArrivalCall(const ArrivalCall&) = delete;
+  ArrivalCall& operator=(const ArrivalCall&) = delete;
+
+  // True if anything moved.
+  virtual bool advance() = 0;
+  virtual std::string describe() const = 0;
+  bool done() const { return done_; }
+  int error() const { return error_; }
+  // Whether this rank's node has several ranks.
+  bool shares_memory() const { return area_ != nullptr; }
+
+ protected:
+  using Ready = ArrivalComm::Ready;
+  enum Tag : int { kReady = 1, kPart, kNext, kData };
+  static constexpr int kNobody = -1;
+  static constexpr std::size_t kWindow = 16;  // segments under way to or from one rank
+
+  ArrivalCall(ArrivalComm& shared, int root);
+
+  const Comm& comm() const { return shared_.comm_; }
+  int me() const { return comm().rank; }
+  const std::vector<int>& members() const { return shared_.members_; }
+  std::uint64_t cells() const;  // the most that a node has for one call
+
+  // Root: hears of those who speak for their nodes, as long as it awaits any.
+  bool hear_ready();
+  virtual void take_in(const Ready& ready) = 0;
+
+  template <typename Message>
+  void tell(int rank, Tag tag, const Message& message) {
+    Sent& sent = sent_.emplace_back(std::make_unique<std::byte[]>(sizeof(message)), 0);
+    std::memcpy(sent.content.get(), &message, sizeof(message));
+    note(host_.isend(sent.content.get(), sizeof(message), host_.byte_type, rank, tag,
+                     shared_.host_comm_, &sent.request));
+  }
+  // Whether all that was told has left; settles what has.
+  bool told_all() const { return sent_.empty(); }
+  bool settle_sent();
+  host::Handle send(const void* data, std::int64_t bytes, int to);
+  host::Handle receive(void* into, std::int64_t bytes, int from, Tag tag);
+  // Whether it is over; then the request is gone.
+  bool test(host::Handle& request);
+  void note(int error) {
+    if (error_ == host::kSuccess) error_ = error;
+  }
+  void wake_neighbours() const;
+
+  observe::Counters& counters() const;
+
+  const host::HostTable& host_;
+  coll::shm::ArrivalArea* const area_;  // null: alone on the node
+  const std::uint64_t number_;
+  const int root_;
+  bool done_ = false;
+  int error_ = host::kSuccess;
+  int awaited_ = 0;  // root: nodes of which nobody has spoken yet
+
+ private:
+  // A short message that this rank sends.
+  struct Sent {
+    std::unique_ptr<std::byte[]> content;
+    host::Handle request;
+  };
+
+  ArrivalComm& shared_;
+  std::vector<Sent> sent_;
+  Ready ready_{};
+  host::Handle ready_request_ = 0;
+  bool hearing_ = false;
+};
+
+// Whether the decision asks for one.
+bool starts_with_first(const coll::Decision& decision);
+
+}  // namespace od
+
+#endif  // OVERDRIVE_COLL_RUN_ARRIVAL_CALL_H_

@@ -1,0 +1,279 @@
+/* Reductions to a root and gathers that end with whoever comes last (OVERDRIVE_ADJUST_REDUCE and
+ * OVERDRIVE_ADJUST_GATHER=first_arrival): right results whoever comes when, the same bits whenever
+ * they come, and nobody but the root waits for a rank that is late.
+ *
+ *   --nodes=00112   node of each rank
+ *   --seed=N        of what is drawn by chance
+ *   --calls=N       calls by chance
+ *   --threads=1     several threads instead of everything else
+ */
+#include <mpi.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { kToken = 9 };
+
+static int rank, ranks;
+static const char* nodes = "";
+static uint64_t seed = 1;
+
+/* x -> factor * x + term, modulo 2^32: to do one after the other does not commute. */
+typedef struct {
+  uint32_t factor, term;
+} Step;
+static MPI_Datatype step_type;
+static MPI_Op after;
+
+static void Fail(const char* what, int64_t number) {
+  fprintf(stderr, "rank %d: %s (%lld)\n", rank, what, (long long)number);
+  MPI_Abort(MPI_COMM_WORLD, 1);
+}
+
+static uint64_t Draw(uint64_t* state) {
+  *state += 0x9e3779b97f4a7c15u;
+  uint64_t value = *state;
+  value = (value ^ value >> 30) * 0xbf58476d1ce4e5b9u;
+  value = (value ^ value >> 27) * 0x94d049bb133111ebu;
+  return value ^ value >> 31;
+}
+
+static uint64_t Value(int who, size_t at, uint64_t call) {
+  uint64_t state = (uint64_t)who * 1000003 + at * 29 + call * 7919;
+  return Draw(&state);
+}
+
+static Step Combined(Step first, Step second) {
+  Step both = {second.factor * first.factor, second.factor * first.term + second.term};
+  return both;
+}
+
+static void After(void* in, void* inout, int* length, MPI_Datatype* type) {
+  Step *left = in, *right = inout;
+  (void)type;
+  for (int i = 0; i < *length; ++i) right[i] = Combined(left[i], right[i]);
+}
+
+static Step StepOf(int who, size_t at, uint64_t call) {
+  uint64_t value = Value(who, at, call);
+  Step step = {(uint32_t)value | 1, (uint32_t)(value >> 32)};
+  return step;
+}
+
+/* A sum of integers, or steps one after the other. */
+static void Reduce(MPI_Comm comm, int root, size_t count, uint64_t call, int steps, int in_place) {
+  int me, size;
+  MPI_Comm_rank(comm, &me);
+  MPI_Comm_size(comm, &size);
+  uint64_t* in = malloc((count + 1) * 8);
+  uint64_t* out = malloc((count + 1) * 8);
+  memset(out, 0x55, (count + 1) * 8);
+  uint64_t* mine = me == root && in_place ? out : in;
+  for (size_t at = 0; at < count; ++at) {
+    if (steps) {
+      Step step = StepOf(me, at, call);
+      memcpy(&mine[at], &step, 8);
+    } else {
+      mine[at] = Value(me, at, call);
+    }
+  }
+  MPI_Reduce(mine == out ? MPI_IN_PLACE : in, out, (int)count, steps ? step_type : MPI_UINT64_T,
+             steps ? after : MPI_SUM, root, comm);
+  for (size_t at = 0; at < count && me == root; ++at) {
+    uint64_t sum = Value(0, at, call), found = out[at];
+    Step all = StepOf(0, at, call);
+    for (int who = 1; who < size; ++who) {
+      sum += Value(who, at, call);
+      all = Combined(all, StepOf(who, at, call));
+    }
+    if (steps ? memcmp(&all, &found, 8) != 0 : sum != found) Fail("wrong result", (int64_t)at);
+  }
+  uint64_t untouched;
+  memset(&untouched, 0x55, 8);
+  if (out[count] != untouched || (me != root && out[0] != untouched)) Fail("too much written", 0);
+  free(in);
+  free(out);
+}
+
+/* With `gaps` the root takes blocks of three bytes by a type of five. */
+static void Gather(MPI_Comm comm, int root, size_t bytes, uint64_t call, int gaps, int in_place) {
+  int me, size;
+  MPI_Comm_rank(comm, &me);
+  MPI_Comm_size(comm, &size);
+  gaps = gaps && bytes % 3 == 0 && me == root;
+  size_t room = gaps ? bytes / 3 * 5 : bytes;
+  unsigned char* in = malloc(bytes + 1);
+  unsigned char* out = me == root ? malloc(room * (size_t)size + 1) : NULL;
+  if (out != NULL) memset(out, 0x55, room * (size_t)size + 1);
+  for (size_t at = 0; at < bytes; ++at) {
+    in[at] = (unsigned char)Value(me, at, call);
+    if (me == root && in_place) out[room * (size_t)me + (gaps ? at / 3 * 5 + at % 3 : at)] = in[at];
+  }
+  MPI_Datatype type = MPI_BYTE, three;
+  if (gaps) {
+    MPI_Type_contiguous(3, MPI_BYTE, &three);
+    MPI_Type_create_resized(three, 0, 5, &type);
+    MPI_Type_commit(&type);
+    MPI_Type_free(&three);
+  }
+  MPI_Gather(me == root && in_place ? MPI_IN_PLACE : in, (int)bytes, MPI_BYTE, out,
+             (int)(gaps ? bytes / 3 : bytes), type, root, comm);
+  for (int who = 0; who < size && me == root; ++who) {
+    for (size_t at = 0; at < room; ++at) {
+      unsigned char found = out[room * (size_t)who + at];
+      if (gaps && at % 5 >= 3) {
+        if (found != 0x55) Fail("a gap was written", (int64_t)at);
+      } else if (found != (unsigned char)Value(who, gaps ? at / 5 * 3 + at % 5 : at, call)) {
+        Fail("a wrong block", (int64_t)at);
+      }
+    }
+  }
+  if (out != NULL && out[room * (size_t)size] != 0x55) Fail("too much written", 0);
+  if (gaps) MPI_Type_free(&type);
+  free(in);
+  free(out);
+}
+
+static void Random(int calls) {
+  static const size_t kCounts[] = {1, 3, 999, 8192, 8193, 24999, 50000};
+  MPI_Comm comms[4] = {MPI_COMM_WORLD};
+  MPI_Comm_dup(MPI_COMM_WORLD, &comms[1]);
+  MPI_Comm_split(MPI_COMM_WORLD, 0, ranks - rank, &comms[2]);
+  MPI_Comm_split(MPI_COMM_WORLD, rank == ranks - 2, rank, &comms[3]);
+  uint64_t common = seed, own = seed * 1000 + (uint64_t)rank;
+  for (int call = 0; call < calls; ++call) {
+    MPI_Comm comm = comms[Draw(&common) % 4];
+    size_t count = kCounts[Draw(&common) % (sizeof(kCounts) / sizeof(kCounts[0]))];
+    uint64_t kind = Draw(&common) % 4, root = Draw(&common);
+    int in_place = Draw(&common) % 3 == 0;
+    int size;
+    MPI_Comm_size(comm, &size);
+    root %= (uint64_t)size;
+    if (Draw(&own) % 2 == 0) usleep((useconds_t)(Draw(&own) % 1500));
+    if (kind < 2) {
+      Reduce(comm, (int)root, count, (uint64_t)call, kind == 0, in_place);
+    } else if (kind == 2) {
+      Gather(comm, (int)root, count * 3, (uint64_t)call, Draw(&own) % 2 == 0, in_place);
+    } else {
+      /* Numbers are shared with broadcasts, which another algorithm may serve. */
+      char* data = malloc(count);
+      int me;
+      MPI_Comm_rank(comm, &me);
+      memset(data, me == (int)root ? call % 100 : 111, count);
+      MPI_Bcast(data, (int)count, MPI_BYTE, (int)root, comm);
+      if (data[0] != call % 100 || data[count - 1] != call % 100) Fail("a wrong broadcast", call);
+      free(data);
+    }
+  }
+  for (int i = 1; i < 4; ++i) MPI_Comm_free(&comms[i]);
+}
+
+/* Sums of floating-point numbers whose last bits depend on the order. */
+static void SameBits(void) {
+  enum { kCount = 30000 };
+  double* in = malloc(kCount * sizeof(double));
+  double* out = malloc(kCount * sizeof(double));
+  double* first = malloc(kCount * sizeof(double));
+  uint64_t own = seed * 77 + (uint64_t)rank;
+  for (int at = 0; at < kCount; ++at) in[at] = (double)Value(rank, (size_t)at, 5) * 1e-3;
+  for (int round = 0; round < 12; ++round) {
+    usleep((useconds_t)(Draw(&own) % 3000));
+    MPI_Reduce(in, out, kCount, MPI_DOUBLE, MPI_SUM, 1, MPI_COMM_WORLD);
+    if (round == 0) memcpy(first, out, kCount * sizeof(double));
+    if (rank == 1 && memcmp(first, out, kCount * sizeof(double)) != 0) Fail("other bits", round);
+  }
+  free(in);
+  free(out);
+  free(first);
+}
+
+/* Each rank in turn calls only when all others but the root have left the call. */
+static void Late(void) {
+  for (int late = 0; late < ranks; ++late) {
+    for (int root = 0; root < ranks; ++root) {
+      if (root == late) continue;
+      for (int gathers = 0; gathers < 2; ++gathers) {
+        for (int other = 0; other < ranks && rank == late; ++other) {
+          if (other == late || other == root) continue;
+          MPI_Recv(NULL, 0, MPI_BYTE, other, kToken, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        }
+        uint64_t call = (uint64_t)(late * 100 + root * 10 + gathers);
+        if (gathers) {
+          Gather(MPI_COMM_WORLD, root, 200000, call, 0, 0);
+        } else {
+          Reduce(MPI_COMM_WORLD, root, 40000, call, 0, 0);
+        }
+        if (rank != late && rank != root) MPI_Send(NULL, 0, MPI_BYTE, late, kToken, MPI_COMM_WORLD);
+      }
+    }
+  }
+}
+
+/* More calls behind than a node keeps. */
+static void FarBehind(void) {
+  for (int late = 0; late < ranks; ++late) {
+    if (rank == late) usleep(20000);
+    for (int i = 0; i < 24; ++i) Reduce(MPI_COMM_WORLD, 0, 100000, (uint64_t)i, 0, 0);
+  }
+}
+
+static void* Thread(void* argument) {
+  MPI_Comm comm = *(MPI_Comm*)argument;
+  uint64_t own = seed + (uint64_t)rank + (uint64_t)(uintptr_t)argument;
+  for (int i = 0; i < 40; ++i) {
+    if (Draw(&own) % 2 == 0) usleep((useconds_t)(Draw(&own) % 1000));
+    if (i % 2 == 0) {
+      Reduce(comm, i % ranks, i % 3 == 0 ? 50000 : 9000, (uint64_t)i, 0, i % 5 == 0);
+    } else {
+      Gather(comm, i % ranks, 70000, (uint64_t)i, 0, i % 5 == 0);
+    }
+  }
+  return NULL;
+}
+
+static void Threads(void) {
+  enum { kThreads = 3 };
+  MPI_Comm comms[kThreads];
+  pthread_t threads[kThreads];
+  for (int i = 0; i < kThreads; ++i) MPI_Comm_dup(MPI_COMM_WORLD, &comms[i]);
+  for (int i = 0; i < kThreads; ++i) pthread_create(&threads[i], NULL, Thread, &comms[i]);
+  for (int i = 0; i < kThreads; ++i) pthread_join(threads[i], NULL);
+  for (int i = 0; i < kThreads; ++i) MPI_Comm_free(&comms[i]);
+}
+
+int main(int argc, char** argv) {
+  int threads = 0, calls = 160, provided;
+  for (int i = 1; i < argc; ++i) {
+    if (strncmp(argv[i], "--nodes=", 8) == 0) nodes = argv[i] + 8;
+    if (strncmp(argv[i], "--seed=", 7) == 0) seed = strtoull(argv[i] + 7, NULL, 10);
+    if (strncmp(argv[i], "--calls=", 8) == 0) calls = atoi(argv[i] + 8);
+    if (strcmp(argv[i], "--threads=1") == 0) threads = 1;
+  }
+  MPI_Init_thread(&argc, &argv, threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &provided);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  if ((int)strlen(nodes) != ranks) Fail("--nodes does not fit the number of ranks", ranks);
+  MPI_Type_contiguous(2, MPI_UINT32_T, &step_type);
+  MPI_Type_commit(&step_type);
+  MPI_Op_create(After, 0, &after);
+  if (threads) {
+    if (provided == MPI_THREAD_MULTIPLE) {
+      Threads();
+    } else if (rank == 0) {
+      puts("SKIP the library has no MPI_THREAD_MULTIPLE");
+    }
+  } else {
+    Random(calls);
+    SameBits();
+    Late();
+    FarBehind();
+  }
+  MPI_Op_free(&after);
+  MPI_Type_free(&step_type);
+  if (rank == 0) puts("PASS last_arrival");
+  MPI_Finalize();
+  return 0;
+}
