@@ -1,15 +1,15 @@
 // The record in front of every block of message memory, in the arena that holds the block.
 //
 // Peers find it at (their mapping of the home's reach file) + offset of the block - kFrontBytes.
-// Who refers to a block is counted in two words on lines of their own: `lent` counts every view that
-// an owner has ever given, and only the owner writes it; `returned` counts the views that have ended,
-// and viewers write it. So lending takes no line from a viewer, and a viewer who lets go of one view
-// after the other keeps the line. When the owner lets go, it subtracts `lent` from `returned`, which
-// until then is never 0 again once a view has ended: whoever brings it to 0 from there on (the
-// owner itself, if all views have ended, else the last viewer) gives the block back: to the free
-// lists if the arena is its own, else by pushing it onto RegionHeader::returned_blocks of the home, a
-// list linked through `next`. So a block's memory is used again only when the owner and all viewers
-// have let go.
+// Who refers to a block is counted in two words on lines of their own: `lent` counts every view
+// that an owner has ever given, and only the owner writes it; `returned` counts the views that have
+// ended, and viewers write it. So lending takes no line from a viewer, and a viewer who lets go of
+// one view after the other keeps the line. When the owner lets go, it subtracts `lent` from
+// `returned`, which until then is never 0 again once a view has ended: whoever brings it to 0 from
+// there on (the owner itself, if all views have ended, else the last viewer) gives the block back:
+// to the free lists if the arena is its own, else by pushing it onto RegionHeader::returned_blocks
+// of the home, a list linked through `next`. So a block's memory is used again only when the owner
+// and all viewers have let go.
 #ifndef OVERDRIVE_SMPI_BLOCK_H_
 #define OVERDRIVE_SMPI_BLOCK_H_
 

@@ -114,14 +114,16 @@ void Service::drop_range(std::byte* start) {
 void Service::let_go(std::uint32_t home, std::uint64_t offset, Block& record) {
   if (!usable_.load(std::memory_order_relaxed)) return;  // a forked child
   const std::uint64_t lent = record.lent.load(std::memory_order_relaxed);
-  // Release: what this rank has written is written. Acquire: all views that have ended are over.
+  // Release: what this rank has written is written; pairs with the acquire of the last viewer in
+  // end_views(). Acquire: all views that have ended are over; pairs with their release there.
   if (lent != 0 && record.returned.fetch_sub(lent, std::memory_order_acq_rel) != lent) return;
   give_back(home, offset, record);
 }
 
 void Service::end_views(const overdrive_smpi_place& place, Block& record, std::uint32_t count) {
   if (!usable_.load(std::memory_order_relaxed)) return;  // a forked child
-  // Release: reads of this rank are over. Acquire of the last one: everybody's are.
+  // Release: reads of this rank are over; pairs with the acquire of whoever is last, here or in
+  // let_go(), and in Block::views().
   const std::uint64_t before = record.returned.fetch_add(count, std::memory_order_acq_rel);
   if (before + count != 0) return;
   const std::lock_guard lock(mutex_);
