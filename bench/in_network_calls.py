@@ -278,6 +278,9 @@ def main() -> int:
                     writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
                     writer.writeheader()
                     writer.writerows(rows)
+    if not rows:
+        print("in_network_calls: nothing has been measured", file=sys.stderr)
+        return 1
     write_page(rows)
     return 0
 
