@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -71,10 +71,11 @@ class LabRuns:
 
 
 @contextmanager
-def up(nodes: int, per_node: int, rate: str) -> Iterator[LabRuns]:
+def up(nodes: int, per_node: int, rate: str, options: Sequence[str] = ()) -> Iterator[LabRuns]:
     """Make a cluster and take it down again; raises NoLab where that is not permitted."""
     name = f"bench{os.getpid()}"
-    words = ["up", "--name", name, "--nodes", str(nodes), "--rate", rate, "--quiet"]
+    words = ["up", "--name", name, "--nodes", str(nodes), "--quiet", *options]
+    words += ["--rate", rate] if rate else []
     made = subprocess.run([*COMMAND, *words], capture_output=True, text=True, check=False)
     if made.returncode != 0:
         raise NoLab(made.stderr.strip())

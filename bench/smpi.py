@@ -39,12 +39,18 @@ LAB_ORDERS = (512, 2048)
 LAB_RATE = "1gbit"
 SECONDS = 200
 NOTES = [
-    "One job of each variant was measured. At order 4000 with 4 ranks the local products took",
-    "about 3.0 s without Overdrive and 3.7 to 4.0 s with it, with messages as with SMPI, while",
-    "communication was 2.9 times as fast. Whether that is the distance of the cores, which changed",
-    "meanwhile, or the pages of shared memory, one job cannot tell.",
+    "Cannon's rows are three jobs of each variant, alone on the machine. At order 4000 single",
+    "jobs of one and the same variant differ by 1.4 times, the local products alone by as",
+    "much (plain MPI 1.28, 1.50, 1.76 s; SMPI 1.27, 1.46, 1.58 s). So differences of a tenth",
+    "there mean nothing; an earlier single job had 0.78. Message memory costs the products",
+    "nothing that would show. With more ranks than cores communication is mostly waiting for",
+    "a core: at order 2048 with 4 ranks it took SMPI 0.024 to 0.077 s and plain MPI 0.033 to",
+    "0.062 s, too little to tell them apart.",
     "",
-    "The rows of 8 and 64 bytes were taken before messages of up to 192 bytes carried their data.",
+    "The tables of round trips are older than two changes: views given and views ended are",
+    "counted on lines of their own, and messages of up to 512 bytes carry their data. Both",
+    "are meant for the small sizes, where these tables show views behind Overdrive's",
+    "messages.",
     "",
 ]
 """What the present figures do not say by themselves; to be written anew with them."""
@@ -339,13 +345,14 @@ def write_page(rows: list[Row]) -> None:
     """Write the page and its pictures."""
     figures = Figures(rows)
     counts = [len(values) for values in figures.values.values()]
-    jobs = f"{min(counts)} to {max(counts)}" if counts else "no"
+    fewest, most = min(counts, default=0), max(counts, default=0)
+    jobs = f"{most} jobs" if fewest == most else f"{fewest} to {most} jobs"
     product = "cblas_dgemm, one thread per rank" if blas() else "a loop, no BLAS was found"
     lines = [
         "# Measurements: views instead of messages",
         "",
         "`python3 bench/smpi.py` measures all this again; the figures are in",
-        f"[data/smpi.csv](data/smpi.csv). Two cores; every point is the median of {jobs} jobs in",
+        f"[data/smpi.csv](data/smpi.csv). Two cores; every point is the median of {jobs} in",
         "which the variants take turns, and within a job messages and views take turns in batches.",
         "How near the two cores are to each other changes while measuring (the times of a cache",
         "line tell), so rows of different hosts are not comparable.",

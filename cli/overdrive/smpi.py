@@ -39,10 +39,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Block", "Comm", "View", "attach"]
 
-_VERSION = 1
-_FRONT, _HEAD, _ALIGNMENT = 128, 64, 64
+_VERSION = 2
+_FRONT, _HEAD, _ALIGNMENT = 192, 48, 64
 _DESCRIPTOR_BYTES = 44
-_NEAR_BYTES = _HEAD + 192
+_NEAR_BYTES = _HEAD + 512
 """Most that a near message has: short ones come with their data."""
 _DESCRIPTOR, _DATA = 0x6F641, 0x6F642
 _OK = 0
@@ -66,7 +66,7 @@ class _Head(ctypes.Structure):
         ("passed", ctypes.c_uint32),
         *((name, ctypes.c_uint64) for name in ("bytes", "block", "offset")),
         ("home", ctypes.c_uint32),
-        ("unused", ctypes.c_uint32 * 5),
+        ("unused", ctypes.c_uint32),
     ]
 
 
@@ -366,6 +366,7 @@ class View:
         self._head = _Head.from_buffer(self._near)
         self._block = 0  # where a far message is received
         self._limit = 0
+        self._start = 0  # of a scatter: where its part begins in what is lent
         self._gathered: tuple[_Gathered, int] | None = None  # and where its part begins
         self._place: _Place | None = None
         self._address = self._number = 0
@@ -393,7 +394,8 @@ class View:
         too_long = head.bytes > self._limit
         block, self._block = self._block, 0
         if head.kind == _DESCRIPTOR:
-            place = _Place(head.block, head.offset, head.bytes, head.home, head.passed)
+            start = head.offset + self._start
+            place = _Place(head.block, start, head.bytes, head.home, head.passed)
             if block:
                 engine.free(block)
             if too_long:
@@ -756,6 +758,48 @@ class Comm:
             self._spread(place, self._mine[0])
         return self._part(place, 0, size, root)
 
+    def scatter(self, data: Buffer | None, size: int, root: int = 0) -> View:
+        """Return a view of `size` bytes of the root's data: each rank's its own, in their order."""
+        _progress()
+        engine, place, mine = _engine(), _Place(), root in self._mine
+        if mine:
+            if self.rank == root:
+                self._parts(data, size)
+                place = self._lend(data, len(self._mine) + (len(self._groups) > 1))
+            self._spread(place, root)
+        if self._leaders != MPI.COMM_NULL:
+            if mine:
+                self._deal(place, size, self._group_of[root])
+            else:
+                whole = size * len(self._mine)
+                block = engine.alloc(whole)
+                if not block:
+                    raise MPI.Exception(MPI.ERR_NO_MEM)
+                self._leaders.Recv([_memory(block, whole), MPI.BYTE], self._group_of[root])
+                engine.lend(block, whole, len(self._mine), place)
+                engine.free(block)
+        if not mine:
+            self._spread(place, self._mine[0])
+        index = self.rank if mine else self._mine.index(self.rank)
+        return self._part(place, index * size, size, root)
+
+    def _parts(self, data: Buffer | None, size: int) -> None:
+        if data is None or _span(data)[1] < size * self.size:
+            raise MPI.Exception(MPI.ERR_COUNT)
+
+    def _deal(self, place: _Place, size: int, own: int) -> None:
+        """Send each other group its ranks' parts, one after the other."""
+        engine = _engine()
+        address, number = engine.open(place)
+        for index, group in enumerate(self._groups):
+            if index == own:
+                continue
+            parts = (_memory(address + rank * size, size) for rank in group)
+            packed = b"".join(bytes(part) for part in parts)
+            engine.note_copy(len(packed))
+            self._leaders.Send([packed, MPI.BYTE], index)
+        engine.close(place, number)
+
     def allgather(self, data: Buffer) -> list[View]:
         """Return views of what all ranks give, which is equally long everywhere."""
         _progress()
@@ -818,6 +862,30 @@ class Comm:
         memory = _memory(address, size)
         memory.owner = data
         return view, self._hidden.Ibcast([memory, size, MPI.BYTE], root)
+
+    def iscatter(self, data: Buffer | None, size: int, root: int = 0) -> tuple[View, MPI.Request]:
+        """Start a scatter of `size` bytes for each rank; the view may be used when it is done."""
+        _progress()
+        if self.rank == root:
+            self._parts(data, size)
+        view = View()
+        view._limit, view._start = size, size * self.rank
+        if len(self._groups) == 1:
+            if self.rank == root:
+                self._announce(view._head, self._lend(data, self.size), size)
+            return view, self._hidden.Ibcast([view._near, _HEAD, MPI.BYTE], root)
+        if self.rank == root:
+            _engine().note_copy(size * self.size)
+            memory = _memory(_span(data)[0], size * self.size)
+            memory.owner = data
+            view = self._part(self._lend(data, 1), size * root, size, root)
+            return view, self._hidden.Iscatter([memory, size, MPI.BYTE], MPI.IN_PLACE, root)
+        view._block = address = _engine().alloc(size)
+        if not address:
+            raise MPI.Exception(MPI.ERR_NO_MEM)
+        head = _Head(_DATA, root, MPI.ANY_TAG, 0, size)
+        ctypes.memmove(address - _HEAD, ctypes.byref(head), _HEAD)
+        return view, self._hidden.Iscatter(None, [_memory(address, size), size, MPI.BYTE], root)
 
     def iallgather(self, data: Buffer) -> tuple[list[View], MPI.Request]:
         """Start an allgather; the views may be used when the request is complete."""

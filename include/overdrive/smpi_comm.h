@@ -98,13 +98,14 @@ SMPI_API_ void smpi_comm_free_(struct smpi_comm_* c) {
 
 SMPI_API_ int smpi_comm_deleted_(MPI_Comm comm, int keyval, void* value, void* extra) {
   (void)comm, (void)keyval, (void)extra;
+  __atomic_fetch_add(&smpi_process_state_.generation, 1, __ATOMIC_RELAXED);
   smpi_comm_free_((struct smpi_comm_*)value);
   return MPI_SUCCESS;
 }
 
 SMPI_API_ int smpi_begin_(void) {
   struct smpi_process_* p = &smpi_process_state_;
-  int code = MPI_SUCCESS, keyval;
+  int code = MPI_SUCCESS, keyval, threads = MPI_THREAD_MULTIPLE;
   if (smpi_engine_() == 0) return MPI_ERR_OTHER;
   smpi_lock_();
   if (!p->begun) {
@@ -116,6 +117,9 @@ SMPI_API_ int smpi_begin_(void) {
     p->begun = code == MPI_SUCCESS;
   }
   smpi_unlock_();
+  MPI_Query_thread(&threads);
+  /* Below that level the program keeps its threads apart itself. */
+  if (threads < MPI_THREAD_MULTIPLE) p->alone = 1;
   return code;
 }
 

@@ -35,11 +35,11 @@ struct smpi_head_ {
   uint64_t block;
   uint64_t offset;
   uint32_t home;
-  uint32_t unused[5];
+  uint32_t unused;
 };
 #define SMPI_DESCRIPTOR_BYTES_ 44
 /* So much data is sent to near ranks as well: copying it costs less than the lines of a block. */
-#define SMPI_INLINE_BYTES_ 192
+#define SMPI_INLINE_BYTES_ 512
 typedef char
     smpi_head_has_its_size_[sizeof(struct smpi_head_) == OVERDRIVE_SMPI_HEAD_BYTES ? 1 : -1];
 
@@ -90,6 +90,8 @@ struct smpi_pending_ {
 
 struct smpi_process_ {
   int lock;
+  int alone;           /* never two threads in here at once: nothing needs the lock */
+  unsigned generation; /* of attached communicators: raised when one goes */
   int begun;
   int keyval;
   const struct overdrive_smpi_engine* engine;
@@ -104,11 +106,21 @@ struct smpi_process_ {
 SMPI_API_ struct smpi_process_ smpi_process_state_;
 SMPI_API_ __thread const char* smpi_site_ = 0;
 
+/* The communicator that this thread has used last; right while `generation` is the process's. */
+struct smpi_last_ {
+  MPI_Comm comm;
+  struct smpi_comm_* found;
+  unsigned generation;
+};
+SMPI_API_ __thread struct smpi_last_ smpi_last_comm_;
+
 SMPI_API_ void smpi_lock_(void) {
+  if (smpi_process_state_.alone) return;
   /* Acquire: pairs with the release in smpi_unlock_. */
   while (__atomic_exchange_n(&smpi_process_state_.lock, 1, __ATOMIC_ACQUIRE)) sched_yield();
 }
 SMPI_API_ void smpi_unlock_(void) {
+  if (smpi_process_state_.alone) return;
   __atomic_store_n(&smpi_process_state_.lock, 0, __ATOMIC_RELEASE);
 }
 
@@ -358,11 +370,19 @@ SMPI_API_ int smpi_raise_(MPI_Comm comm, int code) {
 }
 
 SMPI_API_ struct smpi_comm_* smpi_find_(MPI_Comm comm) {
+  struct smpi_last_* last = &smpi_last_comm_;
   struct smpi_comm_* found = 0;
+  /* Relaxed: no thread may use a communicator that another one frees. */
+  const unsigned generation = __atomic_load_n(&smpi_process_state_.generation, __ATOMIC_RELAXED);
   int flag = 0;
+  if (last->found != 0 && last->comm == comm && last->generation == generation) return last->found;
   if (!smpi_process_state_.begun || comm == MPI_COMM_NULL) return 0;
   if (MPI_Comm_get_attr(comm, smpi_process_state_.keyval, &found, &flag) != MPI_SUCCESS) return 0;
-  return flag ? found : 0;
+  if (!flag) return 0;
+  last->comm = comm;
+  last->found = found;
+  last->generation = generation;
+  return found;
 }
 
 #endif /* OVERDRIVE_SMPI_CORE_H_ */

@@ -15,12 +15,12 @@ extern "C" {
 #endif
 
 /* Raised whenever the meaning or the layout of anything below changes. */
-#define OVERDRIVE_SMPI_VERSION 1u
+#define OVERDRIVE_SMPI_VERSION 2u
 
-/* Room in front of a block's first byte: 64 bytes for its record, then 64 bytes which the interface
- * uses for the head of a message that travels together with the block's contents. */
-#define OVERDRIVE_SMPI_FRONT_BYTES 128u
-#define OVERDRIVE_SMPI_HEAD_BYTES 64u
+/* Room in front of a block's first byte: its record, at last 48 bytes which the interface uses for
+ * the head of a message that travels together with the block's contents. */
+#define OVERDRIVE_SMPI_FRONT_BYTES 192u
+#define OVERDRIVE_SMPI_HEAD_BYTES 48u
 /* Every block begins at a multiple of this. */
 #define OVERDRIVE_SMPI_ALIGNMENT 64u
 

@@ -77,6 +77,7 @@ SMPI_API_ void smpi_descriptor_(struct smpi_head_* head, const struct smpi_comm_
   head->block = place->block;
   head->offset = place->offset;
   head->home = place->home;
+  head->unused = 0;
 }
 
 SMPI_API_ void smpi_place_(const struct smpi_head_* head, struct overdrive_smpi_place* place) {

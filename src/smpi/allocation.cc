@@ -90,7 +90,8 @@ void Service::begin_block(std::byte* block, std::uint64_t capacity, std::uint32_
   const auto offset = static_cast<std::uint64_t>(block - options_.arena);
   Block* const record = block_at(options_.arena, offset);
   record->capacity_bytes = capacity;
-  record->references.store(1, std::memory_order_relaxed);
+  record->returned.store(0, std::memory_order_relaxed);
+  record->lent.store(0, std::memory_order_relaxed);
   record->home = member_;
   record->size_class = block_class;
   record->owner.store(member_, std::memory_order_relaxed);

@@ -1,10 +1,15 @@
 // The record in front of every block of message memory, in the arena that holds the block.
 //
 // Peers find it at (their mapping of the home's reach file) + offset of the block - kFrontBytes.
-// `references` counts the owner (1, while there is one) and each view, those under way included.
-// Whoever takes it to 0 gives the block back: to the free lists if the arena is its own, else by
-// pushing it onto RegionHeader::returned_blocks of the home, a list linked through `next`. So a
-// block's memory is used again only when the owner and all viewers have let go.
+// Who refers to a block is counted in two words on lines of their own: `lent` counts every view
+// that an owner has ever given, and only the owner writes it; `returned` counts the views that have
+// ended, and viewers write it. So lending takes no line from a viewer, and a viewer who lets go of
+// one view after the other keeps the line. When the owner lets go, it subtracts `lent` from
+// `returned`, which until then is never 0 again once a view has ended: whoever brings it to 0 from
+// there on (the owner itself, if all views have ended, else the last viewer) gives the block back:
+// to the free lists if the arena is its own, else by pushing it onto RegionHeader::returned_blocks
+// of the home, a list linked through `next`. So a block's memory is used again only when the owner
+// and all viewers have let go.
 #ifndef OVERDRIVE_SMPI_BLOCK_H_
 #define OVERDRIVE_SMPI_BLOCK_H_
 
@@ -25,9 +30,6 @@ struct Block {
   // returns it, once nobody else refers to it.
   std::uint64_t magic;
   std::uint64_t capacity_bytes;
-  // Increments are relaxed: whoever lends holds a reference. Decrements release what was read or
-  // written before; the one that reaches 0 acquires it all.
-  std::atomic<std::uint32_t> references;
   std::uint32_t home;  // member index; constant
   // Size class, or kLargeClass; constant, the home's business.
   std::uint32_t size_class;
@@ -38,11 +40,24 @@ struct Block {
   // What the C library's free gets, as an offset; large blocks only.
   std::uint64_t memory;
   const char* site;  // in the home's address space: where it was allocated
+  // Additions release what was read; the subtraction what was written. Whoever reaches 0, and the
+  // owner who looks whether all have ended, acquires it all. 64 bits do not come around.
+  alignas(64) std::atomic<std::uint64_t> returned;
+  // Written by the owner. A message orders it for the next owner, so relaxed.
+  alignas(64) std::atomic<std::uint64_t> lent;
   std::uint64_t unused;
+  std::byte head[OVERDRIVE_SMPI_HEAD_BYTES];  // of a message that leaves with the block's contents
+
+  // How many views there are, for whoever owns the block or was the last to.
+  std::uint64_t views() const {
+    // Acquire: pairs with the release of those who have ended their views.
+    const std::uint64_t ended = returned.load(std::memory_order_acquire);
+    const std::uint64_t given = lent.load(std::memory_order_relaxed);
+    return ended <= given ? given - ended : 0 - ended;  // the latter: nobody owns it any more
+  }
 };
-static_assert(sizeof(Block) == 64 && offsetof(Block, references) == 16 &&
-              offsetof(Block, next) == 32);
-static_assert(sizeof(Block) + OVERDRIVE_SMPI_HEAD_BYTES == kFrontBytes);
+static_assert(sizeof(Block) == kFrontBytes && offsetof(Block, returned) == 64 &&
+              offsetof(Block, head) == kFrontBytes - OVERDRIVE_SMPI_HEAD_BYTES);
 
 // Place by which peers know a block: of its first byte, behind the front.
 inline Block* block_at(std::byte* arena, std::uint64_t offset) {

@@ -164,9 +164,8 @@ bool DebugViews::fault(const std::byte* address, bool write) {
     const auto found = std::prev(next);
     if (write && address < found->first + found->second.bytes) {
       Block& record = *found->second.record;
-      // Acquire: what viewers have read is over before the owner writes; pairs with the release
-      // with which each view was given back.
-      const std::uint32_t views = record.references.load(std::memory_order_acquire) - 1;
+      // What viewers have read is over before the owner writes.
+      const std::uint64_t views = record.views();
       if (views == 0) {
         protect_pages(found->first, found->second.bytes, PROT_READ | PROT_WRITE);
         lent_.erase(found);
@@ -174,9 +173,10 @@ bool DebugViews::fault(const std::byte* address, bool write) {
       }
       log(Level::kError,
           "SMPI: rank %d writes to a block while it is lent: byte %llu of %llu, allocated at %s, "
-          "%u views",
+          "%llu views",
           world_rank_, static_cast<unsigned long long>(address - found->first),
-          static_cast<unsigned long long>(record.capacity_bytes), text(found->second.site), views);
+          static_cast<unsigned long long>(record.capacity_bytes), text(found->second.site),
+          static_cast<unsigned long long>(views));
       return false;
     }
   }

@@ -111,10 +111,26 @@ void Service::drop_range(std::byte* start) {
   }
 }
 
-void Service::drop(std::uint32_t home, std::uint64_t offset, Block& record, std::uint32_t count) {
+void Service::let_go(std::uint32_t home, std::uint64_t offset, Block& record) {
   if (!usable_.load(std::memory_order_relaxed)) return;  // a forked child
-  // Release: reads and writes of this rank are over. Acquire of the last one: everybody's are.
-  if (record.references.fetch_sub(count, std::memory_order_acq_rel) != count) return;
+  const std::uint64_t lent = record.lent.load(std::memory_order_relaxed);
+  // Release: what this rank has written is written; pairs with the acquire of the last viewer in
+  // end_views(). Acquire: all views that have ended are over; pairs with their release there.
+  if (lent != 0 && record.returned.fetch_sub(lent, std::memory_order_acq_rel) != lent) return;
+  give_back(home, offset, record);
+}
+
+void Service::end_views(const overdrive_smpi_place& place, Block& record, std::uint32_t count) {
+  if (!usable_.load(std::memory_order_relaxed)) return;  // a forked child
+  // Release: reads of this rank are over; pairs with the acquire of whoever is last, here or in
+  // let_go(), and in Block::views().
+  const std::uint64_t before = record.returned.fetch_add(count, std::memory_order_acq_rel);
+  if (before + count != 0) return;
+  const std::lock_guard lock(mutex_);
+  give_back(place.home, place.block, record);
+}
+
+void Service::give_back(std::uint32_t home, std::uint64_t offset, Block& record) {
   record.magic = 0;
   if (home == member_) {
     take_in(options_.arena + offset, record);
@@ -137,7 +153,7 @@ int Service::free(void* block, const char* site) {
   found.record->owner.store(kNobody, std::memory_order_relaxed);
   if (found.home != member_) drop_range(found.block);
   const auto offset = static_cast<std::uint64_t>(found.block - arena_of(found.home));
-  drop(found.home, offset, *found.record, 1);
+  let_go(found.home, offset, *found.record);
   return OVERDRIVE_SMPI_OK;
 }
 
@@ -168,8 +184,9 @@ int Service::lend(const void* address, std::uint64_t bytes, std::uint32_t views,
             .bytes = bytes,
             .home = found.home,
             .passed = 0};
-  // Relaxed: this rank holds the owner's reference, and the message orders it for the viewers.
-  found.record->references.fetch_add(views, std::memory_order_relaxed);
+  // Only the owner writes it.
+  std::atomic<std::uint64_t>& lent = found.record->lent;
+  lent.store(lent.load(std::memory_order_relaxed) + views, std::memory_order_relaxed);
   counters_.smpi_lent += views;
   if (debug_ != nullptr) {
     debug_->protect(found.block, found.record->capacity_bytes, found.record,
@@ -182,8 +199,8 @@ void Service::take_back(const overdrive_smpi_place& place, std::uint32_t views) 
   std::byte* arena = nullptr;
   Block* const record = checked(place, &arena);
   if (record == nullptr) return;
-  const std::lock_guard lock(mutex_);
   if (place.passed != 0) {
+    const std::lock_guard lock(mutex_);
     record->owner.store(member_, std::memory_order_relaxed);
     if (place.home != member_) {
       std::byte* const block = arena + place.block;
@@ -191,7 +208,7 @@ void Service::take_back(const overdrive_smpi_place& place, std::uint32_t views) 
     }
     return;
   }
-  drop(place.home, place.block, *record, views);
+  end_views(place, *record, views);
 }
 
 int Service::pass(void* block, std::uint64_t bytes, overdrive_smpi_place* place) {
@@ -243,9 +260,10 @@ int Service::open(const overdrive_smpi_place& place, const char* site, const voi
   }
   *address = arena + place.offset;
   *view = 0;
-  const std::lock_guard lock(mutex_);
-  ++counters_.smpi_views;
+  // Views are opened by several threads at once, and nothing else here needs the lock.
+  std::atomic_ref(counters_.smpi_views).fetch_add(1, std::memory_order_relaxed);
   if (debug_ != nullptr) {
+    const std::lock_guard lock(mutex_);
     const std::uint32_t owner = record->owner.load(std::memory_order_relaxed);
     const std::uint32_t from =
         owner < static_cast<std::uint32_t>(node_.size()) ? owner : place.home;
@@ -261,9 +279,16 @@ void Service::close(const overdrive_smpi_place& place, std::uint64_t view) {
   std::byte* arena = nullptr;
   Block* const record = checked(place, &arena);
   if (record == nullptr) return;
+  if (debug_ != nullptr) {
+    const std::lock_guard lock(mutex_);
+    debug_->close(view);
+  }
+  if (place.passed == 0) {
+    end_views(place, *record, 1);
+    return;
+  }
   const std::lock_guard lock(mutex_);
-  if (debug_ != nullptr) debug_->close(view);
-  drop(place.home, place.block, *record, 1);
+  let_go(place.home, place.block, *record);
 }
 
 int Service::own(const overdrive_smpi_place& place, std::uint64_t view, const char* site,
@@ -290,11 +315,10 @@ std::int64_t Service::lent(const void* block) {
   const std::lock_guard lock(mutex_);
   const Found found = find_owned(block);
   if (found.record == nullptr) return -1;
-  // Acquire: pairs with the release in drop(): what viewers have read is over before the owner
-  // writes.
-  const std::uint32_t references = found.record->references.load(std::memory_order_acquire);
-  if (references == 1 && debug_ != nullptr) debug_->unprotect(found.block);
-  return static_cast<std::int64_t>(references) - 1;
+  // What viewers have read is over before the owner writes.
+  const std::uint64_t views = found.record->views();
+  if (views == 0 && debug_ != nullptr) debug_->unprotect(found.block);
+  return static_cast<std::int64_t>(views);
 }
 
 void Service::pause() {

@@ -110,8 +110,12 @@ class Service {
   std::byte* take_large(std::uint64_t bytes);
   void begin_block(std::byte* block, std::uint64_t capacity, std::uint32_t size_class,
                    const char* site);
-  // Drops references; the last one gives the block back.
-  void drop(std::uint32_t home, std::uint64_t offset, Block& record, std::uint32_t count);
+  // The owner lets go, or whom a passed block has reached; mutex held.
+  void let_go(std::uint32_t home, std::uint64_t offset, Block& record);
+  // So many viewers let go; mutex not held.
+  void end_views(const overdrive_smpi_place& place, Block& record, std::uint32_t count);
+  // Nobody refers to the block any more; mutex held.
+  void give_back(std::uint32_t home, std::uint64_t offset, Block& record);
   void take_in(std::byte* block, Block& record);
   void collect_returned();
   void fill_table();

@@ -160,6 +160,77 @@ int lend_and_release(int rank, const node::Exchange& exchange) {
 
 TEST(SmpiService, MemoryIsUsedAgainOnlyWhenEverybodyHasLetGo) { expect_job(3, lend_and_release); }
 
+// Views that are given and ended in turns, before and after the block has another owner.
+int views_outlive_owners(int rank, const node::Exchange& exchange) {
+  TestRank own(exchange);
+  Service& service = *own.service;
+  Place places[2] = {};  // lent; passed
+  char* block = nullptr;
+  const void* address = nullptr;
+  std::uint64_t view = 0;
+  if (rank == 0) {
+    block = static_cast<char*>(service.alloc(70000, nullptr));
+    std::memset(block, 3, 70000);
+    for (int round = 0; round < 5; ++round) {
+      OD_REQUIRE(service.lend(block, 10, 2, &places[0]) == OVERDRIVE_SMPI_OK);
+      OD_REQUIRE(service.lent(block) == 2);
+      service.close(places[0], 0);
+      OD_REQUIRE(service.lent(block) == 1);
+      service.close(places[0], 0);
+      OD_REQUIRE(service.lent(block) == 0);
+    }
+    // One for rank 1, one for rank 2; then rank 1 becomes the owner.
+    OD_REQUIRE(service.lend(block, 70000, 2, &places[0]) == OVERDRIVE_SMPI_OK);
+    OD_REQUIRE(service.pass(block, 70000, &places[1]) == OVERDRIVE_SMPI_OK);
+  }
+  places[0] = from_first(exchange, places[0]);
+  places[1] = from_first(exchange, places[1]);
+  if (rank == 1) {
+    void* mine = nullptr;
+    OD_REQUIRE(service.open(places[1], nullptr, &address, &view) == OVERDRIVE_SMPI_OK);
+    OD_REQUIRE(service.own(places[1], view, nullptr, &mine) == OVERDRIVE_SMPI_OK);
+    OD_REQUIRE(service.lent(mine) == 2);
+    service.close(places[0], 0);
+    OD_REQUIRE(service.lent(mine) == 1);
+    Place again = {};
+    OD_REQUIRE(service.lend(mine, 1, 1, &again) == OVERDRIVE_SMPI_OK);
+    OD_REQUIRE(service.lent(mine) == 2);
+    service.take_back(again, 1);
+    OD_REQUIRE(service.lent(mine) == 1);
+    OD_REQUIRE(service.free(mine, nullptr) == OVERDRIVE_SMPI_OK);
+  }
+  exchange.barrier();
+  if (rank == 0) {
+    service.finish();
+    OD_REQUIRE(own.counters.smpi_returned == 0 && g_arena.released == 0);
+  }
+  exchange.barrier();
+  if (rank == 2) {
+    OD_REQUIRE(service.open(places[0], nullptr, &address, &view) == OVERDRIVE_SMPI_OK);
+    OD_REQUIRE(static_cast<const char*>(address)[69999] == 3);
+    service.close(places[0], view);
+    OD_REQUIRE(service.open(places[0], nullptr, &address, &view) == OVERDRIVE_SMPI_BAD_PLACE);
+  }
+  exchange.barrier();
+  if (rank == 0) {
+    service.finish();
+    OD_REQUIRE(own.counters.smpi_returned == 1 && g_arena.released == 1);
+    // A passed block that its receiver only looks at, and one that nobody has ever lent.
+    block = static_cast<char*>(service.alloc(70000, nullptr));
+    OD_REQUIRE(service.lend(block, 10, 1, &places[0]) == OVERDRIVE_SMPI_OK);
+    OD_REQUIRE(service.pass(block, 10, &places[1]) == OVERDRIVE_SMPI_OK);
+    service.close(places[1], 0);
+    OD_REQUIRE(g_arena.released == 1);
+    service.close(places[0], 0);
+    OD_REQUIRE(g_arena.released == 2);
+    OD_REQUIRE(service.free(service.alloc(70000, nullptr), nullptr) == OVERDRIVE_SMPI_OK);
+    OD_REQUIRE(g_arena.released == 3);
+  }
+  return 0;
+}
+
+TEST(SmpiService, ViewsOutliveTheirOwners) { expect_job(3, views_outlive_owners); }
+
 int pass_around(int rank, const node::Exchange& exchange) {
   TestRank own(exchange);
   Service& service = *own.service;

@@ -108,6 +108,16 @@ check([view.array("f4")[10] for view in views] == list(range(size)), "allgather"
 for view in views:
     view.release()
 
+for root in range(size):
+    for count in (0, 1, 3000):
+        data = numpy.arange(count * size) + root if rank == root else None
+        with comm.scatter(data, 8 * count, root) as view:
+            own = numpy.arange(count * rank, count * (rank + 1)) + root
+            check((view.array("i8") == own).all() and view.source == root, f"scatter {root}")
+            check(view.size == 8 * count, "scattered")
+if rank == 0:
+    fails(MPI.ERR_COUNT, comm.scatter, bytes(8 * size - 1), 8)
+    fails(MPI.ERR_COUNT, comm.iscatter, None, 8)
 
 # Several of them under way at once, with a message of MPI's own.
 for count in (0, 9, 5000):
@@ -117,10 +127,12 @@ for count in (0, 9, 5000):
     rows, two = comm.iallgather(numpy.full(count, rank, "i4"))
     data = numpy.arange(count) if rank == size - 1 else None
     last, three = comm.ibcast(data, 8 * count, size - 1)
+    given_parts = numpy.arange(count * size) * 5 if rank == 0 else None
+    part, six = comm.iscatter(given_parts, 8 * count)
     number = numpy.empty(1, "i4")
     four = MPI.COMM_WORLD.Irecv(number, before, 8)
     five = MPI.COMM_WORLD.Isend(numpy.array([rank], "i4"), after, 8)
-    MPI.Request.Waitall([one, two, three, four, five])
+    MPI.Request.Waitall([one, two, three, four, five, six])
     check((first.array("i8") == numpy.arange(count) + 3).all(), f"ibcast {count}")
     check((last.array("i8") == numpy.arange(count)).all() and last.source == size - 1, "last")
     for i in range(size):
@@ -128,6 +140,10 @@ for count in (0, 9, 5000):
         check((row.array("i4") == (i + rank) % size).all(), "iallgather")
         check(row.size == 4 * count and row.source == (i + rank) % size, "row")
         row.release()
+    expected = numpy.arange(count * rank, count * (rank + 1)) * 5
+    check((part.array("i8") == expected).all() and part.source == 0, f"iscatter {count}")
+    check(part.size == 8 * count, "part")
+    part.release()
     first.release()
     last.release()
     given.reclaim()

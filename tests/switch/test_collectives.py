@@ -293,6 +293,36 @@ def test_many_communicators_leave_nothing(running, start):
     expect_nothing_left(switch)
 
 
+MANY = int(os.environ.get("OVERDRIVE_SWITCH_SUMS", "1000000"))
+"""Sums made by the switch for each kind of fault."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", ["--loss", "--duplication", "--reordering", "--corruption"])
+def test_very_many_sums_with_faults(running, start, tmp_path, fault):
+    switch = running(fault, "0.5%")
+    tell = tmp_path / "enough"
+
+    def count() -> None:
+        while not tell.exists():
+            if switch.compute()["combined"] >= MANY:
+                tell.touch()
+            time.sleep(0.5)
+
+    thread = threading.Thread(target=count)
+    thread.start()
+    try:
+        # The program compares each result.
+        words = [f"--until={tell}", "--rounds=8", "--most=60", "--comms=4"]
+        result = start(switch.address, *words, limit=LIMIT_SECONDS + MANY / 100)
+    finally:
+        tell.touch()
+        thread.join()
+    assert switch.compute()["combined"] >= MANY
+    print(f"{result.counter('switch_operations')} operations of leaders")
+    assert result.counter("switch_fallbacks") == 0, result.report()
+
+
 SOAK_SECONDS = float(os.environ.get("OVERDRIVE_SWITCH_SOAK_SECONDS", "600"))
 
 

@@ -1,0 +1,289 @@
+#!/usr/bin/env python3
+"""Compares calls of MPI that a switch serves with the MPI library's and with Overdrive's others.
+
+    in_network_calls.py [--host openmpi4,mpich4] [--nodes 4,9,16] [--latencies 0,20us] [--turns 3]
+        [--ppn 1] [--program allreduce|cg]     measure; write docs/measurements/in-network.md
+    in_network_calls.py --evaluate             write the page again from earlier figures
+
+A virtual cluster whose nodes are joined by overdrive-switch. The ways to do the same take turns; of
+the MPI library the best of its algorithms counts for each point. With `cg` an iteration of
+conjugate gradients is timed, which has two sums of one number. Figures are kept in
+docs/measurements/data/in_network.csv; those of a host, program and cluster that is measured
+again are replaced. Of the page only the section about calls of MPI is written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import statistics
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+from jobs import BUILD, ROOT, Host, library, select_hosts
+from lab_runs import LabRuns, NoLab, up
+from page import table
+from turns import Variant
+
+DATA = ROOT / "docs" / "measurements" / "data" / "in_network.csv"
+PAGE = ROOT / "docs" / "measurements" / "in-network.md"
+HEADING = "## Calls of MPI"
+COLUMNS = ["host", "program", "nodes", "each", "latency", "bytes", "way", "us"]
+PLACE = COLUMNS[:5]
+SECONDS = 120
+GOAL = 1.35
+GOAL_BYTES = 256
+LOSS = 1.1
+"""How many times slower than the best way the free choice must be to have chosen wrongly."""
+TITLES = {"openmpi4": "Open MPI 4.1", "mpich4": "MPICH 4.0"}
+Row = dict[str, str]
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way to do a call."""
+
+    name: str
+    overdrive: bool
+    settings: dict[str, str]
+
+
+TUNED = {"OMPI_MCA_coll_tuned_use_dynamic_rules": "1"}
+OPEN_MPI = "OMPI_MCA_coll_tuned_allreduce_algorithm"
+MPICH = "MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM"
+HOST_WAYS = {
+    "openmpi4": [
+        Way("host, recursive doubling", False, {**TUNED, OPEN_MPI: "3"}),
+        Way("host, reduce and broadcast", False, {**TUNED, OPEN_MPI: "2"}),
+    ],
+    "mpich4": [
+        Way("host, recursive doubling", False, {MPICH: "recursive_doubling"}),
+        Way("host, reduce-scatter", False, {MPICH: "reduce_scatter_allgather"}),
+    ],
+}
+RULE = {"OVERDRIVE_LEARN": "off"}
+OWN_WAYS = [
+    Way("without", True, {**RULE, "OVERDRIVE_SWITCH": "off"}),
+    Way("switch", True, {**RULE, "OVERDRIVE_ADJUST_ALLREDUCE": "in_network_node"}),
+    Way("choice", True, {}),
+]
+
+
+def ways(host: Host) -> list[Way]:
+    """Return what is compared."""
+    return [Way("host, its choice", False, {}), *HOST_WAYS.get(host.name, []), *OWN_WAYS]
+
+
+def build(host: Host, program: str) -> Path:
+    """Compile a program for a host."""
+    source = ROOT / "bench" / "in_network_mpi" / f"{program}.c"
+    target = BUILD / "bench" / host.name / f"in_network_{program}"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    command = [*host.mpicc, "-std=gnu11", "-O2", str(source), "-o", str(target), "-lm"]
+    subprocess.run(command, env=host.environment(), check=True)
+    return target
+
+
+def one(
+    cluster: LabRuns, host: Host, way: Way, program: Path, ranks: int, words: list[str]
+) -> dict[int, float]:
+    """Run a job; return the median time in microseconds of each size."""
+    lib = library() if way.overdrive else None
+    variant = Variant(way.name, host, program, lib, way.settings)
+    job = cluster.start(variant, ranks, [str(program), *words], SECONDS, 0, threading.Event())
+    if not job.ok:
+        print(f"in_network_calls: {way.name}: {job.problem('too slow')}", file=sys.stderr)
+        return {}
+    lines = (line.split() for line in job.stdout.splitlines())
+    return {int(line[0]): float(line[1]) for line in lines if len(line) == 2}
+
+
+def measure(options: argparse.Namespace, host: Host, nodes: int, latency: str) -> list[Row]:
+    """Measure all ways in turn on one cluster."""
+    program = build(host, options.program)
+    sizes = options.bytes.split(",") if options.program == "allreduce" else ["8"]
+    place = [host.name, options.program, str(nodes), str(options.ppn), latency]
+    found = []
+    with up(nodes, options.ppn, "", ["--fabric", "switch", "--latency", latency]) as cluster:
+        for _ in range(options.turns):
+            for way in ways(host):
+                ranks = nodes * options.ppn
+                words = [str(options.calls), *sizes]
+                for size, time in one(cluster, host, way, program, ranks, words).items():
+                    found.append(dict(zip(COLUMNS, [*place, str(size), way.name, f"{time:.2f}"])))
+    return found
+
+
+class Point:
+    """What was measured of one size at one place: medians of the turns."""
+
+    def __init__(self, key: tuple[str, ...], times: dict[str, list[float]]) -> None:
+        self.host, self.program, self.nodes, self.each, self.latency, self.bytes = key
+        self.times = times
+        medians = {way: statistics.median(values) for way, values in times.items()}
+        self.by_host = min(
+            (time for way, time in medians.items() if way.startswith("host")), default=None
+        )
+        self.without = medians.get("without")
+        self.switch, self.choice = medians.get("switch"), medians.get("choice")
+        self.best = min(filter(None, (self.by_host, self.without)), default=None)
+
+    def gain(self) -> float | None:
+        """Return how many times faster the switch is than the best other way."""
+        return self.best / self.switch if self.best and self.switch else None
+
+    def wrong(self) -> bool:
+        """Tell whether the free choice was clearly slower than the best way."""
+        return bool(self.best and self.choice and self.choice > LOSS * self.best)
+
+    def cells(self) -> list[str]:
+        """Return its row of the table."""
+        gain, switch = self.gain(), self.times.get("switch", [])
+        cells = [TITLES.get(self.host, self.host), f"{self.nodes} x {self.each}", self.latency]
+        cells += [self.bytes] if self.program == "allreduce" else []
+        cells += [us(time) for time in (self.by_host, self.without, self.switch)]
+        cells += [f"{us(min(switch))}–{us(max(switch))}" if switch else "–"]
+        return [*cells, f"{gain:.2f}" if gain else "–", us(self.choice)]
+
+
+def us(time: float | None) -> str:
+    """Return a time with three digits."""
+    return "–" if time is None else f"{time:.0f}" if time >= 100 else f"{time:.1f}"
+
+
+def points(rows: list[Row]) -> list[Point]:
+    """Return the points of all rows, in the order of the page."""
+    found: dict[tuple[str, ...], dict[str, list[float]]] = {}
+    for row in rows:
+        key = tuple(row[name] for name in COLUMNS[:6])
+        found.setdefault(key, {}).setdefault(row["way"], []).append(float(row["us"]))
+
+    def order(key: tuple[str, ...]) -> tuple[object, ...]:
+        return key[1], key[0], int(key[2]), int(key[3]), key[4] != "0", int(key[5])
+
+    return [Point(key, found[key]) for key in sorted(found, key=order)]
+
+
+def findings(all_points: list[Point]) -> list[str]:
+    """Say in words what the table says."""
+    lines = []
+    goals = [point for point in all_points if point.bytes == str(GOAL_BYTES) and point.gain()]
+    if goals:
+        reached = [point for point in goals if (point.gain() or 0) >= GOAL]
+        gains = [point.gain() or 0 for point in goals]
+        lines += [
+            f"With {GOAL_BYTES} bytes the switch is {min(gains):.2f} to {max(gains):.2f} times as "
+            f"fast as the best other way; {GOAL} times or more in {len(reached)} of {len(goals)} "
+            "cases.",
+        ]
+    chosen = [point for point in all_points if point.best and point.choice]
+    wrong = [point for point in chosen if point.wrong()]
+    lines.append(
+        f"Left to choose, Overdrive is more than {LOSS} times as slow as the best other way in "
+        f"{len(wrong)} of {len(chosen)} cases"
+        + (": " if wrong else "")
+        + ", ".join(
+            f"{point.nodes} nodes, {point.latency}, {point.bytes} bytes, {point.host} "
+            f"({(point.choice or 0) / (point.best or 1):.2f})"
+            for point in wrong
+        )
+        + "."
+    )
+    return [*lines, ""]
+
+
+def section(rows: list[Row]) -> list[str]:
+    """Return the page's section."""
+    all_points = points(rows)
+    turns = [len(times) for point in all_points for times in point.times.values()]
+    calls = [point for point in all_points if point.program == "allreduce"]
+    iterations = [point for point in all_points if point.program == "cg"]
+    header = ["MPI", "nodes x ranks", "latency", "bytes", "best of the host"]
+    header += ["Overdrive without", "switch", "range", "times faster", "Overdrive's choice"]
+    lines = [
+        HEADING,
+        "",
+        "`python3 bench/in_network_calls.py` measures this again; all figures are in",
+        f"[data/in_network.csv](data/in_network.csv). us, medians of {min(turns)} to {max(turns)} "
+        "jobs in which the ways take turns;",
+        "of the installed MPI the best of its own choice, recursive doubling and a third algorithm "
+        "counts for each point.",
+        "`MPI_Allreduce`, sum of doubles, the slowest rank of each call:",
+        "",
+        *table(header, [point.cells() for point in calls]),
+        *findings(calls),
+        "All nodes and the switch share two cores. So a time is the work of everybody, one after "
+        "the other, and a call that",
+        "needs fewer messages in all is faster, whatever wires would do. The latency per hop is "
+        "real, but with more nodes than",
+        "cores it hides behind the work of others. What these figures cannot show is the time on a "
+        "network whose nodes have",
+        "processors of their own.",
+        "",
+    ]
+    if iterations:
+        del header[3]
+        lines += [
+            "An iteration of conjugate gradients (`bench/in_network_mpi/cg.c`): two sums of one "
+            "number, two messages to",
+            "neighbours, 500 unknowns on each rank:",
+            "",
+            *table(header, [point.cells() for point in iterations]),
+        ]
+    return lines
+
+
+def write_page(rows: list[Row]) -> None:
+    """Put the section in the place of the earlier one, or at the end."""
+    before, found, rest = PAGE.read_text().partition(f"{HEADING}\n")
+    _, more, after = rest.partition("\n## ") if found else ("", "", "")
+    text = before.rstrip("\n") + "\n\n" + "\n".join(section(rows)).rstrip("\n") + "\n"
+    PAGE.write_text(text + (f"\n## {after}" if more else ""))
+
+
+def main() -> int:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--host", default="openmpi4,mpich4", help="comma-separated")
+    parser.add_argument("--nodes", default="4,9,16")
+    parser.add_argument("--latencies", default="0,20us")
+    parser.add_argument("--bytes", default="8,64,256,1024,4096,16384,65536")
+    parser.add_argument("--turns", type=int, default=3, help="jobs of each way and cluster")
+    parser.add_argument("--calls", type=int, default=200, help="calls, or iterations of a solve")
+    parser.add_argument("--ppn", type=int, default=1, help="ranks on each node")
+    parser.add_argument("--program", choices=("allreduce", "cg"), default="allreduce")
+    parser.add_argument("--evaluate", action="store_true", help="only write the page again")
+    options = parser.parse_args()
+    rows: list[Row] = []
+    if DATA.exists():
+        with DATA.open(newline="") as file:
+            rows = list(csv.DictReader(file))
+    for host in [] if options.evaluate else select_hosts(options.host)[0]:
+        for nodes in map(int, options.nodes.split(",")):
+            for latency in options.latencies.split(","):
+                try:
+                    new = measure(options, host, nodes, latency)
+                except NoLab as reason:
+                    print(f"in_network_calls: no virtual cluster: {reason}", file=sys.stderr)
+                    return 1
+                measured = {tuple(row[name] for name in PLACE) for row in new}
+                kept = [row for row in rows if tuple(row[n] for n in PLACE) not in measured]
+                rows = kept + new
+                with DATA.open("w", newline="") as file:
+                    writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+                    writer.writeheader()
+                    writer.writerows(rows)
+    if not rows:
+        print("in_network_calls: nothing has been measured", file=sys.stderr)
+        return 1
+    write_page(rows)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
