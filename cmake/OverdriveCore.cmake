@@ -50,6 +50,7 @@ elseif(OVERDRIVE_SANITIZER STREQUAL "thread")
 endif()
 
 add_library(overdrive_core STATIC ${OVERDRIVE_CORE_SOURCES})
+overdrive_unite(overdrive_core)
 # XPMEM: its header says how to call it; the library is loaded at run time where it is installed.
 find_path(OVERDRIVE_XPMEM_INCLUDE xpmem.h DOC "Folder of xpmem.h; without it XPMEM is not built in")
 if(OVERDRIVE_XPMEM_INCLUDE)

@@ -78,6 +78,7 @@ function(overdrive_add_face abi include)
 
   add_library(overdrive_face_${abi} OBJECT
     ${OVERDRIVE_FACE_SOURCES} "${generated}/face_entries.inc")
+  overdrive_unite(overdrive_face_${abi})
   target_include_directories(overdrive_face_${abi} PUBLIC "${generated}")
   target_include_directories(overdrive_face_${abi} SYSTEM PUBLIC "${include}")
   # The C++ bindings that old headers bring along are of no use here.

@@ -20,6 +20,7 @@ set(OVERDRIVE_SWITCH_KERNELS
   "${CMAKE_SOURCE_DIR}/src/coll/ops/complex_product.cc")
 
 add_library(overdrive_switch_core STATIC ${OVERDRIVE_SWITCH_SOURCES} ${OVERDRIVE_SWITCH_KERNELS})
+overdrive_unite(overdrive_switch_core)
 target_include_directories(overdrive_switch_core PUBLIC "${CMAKE_SOURCE_DIR}")
 target_include_directories(overdrive_switch_core SYSTEM PRIVATE
   "${OVERDRIVE_CLI11_INCLUDE}" "${OVERDRIVE_JSON_INCLUDE}")

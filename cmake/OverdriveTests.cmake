@@ -1,4 +1,5 @@
-# Unit tests: every *_test.cc becomes a GoogleTest program named by its stem, each case a ctest test.
+# Unit tests: every *_test.cc becomes a GoogleTest program named by its stem (with OVERDRIVE_UNITY those
+# of a room become one program), each case a ctest test.
 
 find_package(GTest QUIET)
 if(NOT GTest_FOUND AND NOT TARGET GTest::gtest_main)
@@ -42,17 +43,16 @@ function(overdrive_starts_threads out source)
   endif()
 endfunction()
 
-# Adds the test program `name` made of one source, linked to the libraries that follow.
-function(overdrive_add_test name source)
-  overdrive_starts_threads(threads "${source}")
-  if(OVERDRIVE_SANITIZER STREQUAL "thread" AND NOT threads)
-    return()
-  endif()
-  add_executable(${name} "${source}")
+# Adds the test program `name` made of sources that all start threads or all do not, linked to the
+# libraries that follow SOURCES.
+function(overdrive_add_test_program name threads)
+  cmake_parse_arguments(arg "" "" "SOURCES;LIBRARIES" ${ARGN})
+  add_executable(${name} ${arg_SOURCES})
+  overdrive_unite(${name})
   if(NOT OVERDRIVE_SANITIZER AND NOT threads)
     target_sources(${name} PRIVATE $<TARGET_OBJECTS:overdrive_threads_guard>)
   endif()
-  target_link_libraries(${name} PRIVATE ${ARGN} overdrive_options GTest::gtest_main)
+  target_link_libraries(${name} PRIVATE ${arg_LIBRARIES} overdrive_options GTest::gtest_main)
   # Test code converts freely; the warnings guard the library.
   target_compile_options(${name} PRIVATE -Wno-conversion -Wno-sign-conversion)
   set_property(TARGET ${name} PROPERTY RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
@@ -67,24 +67,63 @@ function(overdrive_add_test name source)
     PROPERTIES TIMEOUT ${OVERDRIVE_TEST_TIMEOUT_SECONDS})
 endfunction()
 
-overdrive_core_sources(OVERDRIVE_CORE_TESTS TRUE)
-foreach(source IN LISTS OVERDRIVE_CORE_TESTS)
-  get_filename_component(name "${source}" NAME_WE)
-  if(TARGET ${name})
-    message(FATAL_ERROR "Two unit tests are called ${name}: ${source}")
+# Adds the test program `name` made of one source, linked to the libraries that follow.
+function(overdrive_add_test name source)
+  overdrive_starts_threads(threads "${source}")
+  if(NOT OVERDRIVE_SANITIZER STREQUAL "thread" OR threads)
+    overdrive_add_test_program(${name} ${threads} SOURCES "${source}" LIBRARIES ${ARGN})
   endif()
+endfunction()
+
+# Adds the tests of a room: a program for each source, or with OVERDRIVE_UNITY two for all of them,
+# of which one starts threads. `library` is what they need.
+function(overdrive_add_tests room library)
+  set(plain "")
+  set(with_threads "")
+  foreach(source IN LISTS ARGN)
+    if(NOT OVERDRIVE_UNITY)
+      get_filename_component(name "${source}" NAME_WE)
+      string(REGEX MATCH "_(openmpi|mpich|mpiabi)$" abi "${library}")
+      if(TARGET ${name}${abi})
+        message(FATAL_ERROR "Two unit tests are called ${name}: ${source}")
+      endif()
+      overdrive_add_test(${name}${abi} "${source}" ${library})
+      continue()
+    endif()
+    overdrive_starts_threads(threads "${source}")
+    if(threads)
+      list(APPEND with_threads "${source}")
+    else()
+      list(APPEND plain "${source}")
+    endif()
+  endforeach()
+  if(plain AND NOT OVERDRIVE_SANITIZER STREQUAL "thread")
+    overdrive_add_test_program(${room}_tests FALSE SOURCES ${plain} LIBRARIES ${library})
+  endif()
+  if(with_threads)
+    overdrive_add_test_program(${room}_threads_tests TRUE SOURCES ${with_threads} LIBRARIES ${library})
+  endif()
+endfunction()
+
+# What is built with sources of its own, further down.
+set(OVERDRIVE_LONE_TESTS schedules_test hierarchy_test xpmem_test attached_buffers_test)
+
+overdrive_core_sources(OVERDRIVE_CORE_TESTS TRUE)
+set(lone ${OVERDRIVE_CORE_TESTS})
+list(JOIN OVERDRIVE_LONE_TESTS "|" pattern)
+list(FILTER lone INCLUDE REGEX "/(${pattern})\\.cc$")
+list(FILTER OVERDRIVE_CORE_TESTS EXCLUDE REGEX "/(${pattern})\\.cc$")
+foreach(room IN LISTS OVERDRIVE_CORE_DIRS)
+  set(sources ${OVERDRIVE_CORE_TESTS})
+  list(FILTER sources INCLUDE REGEX "^${CMAKE_SOURCE_DIR}/src/${room}/")
+  overdrive_add_tests(${room} overdrive_core ${sources})
+endforeach()
+foreach(source IN LISTS lone)
+  get_filename_component(name "${source}" NAME_WE)
   overdrive_add_test(${name} "${source}" overdrive_core)
 endforeach()
-
-foreach(source IN LISTS OVERDRIVE_INNETWORK_TESTS)
-  get_filename_component(name "${source}" NAME_WE)
-  overdrive_add_test(${name} "${source}" overdrive_innetwork)
-endforeach()
-
-foreach(source IN LISTS OVERDRIVE_SWITCH_TESTS)
-  get_filename_component(name "${source}" NAME_WE)
-  overdrive_add_test(${name} "${source}" overdrive_switch_core)
-endforeach()
+overdrive_add_tests(innetwork overdrive_innetwork ${OVERDRIVE_INNETWORK_TESTS})
+overdrive_add_tests(switch overdrive_switch_core ${OVERDRIVE_SWITCH_TESTS})
 
 # Runs all ranks of a collective in one process.
 file(GLOB OVERDRIVE_COLL_TESTING_SOURCES CONFIGURE_DEPENDS
@@ -109,10 +148,7 @@ if(TARGET overdrive_loader_objects)
 endif()
 
 foreach(abi IN LISTS OVERDRIVE_FACES)
-  foreach(source IN LISTS OVERDRIVE_FACE_TEST_SOURCES)
-    get_filename_component(name "${source}" NAME_WE)
-    overdrive_add_test(${name}_${abi} "${source}" overdrive_face_${abi})
-  endforeach()
+  overdrive_add_tests(face_${abi} overdrive_face_${abi} ${OVERDRIVE_FACE_TEST_SOURCES})
 endforeach()
 
 # XPMEM without its kernel module: a stand-in for libxpmem, and the file that would call the real one.

@@ -18,7 +18,8 @@ SETUPS = {
 }
 SEEDS = range(29, 61)
 ALL_SEEDS_ON = "openmpi4"
-"""In `make check` other hosts run every second one: MPICH gives its cores away late, and takes minutes for all."""
+"""In `make check` other hosts run every second one: MPICH, which gives its cores away late, takes
+minutes for all."""
 
 
 def check(setup: Setup, seeds: range, strands: int = 1) -> None:
