@@ -1,4 +1,4 @@
-# OVERDRIVE_UNITY: whole builds compile several sources as one, and unit tests lie in a few programs.
+# OVERDRIVE_UNITY: several sources are compiled as one, and unit tests lie in a few programs.
 #
 # Most of what a compiler does here is to read the same headers again. Which sources go together is
 # found by tools/unity/unity.py. Left off where single files are edited and built again.
