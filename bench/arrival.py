@@ -170,8 +170,8 @@ def simulated_text(size: str) -> Iterator[str]:
             yield f"| {pattern} | {' | '.join(cells)} |"
     yield ""
     yield "The chain of nodes and the root that takes from every node itself are for few nodes, or"
-    yield "for ranks that come further apart than the message takes; beyond, trees win although their"
-    yield "ranks wait for each other. With `first_arrival` on, measuring decides."
+    yield "for ranks that come further apart than the message takes; beyond, trees win although"
+    yield "their ranks wait for each other. With `first_arrival` on, measuring decides."
     yield f"\n![Gain by nodes](plots/{PLOT.name})"
     draw(found)
 

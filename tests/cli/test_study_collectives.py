@@ -57,7 +57,8 @@ def test_a_small_study_writes_its_table(overdrive, tool, real, tmp_path):
 def test_ranks_that_come_late_are_simulated(tool, real):
     here = installation.find(real)
     report, _ = collectives.query(
-        here, real, "arrivals", "reduce", "1M", "--ranks", "16", "--nodes", "4", "--delay-us", "5000"
+        here, real, "arrivals", "reduce", "1M", "--ranks", "16", "--nodes", "4",
+        "--delay-us", "5000",
     )  # fmt: skip
     rows = {row["pattern"]: row for row in report["patterns"]}
     late = rows["one-late"]
