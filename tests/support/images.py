@@ -82,7 +82,10 @@ def _make(kind: str, folder: Path) -> None:
     partial = IMAGES / f"{kind}.partial"
     shutil.rmtree(partial, ignore_errors=True)
     release, packages = KINDS[kind]
-    command = ["mmdebstrap", "--variant=minbase", "--format=directory", f"--include={packages}"]
+    # In mounts of its own: when it is killed, this machine's /dev/shm must not stay mounted in a
+    # folder that the next try removes.
+    command = ["unshare", "--mount", "mmdebstrap", "--variant=minbase", "--format=directory"]
+    command.append(f"--include={packages}")
     done = subprocess.run(
         [*command, release, str(partial), MIRROR],
         capture_output=True,
