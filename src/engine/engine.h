@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "config/settings.h"
 #include "engine/host_drive.h"
@@ -24,6 +25,9 @@ namespace od::coll {
 enum class Collective : std::uint8_t;
 struct Decision;
 }  // namespace od::coll
+namespace od::coll::ops {
+enum class Op : std::uint8_t;
+}  // namespace od::coll::ops
 
 namespace od {
 
@@ -231,8 +235,13 @@ class Rank {
   int prepare_arrival(Comm& comm);
   void prepare_for_later(Comm& comm);
   void finish_between(const Comm& comm);
-  int own_collective(const CollectiveCall& call, std::uint64_t bytes, Comm& comm, bool* served);
+  int own_collective(const CollectiveCall& call, std::uint64_t bytes, Comm& comm, bool* served,
+                     const char* otherwise = nullptr);
+  static p2p::LayoutRef layout_of_number();
+  int own_reduce(coll::ops::Op op, std::span<std::int64_t> values, Comm& comm, bool* served);
   int own_minimum(std::int64_t& value, Comm& comm);
+  int own_gather(const void* mine, std::uint64_t bytes, void* all, Comm& comm, bool* served,
+                 const char* otherwise = nullptr);
   int prepare_switch(const CollectiveCall& call, Comm& comm);
   int open_switch(Comm& comm);
   int count_sockets(Comm& comm, int* sockets);

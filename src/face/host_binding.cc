@@ -429,7 +429,10 @@ host::HostTable make_host_table() {
   table.version_text = version_text();
   int provided = MPI_THREAD_SINGLE;
   OD_HOST(Query_thread)(&provided);
-  table.serialized = provided >= MPI_THREAD_SERIALIZED;
+  // MPI_THREAD_* constants increase with the level in every ABI.
+  table.thread_level = provided >= MPI_THREAD_MULTIPLE     ? host::ThreadLevel::multiple
+                       : provided >= MPI_THREAD_SERIALIZED ? host::ThreadLevel::serialized
+                                                           : host::ThreadLevel::single;
   table.err_split_element = split_element_error(table.version_text);
   table.world_allgather = world_allgather;
   table.world_barrier = world_barrier;

@@ -29,6 +29,14 @@ struct Status {
   std::int64_t bytes = 0;
 };
 
+// Which threads may call the host: in the order of MPI_THREAD_*, as far as it matters to the
+// engine.
+enum class ThreadLevel : unsigned char {
+  single,      // the program's only
+  serialized,  // any, one at a time
+  multiple,    // any
+};
+
 struct HostTable {
   // Handles the engine needs by value.
   Handle comm_world = 0;
@@ -51,9 +59,7 @@ struct HostTable {
   int world_size = 1;
   int tag_ub = 32767;  // the highest tag; the least that MPI allows unless the host says more
   const char* version_text = "";
-  bool threads = false;  // initialised for MPI_THREAD_MULTIPLE
-  // Whether any thread may call it, one at a time.
-  bool serialized = false;
+  ThreadLevel thread_level = ThreadLevel::single;  // for which it was initialised
 
   // Collectives on MPI_COMM_WORLD that joining a node needs; blocking, called inside MPI_Init only.
   int (*world_allgather)(const void* send, void* recv, std::size_t bytes_per_rank) = nullptr;
