@@ -60,8 +60,10 @@ class Rank {
   enum class Origin { collective, create_group, intercomm_create };
   // Registers the host's new communicator `handle` made from `parent` (collective over the new
   // group). Returns null when we do not serve it (a member outside MPI_COMM_WORLD, no local peer);
-  // the sequence count of the parent advances all the same. `tag` is that of create_group.
-  Comm* comm_created(Comm& parent, host::Handle handle, Origin origin, int tag = 0);
+  // the sequence count of the parent advances all the same. `tag` is that of create_group,
+  // `leaders` those of intercomm_create.
+  Comm* comm_created(Comm& parent, host::Handle handle, Origin origin, int tag = 0,
+                     const host::Leaders* leaders = nullptr);
   // The constructor was called on `parent` but this rank got MPI_COMM_NULL.
   void comm_not_member(Comm& parent);
   // For idup: takes the sequence number at call time, registers when the handle is known.
