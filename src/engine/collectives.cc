@@ -124,34 +124,14 @@ int Rank::host_turn_ended(Comm& comm) {
   return error;
 }
 
-// Numbers that ranks have measured, by a collective of our own.
-int Rank::add_up(std::span<std::int64_t> numbers, Comm& comm) {
-  static const p2p::LayoutRef times = [] {
-    auto* made = new p2p::Layout;
-    made->size = made->extent = made->block_bytes = sizeof(std::int64_t);
-    made->immortal = true;
-    return p2p::LayoutRef(made);
-  }();
-  CollectiveCall call;
-  call.collective = coll::Collective::kAllreduce;
-  call.in_place = true;
-  call.recv = numbers.data();
-  call.recv_count = static_cast<std::int64_t>(numbers.size());
-  call.recv_type = times;
-  call.reduction.kernel = coll::ops::find_kernel(coll::ops::Op::sum, coll::ops::Kind::int64);
-  const coll::Decision decision = state_->collectives.selection.own_choice(
-      call.collective, comm.collectives->layout(), true, numbers.size_bytes());
-  bool served = false;
-  return serve_collective(call, comm, &served, nullptr, &decision);
-}
-
 // Adds up what the ranks have measured where that is due.
 int Rank::turn_ended(Trial& trial, std::uint64_t began_ns, Comm& comm) {
   RankState& s = *state_;
   if (!trial.took(began_ns == 0 ? 0 : now_ns() - began_ns)) return kSuccess;
-  const int error = add_up(trial.samples(), comm);
+  bool served = false;
+  const int error = own_reduce(coll::ops::Op::sum, trial.samples(), comm, &served);
   const int before = trial.winner();
-  if (error != kSuccess || !trial.judge()) return error;
+  if (error != kSuccess || !served || !trial.judge()) return error;
   const int now = trial.winner();
   Guard guard(s);
   const bool by_host = trial.rival() == Trial::Rival::host;
@@ -247,8 +227,11 @@ int Rank::choose_overlap(const CollectiveCall& call, Comm& comm, overlap::Automa
     return kSuccess;
   }
   if (automatic->agreement_due()) {
-    const int error = add_up(automatic->offer(), comm);
+    bool served = false;
+    const int error = own_reduce(coll::ops::Op::sum, automatic->offer(), comm, &served);
     if (error != kSuccess) return error;
+    // Where ranks cannot agree nothing overlaps.
+    if (!served) return kSuccess;
     using Verdict = overlap::Automatic::Verdict;
     const Verdict verdict = automatic->judge(comm.size);
     Guard guard(s);
@@ -302,22 +285,8 @@ int Rank::prepare_arrival(Comm& comm) {
     mine = made->offer();
   }
   std::vector<ArrivalComm::Told> all(static_cast<std::size_t>(comm.size));
-  CollectiveCall call;
-  call.internal = true;
-  call.collective = coll::Collective::kAllgather;
-  call.send = &mine;
-  call.recv = all.data();
-  call.send_type = call.recv_type = CollectiveBuffers::byte_layout();
-  call.send_count = call.recv_count = sizeof(mine);
-  const coll::Selection& selection = s.collectives.selection;
-  const coll::Layout& layout = comm.collectives->layout();
-  coll::Decision decision = selection.own_choice(call.collective, layout, true, sizeof(mine));
-  if (decision.algorithm->is_host()) {
-    decision = selection.complete(*coll::find_algorithm(call.collective, "bruck"),
-                                  coll::Mode::kFlat, {}, layout, true);
-  }
   bool served = false;
-  const int error = serve_collective(call, comm, &served, nullptr, &decision);
+  const int error = own_gather(&mine, sizeof(mine), all.data(), comm, &served, "bruck");
   if (error != kSuccess) return error;
   Guard guard(s);
   made->join(all);

@@ -72,7 +72,8 @@ Comm* RankState::adopt(std::unique_ptr<Comm> comm, std::uint64_t context) {
 Comm* Rank::world() { return state_->world.get(); }
 Comm* Rank::self() { return state_->self.get(); }
 
-Comm* Rank::comm_created(Comm& parent, host::Handle handle, Origin origin, int tag) {
+Comm* Rank::comm_created(Comm& parent, host::Handle handle, Origin origin, int tag,
+                         const host::Leaders* leaders) {
   RankState& s = *state_;
   std::uint64_t sequence = 0;
   std::unique_ptr<Comm> comm;
@@ -89,7 +90,7 @@ Comm* Rank::comm_created(Comm& parent, host::Handle handle, Origin origin, int t
   if (origin == Origin::intercomm_create) {
     // The two groups know different parents; each tells the other its own value. Blocks.
     const HostVisit visit(*this);
-    if (s.host.inter_exchange_max(handle, combine(parent.context, sequence), &theirs) !=
+    if (s.host.inter_exchange(*leaders, combine(parent.context, sequence), &theirs) !=
         host::kSuccess) {
       return nullptr;
     }

@@ -26,6 +26,9 @@ namespace od::coll {
 enum class Collective : std::uint8_t;
 struct Decision;
 }  // namespace od::coll
+namespace od::coll::ops {
+enum class Op : std::uint8_t;
+}  // namespace od::coll::ops
 
 namespace od {
 
@@ -58,8 +61,10 @@ class Rank {
   enum class Origin { collective, create_group, intercomm_create };
   // Registers the host's new communicator `handle` made from `parent` (collective over the new
   // group). Returns null when we do not serve it (a member outside MPI_COMM_WORLD, no local peer);
-  // the sequence count of the parent advances all the same. `tag` is that of create_group.
-  Comm* comm_created(Comm& parent, host::Handle handle, Origin origin, int tag = 0);
+  // the sequence count of the parent advances all the same. `tag` is that of create_group,
+  // `leaders` those of intercomm_create.
+  Comm* comm_created(Comm& parent, host::Handle handle, Origin origin, int tag = 0,
+                     const host::Leaders* leaders = nullptr);
   // The constructor was called on `parent` but this rank got MPI_COMM_NULL.
   void comm_not_member(Comm& parent);
   // For idup: takes the sequence number at call time, registers when the handle is known.
@@ -233,8 +238,13 @@ class Rank {
   int prepare_arrival(Comm& comm);
   void prepare_for_later(Comm& comm);
   void finish_between(const Comm& comm);
-  int own_collective(const CollectiveCall& call, std::uint64_t bytes, Comm& comm, bool* served);
+  int own_collective(const CollectiveCall& call, std::uint64_t bytes, Comm& comm, bool* served,
+                     const char* otherwise = nullptr);
+  static p2p::LayoutRef layout_of_number();
+  int own_reduce(coll::ops::Op op, std::span<std::int64_t> values, Comm& comm, bool* served);
   int own_minimum(std::int64_t& value, Comm& comm);
+  int own_gather(const void* mine, std::uint64_t bytes, void* all, Comm& comm, bool* served,
+                 const char* otherwise = nullptr);
   int prepare_switch(const CollectiveCall& call, Comm& comm);
   int open_switch(Comm& comm);
   int count_sockets(Comm& comm, int* sockets);
@@ -245,7 +255,6 @@ class Rank {
   int choose_overlap(const CollectiveCall& call, Comm& comm, overlap::Automatic::Turn* turn);
   int overlapped(const CollectiveCall& call, Comm& comm, overlap::Automatic::Turn turn,
                  bool* served);
-  int add_up(std::span<std::int64_t> numbers, Comm& comm);
   int turn_ended(Trial& trial, std::uint64_t began_ns, Comm& comm);
   int make_collective(CollectiveCall&& call, Comm& comm, bool persistent, Request** request,
                       bool* served);

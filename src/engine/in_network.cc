@@ -23,44 +23,7 @@ namespace {
 // That a rank leads at the same time.
 constexpr int kMostGroups = 32;
 
-p2p::LayoutRef layout_of_number() {
-  static const p2p::LayoutRef layout = [] {
-    auto* made = new p2p::Layout;
-    made->size = made->extent = made->block_bytes = sizeof(std::int64_t);
-    made->immortal = true;
-    return p2p::LayoutRef(made);
-  }();
-  return layout;
-}
-
 }  // namespace
-
-// A collective call of the library's own, not by the host; *served is false where only the host
-// could do it, which is so at all ranks.
-int Rank::own_collective(const CollectiveCall& call, std::uint64_t bytes, Comm& comm,
-                         bool* served) {
-  *served = false;
-  const coll::Decision decision = state_->collectives.selection.own_choice(
-      call.collective, comm.collectives->layout(), true, bytes);
-  if (decision.algorithm->is_host()) return kSuccess;
-  return serve_collective(call, comm, served, nullptr, &decision);
-}
-
-// The smallest value of all ranks; where the call cannot be done, 0.
-int Rank::own_minimum(std::int64_t& value, Comm& comm) {
-  CollectiveCall agree;
-  agree.internal = true;
-  agree.collective = coll::Collective::kAllreduce;
-  agree.in_place = true;
-  agree.recv = &value;
-  agree.recv_count = 1;
-  agree.recv_type = layout_of_number();
-  agree.reduction.kernel = coll::ops::find_kernel(coll::ops::Op::min, coll::ops::Kind::int64);
-  bool served = false;
-  const int error = own_collective(agree, sizeof(value), comm, &served);
-  if (error != kSuccess || !served) value = 0;
-  return error;
-}
 
 // What comes before a call of the program.
 int Rank::prepare_switch(const CollectiveCall& call, Comm& comm) {
@@ -112,15 +75,8 @@ int Rank::check_switch(Comm& comm) {
 int Rank::count_sockets(Comm& comm, int* sockets) {
   const std::int32_t mine = state_->collectives.cache.group;
   std::vector<std::int32_t> all(static_cast<std::size_t>(comm.size));
-  CollectiveCall tell;
-  tell.internal = true;
-  tell.collective = coll::Collective::kAllgather;
-  tell.send = &mine;
-  tell.recv = all.data();
-  tell.send_type = tell.recv_type = CollectiveBuffers::byte_layout();
-  tell.send_count = tell.recv_count = sizeof(mine);
   bool served = false;
-  const int error = own_collective(tell, sizeof(mine), comm, &served);
+  const int error = own_gather(&mine, sizeof(mine), all.data(), comm, &served);
   *sockets = served ? InNetwork::common_sockets(all, comm.collectives->nodes()) : 1;
   return error;
 }
@@ -148,15 +104,8 @@ int Rank::open_switch(Comm& comm) {
                     s.collectives.retired.room(now_ns());
   InNetwork::Claim mine = group.claim(place, leads && able);
   std::vector<InNetwork::Claim> claims(static_cast<std::size_t>(comm.size));
-  CollectiveCall tell;
-  tell.internal = true;
-  tell.collective = coll::Collective::kAllgather;
-  tell.send = &mine;
-  tell.recv = claims.data();
-  tell.send_type = tell.recv_type = CollectiveBuffers::byte_layout();
-  tell.send_count = tell.recv_count = sizeof(mine);
   bool served = false;
-  int error = own_collective(tell, sizeof(mine), comm, &served);
+  int error = own_gather(&mine, sizeof(mine), claims.data(), comm, &served);
   const bool attempt = error == kSuccess && served && group.all_able(claims, nodes);
   if (attempt && leads) {
     group.begin_join(claims, nodes, comm.rank, place, own.context, s.host.world_rank);
@@ -226,16 +175,8 @@ int Rank::measure_switch(coll::Collective collective, Comm& comm) {
       medians.push_back(each[kRounds / 2]);
     }
   }
-  CollectiveCall add;
-  add.internal = true;
-  add.collective = coll::Collective::kAllreduce;
-  add.in_place = true;
-  add.recv = medians.data();
-  add.recv_count = static_cast<std::int64_t>(medians.size());
-  add.recv_type = layout_of_number();
-  add.reduction.kernel = coll::ops::find_kernel(coll::ops::Op::sum, coll::ops::Kind::int64);
   bool served = false;
-  const int error = own_collective(add, medians.size() * sizeof(std::int64_t), comm, &served);
+  const int error = own_reduce(coll::ops::Op::sum, medians, comm, &served);
   if (error != kSuccess || !served) return error;
   Guard guard(s);
   for (std::size_t i = 0; i < sizes.size() && medians[2 * i] < medians[2 * i + 1]; ++i) {

@@ -251,7 +251,8 @@ std::unique_ptr<Rank> Rank::create(const host::HostTable& host, const config::Se
   std::unique_ptr<Rank> rank(new Rank(std::move(state)));
   rank->prepare_for_later(*rank->world());
   if (settings.overlap != config::OverlapMode::kOff && s.collectives.enabled) {
-    s.overlap = std::make_unique<Overlap>(*rank, host.serialized);
+    s.overlap =
+        std::make_unique<Overlap>(*rank, host.thread_level >= host::ThreadLevel::serialized);
   }
   return rank;
 }

@@ -66,7 +66,7 @@ class RankState : public p2p::Endpoint {
       : p2p::Endpoint(host_in, settings_in),
         terms(std::move(terms_in)),
         threads(threads_in),
-        host_threads(threads_in || host_in.threads),
+        host_threads(threads_in || host_in.thread_level == host::ThreadLevel::multiple),
         locking(threads_in),
         drive(static_cast<std::uint32_t>(settings_in.host_poll_interval)) {}
   ~RankState() {

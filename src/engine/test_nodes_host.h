@@ -42,7 +42,7 @@ class NodesHost {
   // In a rank.
   static host::HostTable table(const node::Exchange& exchange, bool threads) {
     host::HostTable host = forked_host(exchange);
-    host.threads = threads;
+    if (threads) host.thread_level = host::ThreadLevel::multiple;
     host.byte_type = 7;
     host.tag_ub = tag_ub;
     state() = new State(exchange.rank);

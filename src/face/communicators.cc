@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "engine/rank_state.h"
 #include "face/state.h"
 
 namespace od::face {
@@ -34,14 +35,44 @@ bool within_world(MPI_Comm comm) {
 
 // The engine derives an inter-communicator's context from an exchange between the two groups. A
 // process that does not serve its side has to take part all the same: 0 says that it does not.
-void decline_intercomm(MPI_Comm comm) {
+void decline_intercomm(MPI_Comm comm, const host::Leaders& leaders) {
   if (state.owned_rank == nullptr || !within_world(comm)) return;
   std::uint64_t theirs = 0;
   const Rank::HostVisit visit(*state.owned_rank);
-  state.host.inter_exchange_max(abi::to_handle(comm), 0, &theirs);
+  state.host.inter_exchange(leaders, 0, &theirs);
 }
 
-void register_child(MPI_Comm parent, MPI_Comm child, Rank::Origin origin, int tag) {
+// Whether all ranks of the job share memory: all of them find the same (collective_setup.cc).
+bool job_on_one_node() {
+  Rank* const rank = any_rank();
+  return rank != nullptr && rank->settings().test_remote.empty() &&
+         rank->state().node->size() == state.host.world_size;
+}
+
+// Where a leader meets the other one: on the communicator by which the program introduces them, if
+// the host has no messages or receives of the program on any, because the job is on one node; else
+// on the new one, which has none yet. Both leaders find the same.
+void set_meeting_place(host::Leaders& leaders, MPI_Comm peer_comm, int remote_leader, int tag,
+                       MPI_Comm made) {
+  HostCallScope scope(HostCallKind::kLocal);
+  const Comm* const peers = job_on_one_node() ? find_comm(peer_comm) : nullptr;
+  if (peers != nullptr && !peers->inter) {
+    leaders.bridge = abi::to_handle(peer_comm);
+    leaders.other_leader = remote_leader;
+    leaders.tag = tag;
+    return;
+  }
+  leaders.bridge = abi::to_handle(made);
+  MPI_Group known, remote;
+  OD_HOST(Comm_group)(peer_comm, &known);
+  OD_HOST(Comm_remote_group)(made, &remote);
+  OD_HOST(Group_translate_ranks)(known, 1, &remote_leader, remote, &leaders.other_leader);
+  OD_HOST(Group_free)(&remote);
+  OD_HOST(Group_free)(&known);
+}
+
+void register_child(MPI_Comm parent, MPI_Comm child, Rank::Origin origin, int tag,
+                    const host::Leaders* leaders) {
   Rank* rank = any_rank();
   Comm* served = rank != nullptr ? find_comm(parent) : nullptr;
   if (child == abi::comm_null()) {
@@ -50,26 +81,31 @@ void register_child(MPI_Comm parent, MPI_Comm child, Rank::Origin origin, int ta
   }
   if (served != nullptr) {
     const host::Handle handle = abi::to_handle(child);
-    register_comm(handle, rank->comm_created(*served, handle, origin, tag));
+    register_comm(handle, rank->comm_created(*served, handle, origin, tag, leaders));
     return;
   }
   if (rank != nullptr) register_comm(abi::to_handle(child), nullptr);
-  if (origin == Rank::Origin::intercomm_create) decline_intercomm(child);
+  if (leaders != nullptr) decline_intercomm(child, *leaders);
 }
 
-// Calls the host's constructor and registers what it made. Constructors that the host calls for its
-// own purposes stay its own.
+// Calls the host's constructor. Constructors that the host calls for its own purposes stay its own:
+// then *ours is false.
+template <typename Construct>
+int run_constructor(Construct&& host_call, bool* ours) {
+  const bool nested = InHostCall();
+  if (!nested && state.deferred.any()) state.deferred.sweep(false);
+  HostCallScope scope(HostCallKind::kCollective);
+  const int error = host_call();
+  *ours = error == MPI_SUCCESS && !nested;
+  return error;
+}
+
 template <typename Construct>
 int construct(MPI_Comm parent, MPI_Comm* child, Construct&& host_call,
               Rank::Origin origin = Rank::Origin::collective, int tag = 0) {
-  const bool nested = InHostCall();
-  if (!nested && state.deferred.any()) state.deferred.sweep(false);
-  int error;
-  {
-    HostCallScope scope(HostCallKind::kCollective);
-    error = host_call();
-  }
-  if (error == MPI_SUCCESS && !nested) register_child(parent, *child, origin, tag);
+  bool ours = false;
+  const int error = run_constructor(host_call, &ours);
+  if (ours) register_child(parent, *child, origin, tag, nullptr);
   return error;
 }
 
@@ -207,13 +243,22 @@ int od_MPI_Dist_graph_create_adjacent(MPI_Comm comm_old, int indegree, const int
 
 int od_MPI_Intercomm_create(MPI_Comm local_comm, int local_leader, MPI_Comm peer_comm,
                             int remote_leader, int tag, MPI_Comm* newintercomm) {
-  return construct(
-      local_comm, newintercomm,
+  bool ours = false;
+  const int error = run_constructor(
       [&] {
         return OD_HOST(Intercomm_create)(local_comm, local_leader, peer_comm, remote_leader, tag,
                                          newintercomm);
       },
-      od::Rank::Origin::intercomm_create, tag);
+      &ours);
+  if (!ours) return error;
+  od::host::Leaders leaders{.local = abi::to_handle(local_comm), .leader = local_leader};
+  int rank = 0;
+  if (state.host.comm_rank != nullptr &&
+      state.host.comm_rank(leaders.local, &rank) == MPI_SUCCESS && rank == local_leader) {
+    set_meeting_place(leaders, peer_comm, remote_leader, tag, *newintercomm);
+  }
+  register_child(local_comm, *newintercomm, od::Rank::Origin::intercomm_create, tag, &leaders);
+  return error;
 }
 
 int od_MPI_Intercomm_merge(MPI_Comm intercomm, int high, MPI_Comm* newintracomm) {

@@ -99,9 +99,96 @@ int test_host_part(HostPart& host, MPI_Status* statuses, bool* done) {
   return error;
 }
 
+// Waits for the host's part, in looks or at once. Looks go by MPI_Testsome, which reports errors as
+// MPI_Waitall does; MPI_Testall of MPICH refuses persistent collectives that MPI_Waitall takes.
+// What has been reported is not asked about again: MPICH would report a persistent collective for
+// ever.
+class HostWait {
+ public:
+  HostWait(HostPart& host, bool wants_statuses)
+      : host_(host),
+        wants_statuses_(wants_statuses),
+        asked_(host.size()),
+        completed_(host.size()),
+        at_(host.size()) {
+    for (int i = 0; i < host.size(); ++i) {
+      asked_[i] = host.requests()[i];
+      completed_[i] = false;
+      set_status(i, nullptr, MPI_SUCCESS);
+    }
+  }
+
+  // True when there is nothing to wait for any more, or something has failed.
+  bool look(int* error) {
+    ShortArray<MPI_Status> found(wants_statuses_ ? host_.size() : 0);
+    int taken = 0;
+    {
+      HostCallScope scope(HostCallKind::kLocal);
+      *error = OD_HOST(Testsome)(host_.size(), asked_.data(), &taken, at_.data(),
+                                 wants_statuses_ ? found.data() : MPI_STATUSES_IGNORE);
+    }
+    const bool in_status = *error == MPI_ERR_IN_STATUS;
+    if (*error != MPI_SUCCESS && !in_status) return true;
+    if (taken == MPI_UNDEFINED) return true;
+    for (int k = 0; k < taken; ++k) {
+      settle(at_[k]);
+      if (wants_statuses_) {
+        set_status(at_[k], &found[k], in_status ? found[k].MPI_ERROR : MPI_SUCCESS);
+      }
+    }
+    for (int i = 0; in_status && i < host_.size(); ++i) {
+      if (!completed_[i]) set_status(i, nullptr, MPI_ERR_PENDING);
+    }
+    return *error != MPI_SUCCESS;
+  }
+
+  int wait() {
+    ShortArray<MPI_Status> found(wants_statuses_ ? host_.size() : 0);
+    int error;
+    {
+      HostCallScope scope(HostCallKind::kBlocking);
+      error = OD_HOST(Waitall)(host_.size(), asked_.data(),
+                               wants_statuses_ ? found.data() : MPI_STATUSES_IGNORE);
+    }
+    for (int i = 0; i < host_.size(); ++i) {
+      if (completed_[i]) continue;
+      settle(i);
+      if (!wants_statuses_) continue;
+      set_status(i, &found[i], error == MPI_ERR_IN_STATUS ? found[i].MPI_ERROR : MPI_SUCCESS);
+    }
+    return error;
+  }
+
+ private:
+  // The host has left the handle as the program is to have it.
+  void settle(int i) {
+    host_.requests()[i] = asked_[i];
+    asked_[i] = abi::request_null();
+    completed_[i] = true;
+  }
+
+  void set_status(int i, const MPI_Status* status, int code) {
+    if (!wants_statuses_) return;
+    MPI_Status& out = host_.statuses()[i];
+    if (status != nullptr) {
+      copy_status(out, *status);
+    } else {
+      write_empty_status(&out);
+    }
+    out.MPI_ERROR = code;
+  }
+
+  HostPart& host_;
+  bool wants_statuses_;
+  ShortArray<MPI_Request> asked_;
+  ShortArray<bool> completed_;
+  ShortArray<int> at_;
+};
+
 int wait_all_mixed(Rank& rank, int count, MPI_Request* requests, MPI_Status* statuses,
                    int host_count) {
   HostPart host(count, requests, host_count);
+  HostWait host_wait(host, statuses != MPI_STATUSES_IGNORE);
   Rank::WaitLoop loop(rank, "MPI_Waitall", true);
   bool host_done = false;
   int host_error = MPI_SUCCESS;
@@ -110,13 +197,10 @@ int wait_all_mixed(Rank& rank, int count, MPI_Request* requests, MPI_Status* sta
     while (next < count && (!is_driven(requests[next]) || settled(rank, requests[next]))) ++next;
     const bool ours_done = next == count;
     if (!host_done && ours_done && !rank.has_pending_work()) {
-      HostCallScope scope(HostCallKind::kBlocking);
-      host_error =
-          OD_HOST(Waitall)(host.size(), host.requests(),
-                           statuses == MPI_STATUSES_IGNORE ? MPI_STATUSES_IGNORE : host.statuses());
+      host_error = host_wait.wait();
       host_done = true;
     } else if (!host_done && (ours_done || loop.host_turn())) {
-      host_error = loop.ask_host([&] { return test_host_part(host, statuses, &host_done); });
+      host_done = loop.ask_host([&] { return host_wait.look(&host_error); });
     }
     if (host_error != MPI_SUCCESS || (ours_done && host_done)) break;
     loop.step();

@@ -86,10 +86,25 @@ int comm_world_ranks(Handle comm, bool remote, int* world_ranks, int count) {
   return error;
 }
 
-int inter_exchange_max(Handle comm, std::uint64_t mine, std::uint64_t* theirs) {
+// By the leaders, and not by a collective between the groups: with Intel MPI 2021.18 those wait for
+// ever on some communicators that the program may never use through the host.
+int inter_exchange(const host::Leaders& leaders, std::uint64_t mine, std::uint64_t* theirs) {
   HostCallScope scope(kPlain);
-  const int error =
-      OD_HOST(Allreduce)(&mine, theirs, 1, abi::uint64(), abi::op_max(), comm_of(comm));
+  const MPI_Comm local = comm_of(leaders.local);
+  std::uint64_t ours = 0;
+  *theirs = 0;
+  int rank = 0;
+  int error = OD_HOST(Allreduce)(&mine, &ours, 1, abi::uint64(), abi::op_max(), local);
+  if (error == MPI_SUCCESS) error = OD_HOST(Comm_rank)(local, &rank);
+  if (error != MPI_SUCCESS) return error;
+  int met = MPI_SUCCESS;
+  if (rank == leaders.leader) {
+    met = OD_HOST(Sendrecv)(&ours, 1, abi::uint64(), leaders.other_leader, leaders.tag, theirs, 1,
+                            abi::uint64(), leaders.other_leader, leaders.tag,
+                            comm_of(leaders.bridge), MPI_STATUS_IGNORE);
+  }
+  error = OD_HOST(Bcast)(theirs, 1, abi::uint64(), leaders.leader, local);
+  if (met != MPI_SUCCESS) return met;
   // Nobody over there serves its side (communicators.cc): then neither do we.
   return error == MPI_SUCCESS && *theirs == 0 ? MPI_ERR_OTHER : error;
 }
@@ -429,7 +444,10 @@ host::HostTable make_host_table() {
   table.version_text = version_text();
   int provided = MPI_THREAD_SINGLE;
   OD_HOST(Query_thread)(&provided);
-  table.serialized = provided >= MPI_THREAD_SERIALIZED;
+  // MPI_THREAD_* constants increase with the level in every ABI.
+  table.thread_level = provided >= MPI_THREAD_MULTIPLE     ? host::ThreadLevel::multiple
+                       : provided >= MPI_THREAD_SERIALIZED ? host::ThreadLevel::serialized
+                                                           : host::ThreadLevel::single;
   table.err_split_element = split_element_error(table.version_text);
   table.world_allgather = world_allgather;
   table.world_barrier = world_barrier;
@@ -438,7 +456,7 @@ host::HostTable make_host_table() {
   table.comm_test_inter = comm_test_inter;
   table.comm_remote_size = comm_remote_size;
   table.comm_world_ranks = comm_world_ranks;
-  table.inter_exchange_max = inter_exchange_max;
+  table.inter_exchange = inter_exchange;
   table.improbe = improbe;
   table.imrecv = imrecv;
   table.test = test;

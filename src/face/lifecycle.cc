@@ -234,15 +234,17 @@ bool everybody_here() {
   return true;
 }
 
-// Whether the host has to be initialised for threads although the program does not ask for that:
-// there may be non-blocking collectives between nodes (settings_table.h, `progress`).
-bool needs_host_threads() {
+// The thread level for which parts of ours want the host to be initialised, whatever the program
+// asks for: any, where there may be non-blocking collectives between nodes (settings_table.h,
+// `progress`); one at a time, where a thread of ours calls the host in turn with the program's.
+int wanted_thread_level() {
   const config::Settings& settings = state.loaded.settings;
-  if (settings.disable || !settings.collectives ||
-      settings.progress == config::ProgressMode::kOff) {
-    return false;
+  if (settings.disable || !settings.collectives) return MPI_THREAD_SINGLE;
+  if (settings.progress != config::ProgressMode::kOff &&
+      (!settings.test_remote.empty() || !node::launch_view(environ).whole_job_is_local())) {
+    return MPI_THREAD_MULTIPLE;
   }
-  return !settings.test_remote.empty() || !node::launch_view(environ).whole_job_is_local();
+  return settings.overlap != config::OverlapMode::kOff ? MPI_THREAD_SERIALIZED : MPI_THREAD_SINGLE;
 }
 
 // The host's MPI_Init_thread for the highest level. `required`: what the program asks for, which it
@@ -265,8 +267,6 @@ void begin() {
     HostCallScope scope(HostCallKind::kLocal);
     OD_HOST(Query_thread)(&provided);
     state.host = make_host_table();
-    // MPI_THREAD_* constants increase with the level in every ABI.
-    state.host.threads = provided >= MPI_THREAD_MULTIPLE;
     if (state.own_thread_level >= 0) provided = state.own_thread_level;
     state.tag_ub = state.host.tag_ub;
     log_setup(state.host.world_rank, static_cast<int>(settings.verbose));
@@ -358,16 +358,6 @@ void prepare_process() {
   announce();
 }
 
-// Whether a thread of ours will call the host in turn with the program's. MPI_THREAD_* constants
-// increase with the level in every ABI; a program may be given more than it has asked for.
-bool agent_wanted() {
-  const config::Settings& settings = state.loaded.settings;
-  return settings.overlap != config::OverlapMode::kOff && settings.collectives;
-}
-int at_least_serialized(int required) {
-  return agent_wanted() ? std::max<int>(required, MPI_THREAD_SERIALIZED) : required;
-}
-
 // The host's MPI_Init has failed: this rank is not here.
 void leave_process() {
 #if defined(OD_FACE_OPENMPI)
@@ -387,11 +377,12 @@ int od_MPI_Init(int* argc, char*** argv) {
   prepare_process();
   {
     HostCallScope scope(HostCallKind::kProcess);
+    const int wanted = wanted_thread_level();
     int provided;
-    if (needs_host_threads()) {
+    if (wanted == MPI_THREAD_MULTIPLE) {
       error = init_with_threads(argc, argv, MPI_THREAD_SINGLE, &provided);
-    } else if (agent_wanted() && OD_HOST_HAS(Init_thread)) {
-      error = OD_HOST(Init_thread)(argc, argv, MPI_THREAD_SERIALIZED, &provided);
+    } else if (wanted > MPI_THREAD_SINGLE && OD_HOST_HAS(Init_thread)) {
+      error = OD_HOST(Init_thread)(argc, argv, wanted, &provided);
     } else {
       error = OD_HOST(Init)(argc, argv);
     }
@@ -409,9 +400,12 @@ int od_MPI_Init_thread(int* argc, char*** argv, int required, int* provided) {
   prepare_process();
   {
     HostCallScope scope(HostCallKind::kProcess);
-    error = required < MPI_THREAD_MULTIPLE && needs_host_threads()
+    const int wanted = wanted_thread_level();
+    // MPI_THREAD_* constants increase with the level in every ABI; a program may be given more than
+    // it has asked for.
+    error = wanted == MPI_THREAD_MULTIPLE && required < wanted
                 ? init_with_threads(argc, argv, required, provided)
-                : OD_HOST(Init_thread)(argc, argv, at_least_serialized(required), provided);
+                : OD_HOST(Init_thread)(argc, argv, std::max<int>(required, wanted), provided);
   }
   if (error == MPI_SUCCESS) {
     begin();

@@ -29,6 +29,24 @@ struct Status {
   std::int64_t bytes = 0;
 };
 
+// Which threads may call the host: in the order of MPI_THREAD_*, as far as it matters to the
+// engine.
+enum class ThreadLevel : unsigned char {
+  single,      // the program's only
+  serialized,  // any, one at a time
+  multiple,    // any
+};
+
+// How the two groups of a new inter-communicator reach each other: one rank of each, its leader,
+// meets the other group's on a communicator and tells the rest of its own group.
+struct Leaders {
+  Handle local = 0;      // this group
+  int leader = 0;        // its leader there
+  Handle bridge = 0;     // the leader alone: where it meets the other one,
+  int other_leader = 0;  // which has this rank there,
+  int tag = 0;           // and by which tag
+};
+
 struct HostTable {
   // Handles the engine needs by value.
   Handle comm_world = 0;
@@ -51,9 +69,7 @@ struct HostTable {
   int world_size = 1;
   int tag_ub = 32767;  // the highest tag; the least that MPI allows unless the host says more
   const char* version_text = "";
-  bool threads = false;  // initialised for MPI_THREAD_MULTIPLE
-  // Whether any thread may call it, one at a time.
-  bool serialized = false;
+  ThreadLevel thread_level = ThreadLevel::single;  // for which it was initialised
 
   // Collectives on MPI_COMM_WORLD that joining a node needs; blocking, called inside MPI_Init only.
   int (*world_allgather)(const void* send, void* recv, std::size_t bytes_per_rank) = nullptr;
@@ -66,9 +82,10 @@ struct HostTable {
   int (*comm_test_inter)(Handle comm, bool* inter) = nullptr;
   int (*comm_remote_size)(Handle comm, int* size) = nullptr;
   int (*comm_world_ranks)(Handle comm, bool remote, int* world_ranks, int count) = nullptr;
-  // Blocking exchange over a new inter-communicator: returns in *theirs the maximum of the other
-  // group's values.
-  int (*inter_exchange_max)(Handle comm, std::uint64_t mine, std::uint64_t* theirs) = nullptr;
+  // Blocking exchange between the groups of a new inter-communicator: returns in *theirs the
+  // maximum of the other group's values.
+  int (*inter_exchange)(const Leaders& leaders, std::uint64_t mine,
+                        std::uint64_t* theirs) = nullptr;
 
   // Messages that arrive through the host on communicators that span nodes.
   int (*improbe)(int source, int tag, Handle comm, bool* flag, Handle* message,

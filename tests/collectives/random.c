@@ -405,6 +405,10 @@ static void avoid_faults(Operation* o) {
   if (o->collective == k_alltoallw && o->form != kBlocking && without("ialltoallw-in-place")) {
     o->in_place = 0;
   }
+  if (o->collective == k_reduce && o->op == kMinloc && without("reduce-short-int") &&
+      strcmp(o->base->name, "MPI_SHORT_INT") == 0) {
+    o->op = kMaxloc;
+  }
   const int alone = o->group->comm != MPI_COMM_NULL && o->group->size == 1;
   const int user = reduces(o->collective) && o->op >= kUserSum;
   if (o->form == kPersistent && (without("persistent") || (alone && without("persistent-alone")) ||

@@ -18,9 +18,10 @@ Build = Callable[..., str]
 REFERENCE_FAULTS = {
     "openmpi4": ["small-sums", "signedness"],
     "openmpi5": ["small-sums", "signedness"],
-    "mpich4": ["signedness"],
+    "mpich4": ["signedness", "reduce-short-int"],
 }
-"""By host: where its reductions are wrong (tests/coll_ops) and cannot be the reference."""
+"""By host: where its reductions are wrong (tests/coll_ops) and cannot be the reference. MPICH 4.0
+reduces the lowest MPI_SHORT_INT wrongly, for instance over three ranks on two nodes."""
 
 OPENMPI_FAULTS = [
     # Unpacking of a derived type from a message that was cut inside an element of more than 16

@@ -22,7 +22,7 @@ OPENMPI = {
     "comms-in-threads": "several threads that make communicators get invalid ones",
 }
 MPICH = {
-    "persistent-collectives": "the second round of a persistent collective gives wrong data",
+    "persistent-collectives": "wrong data in the second round; MPI_Testall takes them for failed",
     "persistent-own": "the same with operations of the program, which are always the host's",
     "persistent-inter": "the same between groups",
     "persistent-alone": "the same on communicators of one rank",
@@ -49,6 +49,7 @@ FAULTS: dict[str, dict[str, str]] = {
     },
     "mpich4": {
         **MPICH,
+        "started-neighbor_alltoallw": "wrong data where a rank is its own neighbour in a graph",
         "mprobe-self": "a matched receive of a message to itself ends in a crash",
         "window-pscw": "MPI_Win_wait does not go on with collectives that others wait for",
         "window-allocate": "words of MPI_Win_allocate's memory are not what was put or stored",
@@ -74,7 +75,12 @@ def of(
     host: str, overdrive: bool, settings: Mapping[str, str], spans_nodes: bool
 ) -> frozenset[str]:
     """Return the names of what programs for a host leave out."""
-    hosts_part = spans_nodes or "collective_shuffle" in settings or "collectives" in settings
+    hosts_part = (
+        spans_nodes
+        or "collective_shuffle" in settings
+        or "collectives" in settings
+        or "host" in settings.values()
+    )
     found = set(FAULTS.get(host, {}))
     if overdrive and not hosts_part:
         found -= SERVED

@@ -50,6 +50,32 @@ static void all_pairs(MPI_Comm inter, int stream) {
   }
 }
 
+// The leaders are the last ranks of their groups, and know each other by a communicator on which a
+// receive from any rank waits for a message that comes later, and a message for its receive.
+static void made_while_messages_wait(MPI_Comm half, int color, int first_of_second) {
+  int size = 0, me = 0;
+  MUST(MPI_Comm_size(half, &size));
+  MUST(MPI_Comm_rank(half, &me));
+  const int remote_leader = color ? first_of_second - 1 : odt.size - 1;
+  const int leads = me == size - 1;
+  int late = -1, early = -1, sent[2] = {odt.rank, odt.rank + 1000};
+  MPI_Request requests[3];
+  if (leads) {
+    MUST(MPI_Irecv(&late, 1, MPI_INT, MPI_ANY_SOURCE, 57, MPI_COMM_WORLD, &requests[0]));
+    MUST(MPI_Isend(&sent[0], 1, MPI_INT, remote_leader, 58, MPI_COMM_WORLD, &requests[1]));
+  }
+  MPI_Comm inter;
+  MUST(MPI_Intercomm_create(half, size - 1, MPI_COMM_WORLD, remote_leader, 56, &inter));
+  if (leads) {
+    MUST(MPI_Isend(&sent[1], 1, MPI_INT, remote_leader, 57, MPI_COMM_WORLD, &requests[2]));
+    MUST(MPI_Recv(&early, 1, MPI_INT, MPI_ANY_SOURCE, 58, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    MUST(MPI_Waitall(3, requests, MPI_STATUSES_IGNORE));
+    CHECK(early == remote_leader && late == remote_leader + 1000, "got %d and %d", early, late);
+  }
+  all_pairs(inter, 40);
+  MUST(MPI_Comm_free(&inter));
+}
+
 int main(int argc, char** argv) {
   odt_start("intercomm", &argc, &argv);
   if (odt.size >= 2) {
@@ -98,6 +124,7 @@ int main(int argc, char** argv) {
     CHECK(from_left == left, "got %d from %d", from_left, left);
     MUST(MPI_Comm_free(&merged));
     MUST(MPI_Comm_free(&copy));
+    made_while_messages_wait(half, color, odt.size == 2 ? 1 : odt.size / 3);
     // Again after freeing: new ones do not see old ones' messages.
     for (int round = 0; round < 20; round++) {
       MPI_Comm again;

@@ -171,6 +171,15 @@ def test_semantics_small_memory(
 
 
 @pytest.mark.quick
+def test_persistent_collectives_of_the_host(
+    host: Host, compiled: Build, overdrive: bool, seed: int
+) -> None:
+    """A rule leaves them to the host, whose MPI_Testall may refuse what its MPI_Waitall takes."""
+    case = Case("host_persistent.c", ranks=3)
+    run_case(case, host, compiled, overdrive, seed, {"adjust_allreduce": "host"})
+
+
+@pytest.mark.quick
 @pytest.mark.parametrize("box", ["8K", "1M"])
 def test_long_boxes(
     box: str, host: Host, compiled: Build, overdrive: bool, needs_overdrive: None, seed: int

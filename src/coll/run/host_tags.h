@@ -33,14 +33,10 @@ class HostTags {
   }
   // Of the calls of a channel.
   std::int32_t channel(std::uint32_t number) const { return first_of(number); }
-  // Of blocking calls that are still under way when they have returned to the program, one at a
-  // time.
-  std::int32_t outliving() const { return first_of(kChannels); }
   // Of a persistent call, by how many were made before it. False: so many have no tags.
   bool persistent(std::uint64_t number, std::int32_t* first) const {
-    constexpr std::uint32_t kBegin = kChannels + 1;
-    if (number >= calls_ - calls_ / 4 - kBegin) return false;
-    *first = first_of(kBegin + static_cast<std::uint32_t>(number));
+    if (number >= calls_ - calls_ / 4 - kChannels) return false;
+    *first = first_of(kChannels + static_cast<std::uint32_t>(number));
     return true;
   }
 
