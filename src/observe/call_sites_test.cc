@@ -1,6 +1,7 @@
 // Tables of call times, their joining over threads and ranks, and what is said about places.
 #include "observe/call_sites.h"
 
+#include <errno.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -101,11 +102,12 @@ TEST(CallSites, NameModuleAndFunction) {
       {place_in_this_function(), 0, 1, 5, 5}, {0, 0, 1, 4, 4}, {1, 0, 1, 3, 3}};
   const std::vector<CallSite> sites = call_sites(times, names);
   ASSERT_EQ(sites.size(), 3u);
-  EXPECT_STREQ(sites[0].module, "call_sites_test");
+  EXPECT_STREQ(sites[0].module, program_invocation_short_name);
   EXPECT_STREQ(sites[1].module, "");
   EXPECT_STREQ(sites[2].module, "?");
   const std::vector<std::string> texts = describe_sites(sites);
-  EXPECT_NE(texts[0].find("call_sites_test+0x"), std::string::npos) << texts[0];
+  EXPECT_NE(texts[0].find(std::string(program_invocation_short_name) + "+0x"), std::string::npos)
+      << texts[0];
   EXPECT_NE(texts[1].find("without room"), std::string::npos);
   EXPECT_EQ(texts[2], "?+0x1");
 }

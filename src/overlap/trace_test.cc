@@ -1,6 +1,7 @@
 // Records of places: joined over ranks, written, read again, and refused where they do not fit.
 #include "overlap/trace.h"
 
+#include <errno.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -130,7 +131,9 @@ TEST(TraceTest, FilesOfThisProgram) {
   ASSERT_NE(mkdtemp(folder), nullptr);
   const std::string traces = std::string(folder) + "/traces";
   const std::string path = trace_path(traces, own_program());
-  EXPECT_NE(path.find("/trace_test.json"), std::string::npos) << path;
+  EXPECT_NE(path.find(std::string("/") + program_invocation_short_name + ".json"),
+            std::string::npos)
+      << path;
   std::string note;
   EXPECT_EQ(read_trace(traces, note), "");
   EXPECT_EQ(note, "");
