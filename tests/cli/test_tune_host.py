@@ -184,7 +184,7 @@ def batch(tmp_path, real):
         words = [
             "tune", "--hosts-launcher", f"{tmp_path}/start", "--mpicc", f"{tmp_path}/mpicc",
             "--nodes", "2", "-n", "4", "--sizes", "8,4K,1M", "--budget", "1s", "--collectives",
-            "bcast,allreduce,reduce,allgather,alltoall", "--output", str(output), *more,
+            "bcast,allreduce,reduce,allgather,alltoall,gather", "--output", str(output), *more,
         ]  # fmt: skip
         kills = 0
         while True:
@@ -200,6 +200,7 @@ def batch(tmp_path, real):
     return tune
 
 
+@pytest.mark.slow
 def test_killed_twenty_times_the_rules_are_the_same(batch):
     kills, whole, run = batch("whole", 1_000_000)
     assert (kills, run.returncode) == (0, 0), run.stderr

@@ -33,16 +33,19 @@ def generator():
 @pytest.fixture(scope="module")
 def samples(tmp_path_factory) -> list[tuple[int, bytes]]:
     """Packets of all kinds as C++ writes them: kind, and the bytes from BTH on."""
-    program = jobs.overdrive_library().parents[1] / "tests" / "innetwork_packet_test"
-    if not program.exists():
-        pytest.skip(f"{program.name} is not built")
+    folder = jobs.overdrive_library().parents[1] / "tests"
+    # One program, or several in one (OVERDRIVE_UNITY).
+    programs = sorted(folder.glob("innetwork_*test*"))
+    if not programs:
+        pytest.skip("the unit tests of packets are not built")
     path = tmp_path_factory.mktemp("packets") / "samples"
-    subprocess.run(
-        [program, "--gtest_filter=*WhatIsWrittenIsRead"],
-        env={**os.environ, "OVERDRIVE_PACKET_SAMPLES": str(path)},
-        stdout=subprocess.DEVNULL,
-        check=True,
-    )
+    for program in programs:
+        subprocess.run(
+            [program, "--gtest_filter=*WhatIsWrittenIsRead"],
+            env={**os.environ, "OVERDRIVE_PACKET_SAMPLES": str(path)},
+            stdout=subprocess.DEVNULL,
+            check=True,
+        )
     lines = [line.split() for line in path.read_text().splitlines()]
     assert len(lines) >= 18
     return [(int(kind), bytes.fromhex(text)) for kind, text in lines]
