@@ -3,8 +3,6 @@
 //   abort   abort()
 // --wait says what the others are doing: recv, wait, waitall, probe, ssend, any, barrier.
 // --note=FILE is where the victim writes the wall-clock time of its end beforehand.
-// --hold=1 stops the launcher's process on this node for half a second meanwhile, so that it cannot
-// end the others before they have looked around.
 #include <signal.h>
 #include <unistd.h>
 
@@ -32,15 +30,6 @@ int main(int argc, char** argv) {
     if (note != NULL) {
       fprintf(note, "%ld.%03ld\n", (long)now.tv_sec, now.tv_nsec / 1000000);
       fclose(note);
-    }
-    if (strcmp(odt_option("hold", "0"), "1") == 0) {
-      const pid_t launcher = getppid();
-      if (fork() == 0) {
-        usleep(500000);
-        kill(launcher, SIGCONT);
-        _exit(0);
-      }
-      kill(launcher, SIGSTOP);
     }
     if (strcmp(how, "kill") == 0) raise(SIGKILL);
     if (strcmp(how, "segv") == 0) *(volatile int*)8 = 1;

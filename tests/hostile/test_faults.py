@@ -25,7 +25,7 @@ def test_error_handlers(program: str, host: Host, compiled: Build, overdrive: bo
     """After an error handler has left by longjmp or an exception everything goes on."""
     if host.name == "mpich4" and program.endswith(".cc"):
         pytest.skip("MPICH 4.0 itself crashes after an exception has passed through it")
-    result = jobs.run(host, 2, [compiled(HERE / program)], overdrive=overdrive, limit=40)
+    result = jobs.run(host, 2, [compiled(HERE / program)], overdrive=overdrive, limit=120)
     expect.passed(result)
     if overdrive:
         expect.took_our_path(result, 1000)
@@ -45,7 +45,7 @@ def test_survivors(waiting: str, host: Host, compiled: Build, overdrive: bool) -
         overdrive=overdrive,
         settings={"verbose": "1"},
         launcher_options=FAULT_TOLERANT[host.name],
-        limit=40,
+        limit=120,
     )
     assert "PASS shrink: 3 survivors" in result.stdout, result.report()
     # Ranks that the host keeps in MPI_Finalize have looked that it is the host who does, and left.
@@ -62,6 +62,6 @@ def test_death_without_tolerance(host: Host, compiled: Build, needs_overdrive: N
     """The same program where fault tolerance is off: the job ends and the dead rank is named."""
     if host.name not in FAULT_TOLERANT:
         pytest.skip("the host lacks the functions of the program, or they do not work")
-    result = jobs.run(host, 4, [compiled(HERE / "shrink.c")], limit=40)
+    result = jobs.run(host, 4, [compiled(HERE / "shrink.c")], limit=120)
     assert result.returncode != 0, result.report()
     assert "rank 3" in result.stderr and "has died" in result.stderr, result.report()
