@@ -18,6 +18,8 @@ from overdrive.lab import fabric as lab_fabric
 from .conftest import make_command, why_not
 
 TRAFFIC = str(Path(__file__).with_name("traffic.py"))
+SOON = "0.3"
+"""Seconds after which a datagram counts as lost."""
 
 
 def program() -> str:
@@ -103,7 +105,7 @@ def test_rates_and_losses_can_be_changed(fabric):
         fabric.good("shape", "40mbit")
         limited = float(traffic(fabric, "0", "stream", "lab-3", size))
         fabric.good("loss", "100%", "0")
-        nothing = traffic(fabric, "0", "echo", "lab-3", "5")
+        nothing = traffic(fabric, "0", "echo", "lab-3", "5", SOON)
         lost = ports(fabric)["p0"]["drops"]["lost"]
         fabric.good("loss", "off")
         fabric.good("shape", "off")

@@ -169,7 +169,7 @@ def test_two_labs_do_not_meet(lab):
     server = lab.start("exec", "--name", "blue", "1", sys.executable, traffic, "serve")
     assert server.stdout is not None
     server.stdout.readline()
-    asks = [sys.executable, traffic, "echo", "10.77.0.2", "1"]
+    asks = [sys.executable, traffic, "echo", "10.77.0.2", "1", "5"]
     assert lab.good("exec", "--name", "blue", "0", *asks) == "1\n"
     # The same address in the other lab: nobody listens there.
     assert lab("exec", "--name", "red", "0", *asks).out != "1\n"

@@ -13,6 +13,8 @@ import pytest
 pytestmark = [pytest.mark.netns, pytest.mark.quick]
 
 TRAFFIC = str(Path(__file__).with_name("traffic.py"))
+SOON = "0.5"
+"""Seconds after which a datagram counts as lost."""
 
 
 def traffic(command, node: str, *arguments: str) -> str:
@@ -116,11 +118,11 @@ def test_loss_is_seen_and_can_be_ended(cluster, server):
     assert traffic(cluster, "0", "echo", server, "100") == "100"
     try:
         cluster.good("loss", "30%", "0")
-        back = int(traffic(cluster, "0", "echo", server, "200"))
+        back = int(traffic(cluster, "0", "echo", server, "200", SOON))
         unharmed = traffic(cluster, "2", "echo", server, "100")
         state = json.loads(cluster.good("status", "--json"))[0]["nodes"]
         cluster.good("loss", "100")
-        nothing = traffic(cluster, "0", "echo", server, "20")
+        nothing = traffic(cluster, "0", "echo", server, "20", SOON)
     finally:
         cluster.good("loss", "off")
     # 140 of 200 are expected with a standard deviation of 6.5; a busy machine may be late as well.
@@ -137,7 +139,7 @@ def test_rate_and_loss_go_together(cluster, server):
         cluster.good("loss", "20%", "0")
         cluster.good("shape", "100mbit", "0")
         state = cluster.good("status")
-        back = int(traffic(cluster, "0", "echo", server, "200"))
+        back = int(traffic(cluster, "0", "echo", server, "200", SOON))
     finally:
         cluster.good("shape", "off")
         cluster.good("loss", "off")
