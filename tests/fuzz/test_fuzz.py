@@ -59,6 +59,6 @@ def test_what_was_found_before(path: Path, host: Host, overdrive: bool) -> None:
     text = path.read_text()
     ranks, layout = re.findall(r"^# ranks=(\d+) layout=(\d*)$", text, re.MULTILINE)[0]
     number = int(re.findall(r"^program (\d+)", text, re.MULTILINE)[0])
-    setup = Setup(host, int(ranks), layout if overdrive else "", (), overdrive, limit=10)
+    setup = Setup(host, int(ranks), layout if overdrive else "", (), overdrive, limit=60)
     outcome = run_text(setup, text, [number])
     assert outcome.passed, outcome.text

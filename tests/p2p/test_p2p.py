@@ -80,7 +80,7 @@ CASES = {
         reference={name: ["--types=0"] for name in ("openmpi4", "openmpi5", "mpich4", "impi")},
     ),
     "opaque": Case("opaque.c", least=20),
-    "host_progress": Case("host_progress.c", least=20, limit=40),
+    "host_progress": Case("host_progress.c", least=20),
     "large_count": Case("large_count.c", least=0),
     "cplusplus": Case("cplusplus.cc", least=20),
     "opaque3": Case("opaque.c", ranks=3, least=20),

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-enum { kCalls = 20, kPauseUs = 3000 };
+enum { kCalls = 20, kPauseUs = 15000 };
 
 static int rank, ranks;
 
