@@ -27,6 +27,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -46,7 +47,7 @@ from conformance.compare import (
     Result,
 )
 from conformance.jobs import DEFAULT_LIBRARY, layout_label, settings_label
-from conformance.processes import Interrupted
+from conformance.processes import STOP, Interrupted
 from conformance.selection import (
     FORCED,
     FORCED_DIRECTORIES,
@@ -72,8 +73,9 @@ ALL_MPICH_HOSTS = ["openmpi4", "mpich4"]
 
 ALL_MPI4PY_RANKS = (1, 2, 3, 4)
 
-REPRESENTATIVE_DIRECTORIES = ["pt2pt", "comm", "datatype", "f77", "f08", "threads"]
-"""Not f90: its tests are those of f77, which call the same entry points."""
+REPRESENTATIVE_DIRECTORIES = ["threads", "pt2pt", "comm", "datatype", "f77", "f08"]
+"""Not f90: its tests are those of f77, which call the same entry points. The longest come first, so
+that none is left for the end, when the other processors have nothing to do."""
 REPRESENTATIVE_MPICH_HOSTS = ["mpich4"]
 REPRESENTATIVE_MPI4PY_HOSTS = ["openmpi5", "mpich5"]
 
@@ -422,11 +424,36 @@ def sweep(plan: Plan, hosts: list, options: argparse.Namespace, whole: report.Re
         print(f"with {settings_label(plan.mpich.settings)}", flush=True)
     if plan.mpich.lab is not None:
         print(f"in the lab, {layout_label(plan.mpich.lab)}", flush=True)
+    mpich = [h for h in hosts if plan.mpich.directories and h.name in plan.mpich_hosts]
+    mpi4py = [h for h in hosts if plan.mpi4py and h.name in plan.mpi4py_hosts]
+    if options.representative:
+        sweep_beside(plan, mpich, mpi4py, options, whole)
+        return
     for host in hosts:
-        if plan.mpich.directories and host.name in plan.mpich_hosts:
+        if host in mpich:
             run_mpich(host, plan, options.verbose, options.resume, whole)
-        if plan.mpi4py and host.name in plan.mpi4py_hosts:
+        if host in mpi4py:
             run_mpi4py(host, plan, options.verbose, options.resume, whole)
+
+
+def sweep_beside(
+    plan: Plan, mpich: list, mpi4py: list, options: argparse.Namespace, whole: report.Report
+) -> None:
+    """Run both suites at the same time: the jobs of either wait for most of their time."""
+    with ThreadPoolExecutor(max_workers=1) as pool:
+
+        def run_python() -> None:
+            for host in mpi4py:
+                run_mpi4py(host, plan, options.verbose, options.resume, whole)
+
+        beside = pool.submit(run_python)
+        try:
+            for host in mpich:
+                run_mpich(host, plan, options.verbose, options.resume, whole)
+            beside.result()
+        except BaseException:
+            STOP.set()  # the other thread's job ends as well
+            raise
 
 
 def main() -> int:
