@@ -113,8 +113,9 @@ def several() -> list[str]:
     """Return pytest's options for several tests at once, where that is possible."""
     probe = [python(), "-c", "import xdist"]
     known = subprocess.run(probe, capture_output=True, check=False).returncode == 0
-    # A test starts two ranks or more, which wait for their launcher most of the time.
-    return ["-n", str(min(CPUS, 4)), "--dist", "loadgroup"] if known and CPUS > 1 else []
+    # A test waits for launchers and for processes that end for half of its time.
+    workers = str(min(2 * CPUS, 8))
+    return ["-n", workers, "--dist", "loadgroup"] if known and CPUS > 1 else []
 
 
 def pytest_steps(logs: Path) -> list[Step]:
