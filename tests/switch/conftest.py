@@ -15,6 +15,8 @@ from overdrive.errors import CommandError
 from support import jobs
 
 LIMIT_SECONDS = 120.0 * jobs.TIME_SCALE
+PORTS_TRIED = 10
+"""A port that is free may be taken by a test beside this one before the switch has it."""
 
 
 @pytest.fixture(scope="module")
@@ -42,15 +44,23 @@ class Running:
         self.folder = folder
         self.where = where
         self.options = options
-        self.address = f"127.0.0.1:{free_port()}"
         self.control = where / "control.sock"
         self.config = where / "switch.toml" if config else None
-        if self.config is not None:
-            lines = ["[[switch]]", 'name = "only"', f'udp = "{self.address}"', config]
-            self.config.write_text("\n".join(lines) + "\n")
-        self.start()
+        for _ in range(PORTS_TRIED):
+            self.address = f"127.0.0.1:{free_port()}"
+            if self.config is not None:
+                lines = ["[[switch]]", 'name = "only"', f'udp = "{self.address}"', config]
+                self.config.write_text("\n".join(lines) + "\n")
+            if self.is_started():
+                return
+        raise AssertionError("the switch does not start")
 
     def start(self) -> None:
+        """Start it once more, at the same place."""
+        assert self.is_started()
+
+    def is_started(self) -> bool:
+        """Start it; tell whether it is ready."""
         words = ["--udp", self.address]
         if self.config is not None:
             words = ["--config", str(self.config)]
@@ -59,7 +69,7 @@ class Running:
             [self.folder / "overdrive-switch", *words], stdout=subprocess.PIPE, text=True
         )
         assert self.process.stdout is not None
-        assert self.process.stdout.readline() == "ready\n"
+        return self.process.stdout.readline() == "ready\n"
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         self.process.send_signal(number)
