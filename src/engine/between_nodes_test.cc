@@ -85,6 +85,7 @@ bool start(Rank& rank, Comm& comm, Open& open) {
 
 void random_calls(const std::string& nodes, int calls,
                   ProgressMode progress = ProgressMode::kCalls) {
+  calls = node::rounds_of_processes(calls);
   run(nodes, [&](int me, const Exchange& exchange) {
     config::Settings settings = between_nodes(progress);
     settings.collective_shuffle = 3;

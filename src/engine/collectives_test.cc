@@ -81,6 +81,7 @@ int run_trials(int me, const Exchange& exchange, const config::Settings& setting
 void random_collectives(int ranks, config::Settings settings, int trials) {
   settings.collective_shuffle = 1;
   settings.stall_report_ns = 5'000'000'000;
+  trials = node::rounds_of_processes(trials);
   const std::uint64_t seed = 20240713 + static_cast<std::uint64_t>(ranks);
   expect_success(run_forked_job(ranks, [&](int me, const Exchange& exchange) {
     return run_trials(me, exchange, settings, trials, seed);

@@ -110,20 +110,22 @@ TEST(CopyPaths, OneWayTrafficLeavesTheFramesWithTheReceiver) {
   }));
 }
 TEST(CopyPaths, RandomTrafficInFramesOfEverySize) {
-  random_traffic(2, 31, with_frames(4096), 1200);
-  random_traffic(3, 32, with_frames(256 << 10), 1200, kMixed);
+  constexpr int kMany = node::rounds_of_processes(1200);
+  constexpr int kFewer = node::rounds_of_processes(800);
+  random_traffic(2, 31, with_frames(4096), kMany);
+  random_traffic(3, 32, with_frames(256 << 10), kMany, kMixed);
   config::Settings verified = with_frames(16 << 10);
   verified.verify = true;
-  random_traffic(3, 33, verified, 800, kMixed);
+  random_traffic(3, 33, verified, kFewer, kMixed);
   config::Settings small = with_frames(64 << 10);
   small.pool_bytes = 64 << 10;
   small.cell_bytes = 1024;
   small.frame_peers = 1;
-  random_traffic(5, 34, small, 800, kMixed);
+  random_traffic(5, 34, small, kFewer, kMixed);
   config::Settings pushed = with_frames(64 << 10);
   pushed.copy_path = CopyPath::kPush;
-  random_traffic(3, 35, pushed, 800, kMixed);
-  random_traffic(2, 36, with_frames(0), 800, {},
+  random_traffic(3, 35, pushed, kFewer, kMixed);
+  random_traffic(2, 36, with_frames(0), kFewer, {},
                  [](RankState& s) { return s.counters.sends_frame == 0; });
 }
 TEST(CopyPaths, ACancelledMessageGivesItsFrameToTheReceiver) {
@@ -259,9 +261,9 @@ TEST(CopyPaths, EveryMessageArrivesWhilePathsAreTried) {
     std::uint64_t seed = 0;
     for (const std::size_t size : {4096u, 20000u, 65536u, 300000u, 1u << 20}) {
       const auto bytes = static_cast<std::int64_t>(size);
-      for (int round = 0; round < 120; ++round, seed += 2) {
+      for (int round = 0; round < node::rounds_of_processes(120); ++round, seed += 2) {
         // Sent from the place that is written, or back from where the last one came.
-        const auto out = round % 40 < 20 ? mine : other;
+        const auto out = round % 20 < 10 ? mine : other;
         if (me == 0) {
           fill(out.first(size), seed);
           rank->send(out.data(), bytes, byte_layout(), 1, 0, *rank->world(), SendMode::standard);

@@ -38,7 +38,7 @@ TEST(Engine, PingPongOfEverySize) {
     REQUIRE(rank && rank->active());
     const p2p::LayoutRef bytes = byte_layout();
     for (const std::int64_t size : kSizes) {
-      for (int repeat = 0; repeat < 20; ++repeat) {
+      for (int repeat = 0; repeat < node::rounds_of_processes(20); ++repeat) {
         std::vector<unsigned char> data(static_cast<std::size_t>(size));
         host::Status status;
         for (int turn = 0; turn < 2; ++turn) {
@@ -342,7 +342,7 @@ TEST(Engine, SynchronousSendCompletesWhileItsReceiverIsInTheHost) {
     auto rank = make_test_rank(exchange);
     const p2p::LayoutRef bytes = byte_layout();
     for (const std::int64_t size : {std::int64_t{4}, std::int64_t{3000000}}) {
-      for (int repeat = 0; repeat < 20; ++repeat) {
+      for (int repeat = 0; repeat < node::rounds_of_processes(20); ++repeat) {
         std::vector<unsigned char> data(static_cast<std::size_t>(size));
         if (me == 0) {
           fill(data, 5);

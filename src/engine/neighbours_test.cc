@@ -235,7 +235,7 @@ TEST(Neighbours, RandomCallsInANode) {
       settings.stall_report_ns = 5'000'000'000;
       auto rank = make_test_rank(exchange, settings);
       REQUIRE(rank && rank->active());
-      return random_calls(*rank, exchange, 600);
+      return random_calls(*rank, exchange, node::rounds_of_processes(600));
     }));
   }
 }
@@ -264,7 +264,7 @@ void between_nodes(const std::string& nodes, ProgressMode progress) {
         auto rank = Rank::create(NodesHost::table(exchange, true),
                                  between(nodes, progress, NeighbourMode::kAll), false);
         REQUIRE(rank && rank->active());
-        return random_calls(*rank, exchange, 200);
+        return random_calls(*rank, exchange, node::rounds_of_processes(200));
       },
       100));
   NodesHost::finish();

@@ -113,6 +113,17 @@ class ForkedJob {
   std::size_t bytes_;
 };
 
+// How many rounds a test's job makes. The thread sanitizer sees nothing of what processes do to
+// each other: there the first rounds of a rank, which has one thread or a helper, show what the
+// rest would.
+constexpr int rounds_of_processes(int rounds) {
+#if defined(__SANITIZE_THREAD__)
+  return rounds / 4;
+#else
+  return rounds;
+#endif
+}
+
 inline double forked_job_seconds() { return 1e-9 * static_cast<double>(now_ns()); }
 
 // `function(rank, exchange)` runs in one forked process per rank and returns that rank's exit code.
