@@ -50,7 +50,7 @@ ONE_HOST = "openmpi4"
 
 HOST_SUITES = (
     *("p2p", "collectives", "coll_ops", "hostile", "memory", "face_types", "fortran", "python"),
-    *("real", "lab", "fuzz", "device", "smpi", "switch", "overlap"),
+    *("real", "lab", "fuzz", "device", "smpi", "switch", "overlap", "report"),
 )
 """Folders whose tests run MPI jobs on every host; without a choice only their quick part runs."""
 

@@ -151,8 +151,7 @@ def build(compiled: Build) -> str:
 
 
 @pytest.mark.quick
-@pytest.mark.everywhere
-@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.everywhere)])
 def test_random_calls(ranks: int, host: Host, compiled: Build, overdrive: bool, seed: int) -> None:
     """Whatever is chosen by default."""
     result = check(Job(host, build(compiled), overdrive, ranks, {}), seed, [f"--cases={CASES}"])

@@ -12,8 +12,7 @@ HERE = Path(__file__).parent
 
 
 @pytest.mark.quick
-@pytest.mark.everywhere
-@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("ranks", [pytest.param(2, marks=pytest.mark.everywhere), 3])
 def test_mpi4py(ranks: int, host: Host, overdrive: bool) -> None:
     """Arrays, objects, derived types, persistent requests, exceptions, threads."""
     if host.python is None:

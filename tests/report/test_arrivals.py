@@ -91,6 +91,7 @@ def test_statistics_have_a_table_of_arrivals(
 
 
 @pytest.mark.quick
+@pytest.mark.one
 def test_no_times_no_arrivals(
     host: Host, compiled: Callable[[Path], str], needs_overdrive: None
 ) -> None:

@@ -61,6 +61,8 @@ def test_record_of_known_traffic(
     assert "Who talks to whom" in html.render(found)
 
 
+@pytest.mark.quick
+@pytest.mark.one
 def test_folder_that_cannot_be_made_is_an_error_line(
     host: Host, compiled: Callable[[Path], str], needs_overdrive: None, tmp_path: Path
 ) -> None:
