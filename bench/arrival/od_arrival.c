@@ -1,5 +1,5 @@
-// Benchmark of broadcasts, reductions to a root and gathers to which ranks come at different times:
-// the program od_arrival.
+// Benchmark of broadcasts, reductions to a root, gathers and scatters to which ranks come at
+// different times: the program od_arrival.
 //
 // Before each call all ranks agree on a moment on a common clock; each spins until that moment and
 // its own delay have passed. What is reported is how long ranks were inside the call, and how far
@@ -151,7 +151,7 @@ static void FindNode(void) {
 
 // --- one call --------------------------------------------------------------------------------
 
-enum Collective { kBcast, kReduce, kGather };
+enum Collective { kBcast, kReduce, kGather, kScatter };
 static enum Collective collective = kBcast;
 
 static unsigned char Expected(size_t at, uint64_t call) {
@@ -178,11 +178,16 @@ static double Agree(void) {
   return moment;
 }
 
-// What this rank contributes, or what the root broadcasts; bytes of a rank, in `in`.
-static void Fill(char* in, size_t bytes, int root, uint64_t call) {
-  if (collective == kBcast && rank != root) return;
-  for (size_t at = 0; at < bytes; at += 61) {
-    in[at] = (char)Expected(at, call + (collective == kBcast ? 0 : (uint64_t)rank));
+// What this rank contributes, or what the root has for all: bytes of a rank, in `in`; of all ranks,
+// in `all`.
+static void Fill(char* in, char* all, size_t bytes, int root, uint64_t call) {
+  if ((collective == kBcast || collective == kScatter) && rank != root) return;
+  for (int who = 0; who < (collective == kScatter ? ranks : 1); ++who) {
+    char* block = collective == kScatter ? all + (size_t)who * bytes : in;
+    int number = collective == kScatter ? who : collective == kBcast ? 0 : rank;
+    for (size_t at = 0; at < bytes; at += 61) {
+      block[at] = (char)Expected(at, call + (uint64_t)number);
+    }
   }
 }
 
@@ -197,19 +202,24 @@ static void Make(char* in, char* out, size_t bytes, int root) {
       return;
     case kGather:
       MPI_Gather(in, (int)bytes, MPI_BYTE, out, (int)bytes, MPI_BYTE, root, MPI_COMM_WORLD);
+      return;
+    case kScatter:
+      MPI_Scatter(out, (int)bytes, MPI_BYTE, in, (int)bytes, MPI_BYTE, root, MPI_COMM_WORLD);
   }
 }
 
 static void Check(const char* in, const char* out, size_t bytes, int root, uint64_t call) {
-  if (collective != kBcast && rank != root) return;
+  if ((collective == kReduce || collective == kGather) && rank != root) return;
   for (int who = 0; who < (collective == kGather ? ranks : 1); ++who) {
     for (size_t at = 0; at < bytes; at += 61) {
-      unsigned char wanted = Expected(at, call + (collective == kGather ? (uint64_t)who : 0));
+      int number = collective == kGather ? who : collective == kScatter ? rank : 0;
+      unsigned char wanted = Expected(at, call + (uint64_t)number);
       for (int other = 1; collective == kReduce && other < ranks; ++other) {
         unsigned char value = Expected(at, call + (uint64_t)other);
         if (value > wanted) wanted = value;
       }
-      const char* found = collective == kBcast ? in : out + (size_t)who * bytes;
+      int taken = collective == kBcast || collective == kScatter;
+      const char* found = taken ? in : out + (size_t)who * bytes;
       if ((unsigned char)found[at] != wanted) Fail("a collective has brought wrong data");
     }
   }
@@ -217,7 +227,7 @@ static void Check(const char* in, const char* out, size_t bytes, int root, uint6
 
 static void Call(const char* pattern, char* in, char* out, size_t bytes, int root, double delay_us,
                  uint64_t call, int print) {
-  Fill(in, bytes, root, call);
+  Fill(in, out, bytes, root, call);
   Barrier();
   double moment = Agree();
   double mine = moment + 1e3 * DelayOf(pattern, root, delay_us, call);
@@ -293,9 +303,10 @@ int main(int argc, char** argv) {
     else if (strcmp(argv[i], "--root") == 0)
       root = atoi(value);
     else if (strcmp(argv[i], "--collective") == 0)
-      collective = strcmp(value, "reduce") == 0   ? kReduce
-                   : strcmp(value, "gather") == 0 ? kGather
-                                                  : kBcast;
+      collective = strcmp(value, "reduce") == 0    ? kReduce
+                   : strcmp(value, "gather") == 0  ? kGather
+                   : strcmp(value, "scatter") == 0 ? kScatter
+                                                   : kBcast;
     else if (strcmp(argv[i], "--file") == 0)
       ReadFile(value);
     else if (strcmp(argv[i], "--turns") == 0) {
@@ -319,9 +330,10 @@ int main(int argc, char** argv) {
   char* buffer = malloc(most);
   if (buffer == NULL) Fail("out of memory");
   memset(buffer, 0, most);
-  char* result = malloc(collective == kGather ? most * (size_t)ranks : most);
+  int blocks = collective == kGather || collective == kScatter ? ranks : 1;
+  char* result = malloc(most * (size_t)blocks);
   if (result == NULL) Fail("out of memory");
-  memset(result, 0, collective == kGather ? most * (size_t)ranks : most);
+  memset(result, 0, most * (size_t)blocks);
   Barrier();
   od_turns_begin(rank == 0);
   CompareClocks();

@@ -1,4 +1,4 @@
-"""`overdrive bench arrival`: broadcasts, reductions and gathers to which ranks come at any time.
+"""`overdrive bench arrival`: broadcasts, reductions, gathers, scatters, and ranks that come late.
 
 The MPI library alone, Overdrive's plain algorithm, and the one that starts with whoever comes
 first, or ends with whoever comes last, take turns, call by call.
@@ -32,7 +32,7 @@ PROGRAM = bench.Program(
     ("arrival/od_arrival.c", "p2p/turns.c", "p2p/probe.c"),
     ("p2p/turns.h", "p2p/probe.h"),
 )
-COLLECTIVES = ("bcast", "reduce", "gather")
+COLLECTIVES = ("bcast", "reduce", "gather", "scatter")
 PLAIN, FIRST = "plain", "first_arrival"
 VALUES = ("wait", "others", "whole")
 MORE_SECONDS = 120
@@ -76,7 +76,10 @@ def parser() -> Parser:
         epilog=EPILOG,
     )
     made.add_argument(
-        "--collective", choices=COLLECTIVES, default="bcast", help="bcast, reduce, gather (bcast)"
+        "--collective",
+        choices=COLLECTIVES,
+        default="bcast",
+        help="bcast, reduce, gather, scatter (bcast)",
     )
     made.add_argument("--pattern", default=",".join(PATTERNS), metavar="LIST", help="see below")
     made.add_argument("--file", type=Path, metavar="FILE", help="delays for the pattern `file`")

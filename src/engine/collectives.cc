@@ -139,6 +139,7 @@ int Rank::turn_ended(Trial& trial, std::uint64_t began_ns, Comm& comm) {
   if (now == Trial::kRival && now != before) {
     ++(by_host ? s.counters.trials_to_host : s.counters.arrival_chosen);
   }
+  if (now > Trial::kRival && now != before) ++s.counters.trials_to_other;
   return kSuccess;
 }
 

@@ -352,7 +352,7 @@ int time_line(const Arguments& arguments) {
 // on who comes first or last.
 int arrivals(const Arguments& arguments) {
   if (find_algorithm(arguments.collective, "first_arrival") == nullptr) {
-    return usage("arrivals: bcast, reduce or gather");
+    return usage("arrivals: bcast, reduce, gather or scatter");
   }
   std::vector<std::string> issues;
   const Selection selection = Selection::load({}, arguments.options, issues);

@@ -66,5 +66,5 @@ def test_ranks_that_come_late_are_simulated(tool, real):
     assert late["plain"]["last_ns"] > 5_000_000
     assert late["first_arrival"]["last_ns"] > 5_000_000
     assert late["first_arrival"]["inside_ns"] < late["plain"]["inside_ns"]
-    with pytest.raises(CommandError, match="bcast, reduce or gather"):
+    with pytest.raises(CommandError, match="bcast, reduce, gather or scatter"):
         collectives.query(here, real, "arrivals", "scan", "1M")

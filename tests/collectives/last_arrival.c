@@ -1,11 +1,13 @@
-/* Reductions to a root and gathers that end with whoever comes last (OVERDRIVE_ADJUST_REDUCE and
- * OVERDRIVE_ADJUST_GATHER=first_arrival): right results whoever comes when, the same bits whenever
- * they come, and nobody but the root waits for a rank that is late.
+/* Reductions to a root and gathers that end with whoever comes last, and scatters that start with
+ * whoever comes first (OVERDRIVE_ADJUST_REDUCE, _GATHER and _SCATTER=first_arrival): right results
+ * whoever comes when, the same bits whenever they come, and nobody but the root waits for a rank
+ * that is late.
  *
  *   --nodes=00112   node of each rank
  *   --seed=N        of what is drawn by chance
  *   --calls=N       calls by chance
  *   --threads=1     several threads instead of everything else
+ *   --lengths=1     ranks that do not agree how long a message is, instead of everything else
  */
 #include <mpi.h>
 #include <pthread.h>
@@ -137,6 +139,45 @@ static void Gather(MPI_Comm comm, int root, size_t bytes, uint64_t call, int gap
   free(out);
 }
 
+/* With `gaps` the ranks take blocks of three bytes by a type of five. */
+static void Scatter(MPI_Comm comm, int root, size_t bytes, uint64_t call, int gaps, int in_place) {
+  int me, size;
+  MPI_Comm_rank(comm, &me);
+  MPI_Comm_size(comm, &size);
+  in_place = in_place && me == root;
+  gaps = gaps && bytes % 3 == 0 && !in_place;
+  size_t room = gaps ? bytes / 3 * 5 : bytes;
+  unsigned char* in = me == root ? malloc(bytes * (size_t)size + 1) : NULL;
+  unsigned char* out = malloc(room + 1);
+  memset(out, 0x55, room + 1);
+  for (int who = 0; who < size && me == root; ++who) {
+    for (size_t at = 0; at < bytes; ++at) {
+      in[bytes * (size_t)who + at] = (unsigned char)Value(who, at, call);
+    }
+  }
+  MPI_Datatype type = MPI_BYTE, three;
+  if (gaps) {
+    MPI_Type_contiguous(3, MPI_BYTE, &three);
+    MPI_Type_create_resized(three, 0, 5, &type);
+    MPI_Type_commit(&type);
+    MPI_Type_free(&three);
+  }
+  MPI_Scatter(in, (int)bytes, MPI_BYTE, in_place ? MPI_IN_PLACE : out,
+              (int)(gaps ? bytes / 3 : bytes), type, root, comm);
+  unsigned char* found = in_place ? in + bytes * (size_t)me : out;
+  for (size_t at = 0; at < room; ++at) {
+    if (gaps && at % 5 >= 3) {
+      if (found[at] != 0x55) Fail("a gap was written", (int64_t)at);
+    } else if (found[at] != (unsigned char)Value(me, gaps ? at / 5 * 3 + at % 5 : at, call)) {
+      Fail("a wrong block was scattered", (int64_t)at);
+    }
+  }
+  if (out[room] != 0x55 || (in_place && out[0] != 0x55)) Fail("too much written", 0);
+  if (gaps) MPI_Type_free(&type);
+  free(in);
+  free(out);
+}
+
 static void Random(int calls) {
   static const size_t kCounts[] = {1, 3, 999, 8192, 8193, 24999, 50000};
   MPI_Comm comms[4] = {MPI_COMM_WORLD};
@@ -147,7 +188,7 @@ static void Random(int calls) {
   for (int call = 0; call < calls; ++call) {
     MPI_Comm comm = comms[Draw(&common) % 4];
     size_t count = kCounts[Draw(&common) % (sizeof(kCounts) / sizeof(kCounts[0]))];
-    uint64_t kind = Draw(&common) % 4, root = Draw(&common);
+    uint64_t kind = Draw(&common) % 5, root = Draw(&common);
     int in_place = Draw(&common) % 3 == 0;
     int size;
     MPI_Comm_size(comm, &size);
@@ -157,6 +198,8 @@ static void Random(int calls) {
       Reduce(comm, (int)root, count, (uint64_t)call, kind == 0, in_place);
     } else if (kind == 2) {
       Gather(comm, (int)root, count * 3, (uint64_t)call, Draw(&own) % 2 == 0, in_place);
+    } else if (kind == 3) {
+      Scatter(comm, (int)root, count * 3, (uint64_t)call, Draw(&own) % 2 == 0, in_place);
     } else {
       /* Numbers are shared with broadcasts, which another algorithm may serve. */
       char* data = malloc(count);
@@ -195,13 +238,15 @@ static void Late(void) {
   for (int late = 0; late < ranks; ++late) {
     for (int root = 0; root < ranks; ++root) {
       if (root == late) continue;
-      for (int gathers = 0; gathers < 2; ++gathers) {
+      for (int kind = 0; kind < 3; ++kind) {
         for (int other = 0; other < ranks && rank == late; ++other) {
           if (other == late || other == root) continue;
           MPI_Recv(NULL, 0, MPI_BYTE, other, kToken, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         }
-        uint64_t call = (uint64_t)(late * 100 + root * 10 + gathers);
-        if (gathers) {
+        uint64_t call = (uint64_t)(late * 100 + root * 10 + kind);
+        if (kind == 2) {
+          Scatter(MPI_COMM_WORLD, root, 200000, call, 0, 0);
+        } else if (kind == 1) {
           Gather(MPI_COMM_WORLD, root, 200000, call, 0, 0);
         } else {
           Reduce(MPI_COMM_WORLD, root, 40000, call, 0, 0);
@@ -217,6 +262,7 @@ static void FarBehind(void) {
   for (int late = 0; late < ranks; ++late) {
     if (rank == late) usleep(20000);
     for (int i = 0; i < 24; ++i) Reduce(MPI_COMM_WORLD, 0, 100000, (uint64_t)i, 0, 0);
+    for (int i = 0; i < 24; ++i) Scatter(MPI_COMM_WORLD, 0, 300000, (uint64_t)i, 0, 0);
   }
 }
 
@@ -225,8 +271,10 @@ static void* Thread(void* argument) {
   uint64_t own = seed + (uint64_t)rank + (uint64_t)(uintptr_t)argument;
   for (int i = 0; i < 40; ++i) {
     if (Draw(&own) % 2 == 0) usleep((useconds_t)(Draw(&own) % 1000));
-    if (i % 2 == 0) {
+    if (i % 4 == 0) {
       Reduce(comm, i % ranks, i % 3 == 0 ? 50000 : 9000, (uint64_t)i, 0, i % 5 == 0);
+    } else if (i % 4 == 2) {
+      Scatter(comm, i % ranks, 70000, (uint64_t)i, 0, i % 5 == 0);
     } else {
       Gather(comm, i % ranks, 70000, (uint64_t)i, 0, i % 5 == 0);
     }
@@ -244,13 +292,46 @@ static void Threads(void) {
   for (int i = 0; i < kThreads; ++i) MPI_Comm_free(&comms[i]);
 }
 
+/* An error of the program, which somebody is told; nobody hangs, and what follows is right. */
+static void OtherLengths(void) {
+  enum { kBytes = 100000, kLonger = 70000 };
+  char* in = malloc((size_t)ranks * (kBytes + kLonger));
+  char* out = malloc((size_t)ranks * (kBytes + kLonger));
+  memset(in, 1, (size_t)ranks * (kBytes + kLonger));
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  for (int odd = 1; odd < ranks; ++odd) {
+    for (int kind = 0; kind < 3; ++kind) {
+      int bytes = kBytes + (rank == odd ? kLonger : 0), error, told[2] = {0, 0};
+      if (kind == 0) {
+        error = MPI_Reduce(in, out, bytes, MPI_BYTE, MPI_BOR, 0, MPI_COMM_WORLD);
+      } else if (kind == 1) {
+        error = MPI_Gather(in, bytes, MPI_BYTE, out, bytes, MPI_BYTE, 0, MPI_COMM_WORLD);
+      } else {
+        error = MPI_Scatter(in, bytes, MPI_BYTE, out, bytes, MPI_BYTE, 0, MPI_COMM_WORLD);
+      }
+      if (error != MPI_SUCCESS) {
+        MPI_Error_class(error, &told[0]);
+        if (told[0] != MPI_ERR_TRUNCATE) Fail("another error", told[0]);
+        told[0] = 1;
+      }
+      MPI_Allreduce(&told[0], &told[1], 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+      if (told[1] == 0) Fail("nobody was told of another length", kind);
+      Scatter(MPI_COMM_WORLD, odd, 150000, (uint64_t)kind, 0, 0);
+      Gather(MPI_COMM_WORLD, odd, 150000, (uint64_t)kind, 0, 0);
+    }
+  }
+  free(in);
+  free(out);
+}
+
 int main(int argc, char** argv) {
-  int threads = 0, calls = 160, provided;
+  int threads = 0, lengths = 0, calls = 160, provided;
   for (int i = 1; i < argc; ++i) {
     if (strncmp(argv[i], "--nodes=", 8) == 0) nodes = argv[i] + 8;
     if (strncmp(argv[i], "--seed=", 7) == 0) seed = strtoull(argv[i] + 7, NULL, 10);
     if (strncmp(argv[i], "--calls=", 8) == 0) calls = atoi(argv[i] + 8);
     if (strcmp(argv[i], "--threads=1") == 0) threads = 1;
+    if (strcmp(argv[i], "--lengths=1") == 0) lengths = 1;
   }
   MPI_Init_thread(&argc, &argv, threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &provided);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -265,6 +346,8 @@ int main(int argc, char** argv) {
     } else if (rank == 0) {
       puts("SKIP the library has no MPI_THREAD_MULTIPLE");
     }
+  } else if (lengths) {
+    OtherLengths();
   } else {
     Random(calls);
     SameBits();

@@ -1,4 +1,7 @@
-"""Reductions and gathers that end with whoever comes last: right results, and nobody waits."""
+"""Reductions and gathers that end with whoever comes last, scatters that start with the first.
+
+Right results, and nobody waits.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from hosts import Host
 from .test_arrival import run
 
 HERE = Path(__file__).parent
-FORCED = {f"OVERDRIVE_ADJUST_{name}": "first_arrival" for name in ("REDUCE", "GATHER")}
+FORCED = {f"OVERDRIVE_ADJUST_{name}": "first_arrival" for name in ("REDUCE", "GATHER", "SCATTER")}
 WITH_BCAST = {**FORCED, "OVERDRIVE_ADJUST_BCAST": "first_arrival"}
 
 
@@ -47,3 +50,14 @@ def test_threads(
     program = compiled(HERE / "last_arrival.c")
     result = run(host, program, "0011", f"--seed={seed}", "--threads=1", chosen=FORCED)
     assert result.counter("arrival_calls") == 4 * 3 * 40, result.report()
+
+
+@pytest.mark.quick
+@pytest.mark.one
+def test_ranks_that_do_not_agree_how_long_a_message_is(
+    host: Host, compiled: Callable[[Path], str], needs_overdrive: None
+) -> None:
+    """With the usual algorithms some of them would hang, or write too far."""
+    program = compiled(HERE / "last_arrival.c")
+    result = run(host, program, "0011", "--lengths=1", chosen=FORCED)
+    assert result.counter("arrival_calls") > 0, result.report()

@@ -266,6 +266,8 @@ constexpr Algorithm kAlgorithms[] = {
      OD_WITH_COST(scatter_knomial), "k-nomial tree"},
     {kScatter, "throttled", 104, 0, kTakesWindow, window(8), true, OD_WITH_COST(scatter_linear),
      "The root sends to everyone, with a limited number of messages under way"},
+    {kScatter, "first_arrival", 105, 0, 0, window(-1), true, OD_WITH_COST(scatter_linear),
+     "Each node's first rank takes what the root has for all of them (flat: as linear)"},
     OD_HOST(kScatterv),
     {kScatterv, "linear", 101, 0, 0, window(-1), true, OD_WITH_COST(scatterv_linear),
      "The root sends to everyone"},

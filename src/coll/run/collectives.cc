@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/quiet_floats.h"
+#include "coll/run/first_scatter.h"
 #include "coll/run/last_arrival.h"
 #include "coll/run/line.h"
 #include "coll/run/neighbourhood.h"
@@ -287,6 +288,9 @@ bool fits_arrival(const CollectiveCall& call, const Comm& comm) {
   const auto bytes = static_cast<std::int64_t>(message_bytes(call, comm.size, comm.rank));
   if (call.collective == coll::Collective::kBcast) {
     return bytes <= static_cast<std::int64_t>(own.arrival->largest());
+  }
+  if (call.collective == coll::Collective::kScatter) {
+    return FirstScatter::fits(*own.arrival, bytes);
   }
   const std::int64_t unit = coll::info(call.collective).reduces ? call.recv_type->size : 1;
   return LastArrival::fits(*own.arrival, own.nodes().count(), bytes, unit);

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "coll/run/collectives.h"
 #include "coll/run/first_arrival.h"
+#include "coll/run/first_scatter.h"
 #include "coll/run/last_arrival.h"
 
 namespace od {
@@ -94,6 +95,8 @@ void CollectiveOp::begin_arrival(ArrivalComm& shared) {
     arrival_ = std::make_unique<FirstArrival>(shared, call.root,
                                               buffers_.address({0, 0, coll::Buffer::kOutput}),
                                               bytes, task_.decision.parameters.segment_bytes);
+  } else if (call.collective == coll::Collective::kScatter) {
+    arrival_ = std::make_unique<FirstScatter>(shared, call, buffers_, bytes);
   } else {
     arrival_ = std::make_unique<LastArrival>(shared, call, buffers_, bytes);
   }

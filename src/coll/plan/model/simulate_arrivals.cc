@@ -23,6 +23,7 @@ class Protocol {
 
   Simulated broadcast();
   Simulated collect(bool reduces);
+  Simulated hand_out();
 
  private:
   double arrival(int rank) const { return arrivals_[static_cast<std::size_t>(rank)]; }
@@ -174,6 +175,44 @@ Simulated Protocol::collect(bool reduces) {
   return result();
 }
 
+// A scatter: the root's link carries the blocks of node after node, as somebody is there.
+Simulated Protocol::hand_out() {
+  struct Node {
+    std::size_t number;
+    double ready;
+  };
+  std::vector<Node> others;
+  for (std::size_t node = 0; node < count_; ++node) {
+    if (node == root_node_) continue;
+    others.push_back({node, std::max(arrival(first_of(node)) + message(), arrival(0))});
+  }
+  std::stable_sort(others.begin(), others.end(),
+                   [](const Node& a, const Node& b) { return a.ready < b.ready; });
+  double free = 0;
+  for (const Node& node : others) {
+    // Told how long blocks are, then sent them.
+    double now = std::max(node.ready + message() + handshake(), free);
+    double there = now;
+    for (const int rank : members(node.number)) {
+      now += std::max(bytes_ * machine_.far.byte_ns,
+                      machine_.far.gap_ns * static_cast<double>(segments()));
+      there = now + machine_.far.latency_ns + machine_.far.overhead_ns;
+      sums_.messages += segments();
+      sums_.far_bytes += static_cast<std::uint64_t>(bytes_);
+      if (rank != first_of(node.number)) end(rank) = std::max(arrival(rank), there) + read(bytes_);
+    }
+    end(first_of(node.number)) = there;
+    free = now;
+  }
+  double here = arrival(0);
+  for (const int rank : members(root_node_)) {
+    here += bytes_ * machine_.copy_byte_ns;
+    if (rank != 0) end(rank) = std::max(arrival(rank), here) + read(bytes_);
+  }
+  end(0) = std::max(free, here);
+  return result();
+}
+
 }  // namespace
 
 std::vector<double> arrival_pattern(std::string_view name, const Nodes& nodes, double delay_ns) {
@@ -208,6 +247,7 @@ Simulated simulate_first_arrival(Collective collective, const Nodes& nodes, std:
                                  const Machine& machine, std::span<const double> arrivals) {
   Protocol protocol(nodes, bytes, machine, arrivals);
   if (collective == Collective::kBcast) return protocol.broadcast();
+  if (collective == Collective::kScatter) return protocol.hand_out();
   return protocol.collect(collective == Collective::kReduce);
 }
 

@@ -76,6 +76,16 @@ TEST(SimulateArrivals, NobodyButTheRootWaitsForALateContribution) {
   }
 }
 
+TEST(SimulateArrivals, AScatterWaitsForTheFirstOfEachNode) {
+  const Nodes nodes = Nodes::in_blocks(8, 4);
+  const std::vector<double> late = arrival_pattern("late-leader", nodes, 40e6);
+  const Simulated found = simulate_first_arrival(kScatter, nodes, kBytes, plain(), late);
+  EXPECT_DOUBLE_EQ(found.last_ns, 40e6);
+  // The root and the winner stay for four blocks; the other two take the third and the fourth when
+  // they are there; the late one and the root's node find theirs.
+  EXPECT_DOUBLE_EQ(found.inside_ns, (4 + 4 + 3 + 4) * kTime / 8);
+}
+
 TEST(SimulateArrivals, PatternsAreThoseOfTheBenchmark) {
   const Nodes nodes = Nodes::in_blocks(4, 2);
   EXPECT_EQ(arrival_pattern("linear", nodes, 30), (std::vector<double>{0, 10, 20, 30}));
