@@ -86,25 +86,25 @@ void Team::reduce_scatter(Operation& op, const Blocks& send, void* recv, const C
 }
 
 void Team::reduce(Operation& op, int root, const void* send, void* recv, std::uint64_t count,
-                  const Combiner& combiner) {
+                  const Combiner& combiner, ReductionForm form) {
   op.spec_.combiner = combiner;
   const std::uint64_t bytes = count * combiner.extent_bytes;
   if (send == nullptr) send = recv;
-  if (!shape_.reduces_whole(bytes)) {
-    return start_long(op, {bytes_of(send), bytes_of(recv), bytes, root, &op.spec_.combiner});
+  if (!shape_.reduces_whole(bytes, form)) {
+    return start_long(op, {bytes_of(send), bytes_of(recv), bytes, root, &op.spec_.combiner, form});
   }
   op.spec_.single = reduce_exchange(shape_, root, send, recv, bytes, op.spec_.combiner);
   start_single(op, bytes != 0);
 }
 
 void Team::allreduce(Operation& op, const void* send, void* recv, std::uint64_t count,
-                     const Combiner& combiner) {
+                     const Combiner& combiner, ReductionForm form) {
   op.spec_.combiner = combiner;
   const std::uint64_t bytes = count * combiner.extent_bytes;
   if (send == nullptr) send = recv;
-  if (!shape_.allreduces_whole(bytes)) {
-    return start_long(
-        op, {bytes_of(send), bytes_of(recv), bytes, ReducedVector::kEverybody, &op.spec_.combiner});
+  if (!shape_.allreduces_whole(bytes, form)) {
+    return start_long(op, {bytes_of(send), bytes_of(recv), bytes, ReducedVector::kEverybody,
+                           &op.spec_.combiner, form});
   }
   op.spec_.single = allreduce_exchange(shape_, send, recv, bytes, op.spec_.combiner);
   start_single(op, bytes != 0);

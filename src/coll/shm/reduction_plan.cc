@@ -16,8 +16,9 @@ void ReductionPlan::make(const TeamShape& shape, const ReducedVector& vector) {
   std::uint64_t slice = vector.root == ReducedVector::kEverybody
                             ? std::numeric_limits<std::uint64_t>::max()
                             : shape.result_bytes;
-  if (shape.tuning.driver == Driver::segmented) slice = std::min(slice, shape.segment_slice_bytes);
-  const std::uint64_t in_groups = shape.slice_in_groups(*vector.combiner, vector.bytes, slice);
+  if (shape.segmented(vector.form)) slice = std::min(slice, shape.segment_slice_bytes);
+  const std::uint64_t in_groups =
+      shape.slice_in_groups(*vector.combiner, vector.bytes, slice, vector.form);
   if (in_groups != 0) slice = in_groups;
   // slice_of() may round up to whole lines.
   slice = slice / kFalseSharingBytes * kFalseSharingBytes;

@@ -33,6 +33,7 @@ struct ReducedVector {
   std::uint64_t bytes = 0;
   int root = kEverybody;  // who gets the result
   const Combiner* combiner = nullptr;
+  ReductionForm form = ReductionForm::automatic;
 };
 
 // Must stay where it is until the operation is over.

@@ -22,12 +22,13 @@ struct Case {
   int root;
   std::uint64_t bytes;
   std::uint64_t extent;
+  ReductionForm form = ReductionForm::automatic;
 
   int size() const { return static_cast<int>(caches.size()); }
   std::string text() const {
     return std::to_string(size()) + " members, driver " + std::to_string(static_cast<int>(driver)) +
-           ", root " + std::to_string(root) + ", " + std::to_string(bytes) + " bytes of " +
-           std::to_string(extent);
+           ", root " + std::to_string(root) + ", form " + std::to_string(static_cast<int>(form)) +
+           ", " + std::to_string(bytes) + " bytes of " + std::to_string(extent);
   }
 };
 
@@ -62,8 +63,8 @@ class PlanOfMember {
     combiner_.commutative = true;
     const bool gets = c.root == ReducedVector::kEverybody || c.root == me;
     vector_.resize(c.bytes);
-    plan_.make(shape_,
-               {vector_.data(), gets ? vector_.data() : nullptr, c.bytes, c.root, &combiner_});
+    plan_.make(shape_, {vector_.data(), gets ? vector_.data() : nullptr, c.bytes, c.root,
+                        &combiner_, c.form});
   }
   ReductionPlan& plan() { return plan_; }
 
@@ -131,12 +132,38 @@ TEST(ReductionPlan, MembersAgreeAndEveryByteIsCombinedOnce) {
       for (const int root : {ReducedVector::kEverybody, 0, 2}) {
         for (const std::uint64_t extent : {1, 8, 24}) {
           for (const std::uint64_t count : {1'000, 20'000, 70'001}) {
-            check({caches, driver, root, count * extent, extent});
+            for (const ReductionForm form : {ReductionForm::automatic, ReductionForm::slices,
+                                             ReductionForm::segments, ReductionForm::groups}) {
+              check({caches, driver, root, count * extent, extent, form});
+            }
           }
         }
       }
     }
   }
+}
+
+// Whatever the driver; what cannot be is made simpler.
+TEST(ReductionPlan, TakesTheFormThatIsAskedFor) {
+  const auto plan_of = [](std::vector<int> caches, Driver driver, ReductionForm form) {
+    const Case c{std::move(caches), driver, ReducedVector::kEverybody, 1 << 20, 8, form};
+    return PlanOfMember(c, 0).plan().pipeline();
+  };
+  for (const Driver driver : {Driver::generic, Driver::segmented}) {
+    EXPECT_EQ(plan_of({0, 0, 1, 1}, driver, ReductionForm::slices).exchanges(), 2u);
+    EXPECT_EQ(plan_of({0, 0, 1, 1}, driver, ReductionForm::segments).phases, 2u);
+    EXPECT_GT(plan_of({0, 0, 1, 1}, driver, ReductionForm::segments).segments, 1u);
+    EXPECT_EQ(plan_of({0, 0, 1, 1}, driver, ReductionForm::groups).phases, 3u);
+    EXPECT_EQ(plan_of({0, 0, 0, 0}, driver, ReductionForm::groups).phases, 2u);
+  }
+  const TeamShape shape = shape_of({{0, 0, 1, 1}, Driver::segmented, 0, 0, 8}, 0);
+  for (const std::uint64_t bytes : {std::uint64_t{8}, std::uint64_t{1} << 30}) {
+    EXPECT_TRUE(shape.reduces_whole(bytes, ReductionForm::whole));
+    EXPECT_TRUE(shape.allreduces_whole(bytes, ReductionForm::whole));
+    EXPECT_FALSE(shape.reduces_whole(bytes, ReductionForm::slices));
+    EXPECT_FALSE(shape.allreduces_whole(bytes, ReductionForm::groups));
+  }
+  EXPECT_TRUE(shape.allreduces_whole(0, ReductionForm::slices)) << "there is nothing to cut";
 }
 
 TEST(ReductionPlan, TakesThreePhasesWhereGroupsSaveAnything) {

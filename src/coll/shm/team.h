@@ -79,9 +79,9 @@ class Team {
   void signal_from(Operation& op, int root);
   void bcast(Operation& op, int root, void* data, std::uint64_t bytes);
   void reduce(Operation& op, int root, const void* send, void* recv, std::uint64_t count,
-              const Combiner& combiner);
+              const Combiner& combiner, ReductionForm form = ReductionForm::automatic);
   void allreduce(Operation& op, const void* send, void* recv, std::uint64_t count,
-                 const Combiner& combiner);
+                 const Combiner& combiner, ReductionForm form = ReductionForm::automatic);
   void scan(Operation& op, const void* send, void* recv, std::uint64_t count,
             const Combiner& combiner);
   void exscan(Operation& op, const void* send, void* recv, std::uint64_t count,
@@ -107,8 +107,12 @@ class Team {
     return true;
   }
 
-  bool reduces_whole(std::uint64_t bytes) const { return shape_.reduces_whole(bytes); }
-  bool allreduces_whole(std::uint64_t bytes) const { return shape_.allreduces_whole(bytes); }
+  bool reduces_whole(std::uint64_t bytes, ReductionForm form) const {
+    return shape_.reduces_whole(bytes, form);
+  }
+  bool allreduces_whole(std::uint64_t bytes, ReductionForm form) const {
+    return shape_.allreduces_whole(bytes, form);
+  }
 
   // For statistics: when this member was called for an operation that it has just started, and how
   // far apart all members were, once the operation is done. False: not known of all of them.

@@ -40,30 +40,37 @@ std::uint64_t TeamShape::piece_bytes(Content content, int members, std::uint64_t
   return std::max(unit_bytes, piece / unit_bytes * unit_bytes);
 }
 
-bool TeamShape::reduces_whole(std::uint64_t bytes) const {
+bool TeamShape::reduces_whole(std::uint64_t bytes, ReductionForm form) const {
   // Two members: the root reads the other's contribution instead of its half of the result.
   if (size <= 2) return true;
+  if (form != ReductionForm::automatic) return form == ReductionForm::whole || bytes == 0;
   return bytes * static_cast<std::uint64_t>(size) <=
          (tuning.oversubscribed ? tuning.oversubscribed_reduce_whole_max_bytes
                                 : tuning.reduce_whole_max_bytes);
 }
 
-bool TeamShape::allreduces_whole(std::uint64_t bytes) const {
+bool TeamShape::allreduces_whole(std::uint64_t bytes, ReductionForm form) const {
+  if (form != ReductionForm::automatic) return form == ReductionForm::whole || bytes == 0;
   if (size <= 2) return bytes <= tuning.whole_max_pair_bytes;
   return bytes * static_cast<std::uint64_t>(size) <=
          (tuning.oversubscribed ? tuning.oversubscribed_allreduce_whole_max_bytes
                                 : tuning.allreduce_whole_max_bytes);
 }
 
+bool TeamShape::groups_allowed(ReductionForm form) const {
+  if (form != ReductionForm::automatic) return form == ReductionForm::groups;
+  return tuning.driver == Driver::segmented &&
+         (!tuning.oversubscribed || tuning.oversubscribed_groups);
+}
+
 // The results of groups have to fit the places for results in the slots. Below the least size the
 // additional exchange (two or three cache lines from socket to socket) costs more than the lines
 // that it saves; with more ranks than cores it always does (8 ranks on 2 cores: 1.3 to 1.6 times).
 std::uint64_t TeamShape::slice_in_groups(const Combiner& combiner, std::uint64_t bytes,
-                                         std::uint64_t most) const {
+                                         std::uint64_t most, ReductionForm form) const {
   const auto members = static_cast<std::uint64_t>(size);
   const std::uint64_t extent = combiner.extent_bytes;
-  if (tuning.driver != Driver::segmented || !groups.worth_it()) return 0;
-  if (tuning.oversubscribed && !tuning.oversubscribed_groups) return 0;
+  if (!groups_allowed(form) || !groups.worth_it()) return 0;
   if (!combiner.commutative && !groups.in_order()) return 0;
   if (bytes < members * tuning.groups_min_slice_bytes || extent >= result_bytes) return 0;
   // A slice within a group may be an element longer than its share.

@@ -37,12 +37,19 @@ struct TeamShape {
   // cell.
   std::uint64_t piece_bytes(Content content, int members, std::uint64_t unit_bytes) const;
   // Whether whoever wants the result of a reduction combines all of it from all contributions.
-  bool reduces_whole(std::uint64_t bytes) const;
-  bool allreduces_whole(std::uint64_t bytes) const;
+  bool reduces_whole(std::uint64_t bytes, ReductionForm form) const;
+  bool allreduces_whole(std::uint64_t bytes, ReductionForm form) const;
+  bool segmented(ReductionForm form) const {
+    return form == ReductionForm::automatic ? tuning.driver == Driver::segmented
+                                            : form >= ReductionForm::segments;
+  }
   // Bytes of a slice per member and segment when groups combine first, at most `most`; 0: they do
   // not.
-  std::uint64_t slice_in_groups(const Combiner& combiner, std::uint64_t bytes,
-                                std::uint64_t most) const;
+  std::uint64_t slice_in_groups(const Combiner& combiner, std::uint64_t bytes, std::uint64_t most,
+                                ReductionForm form) const;
+
+ private:
+  bool groups_allowed(ReductionForm form) const;
 };
 
 }  // namespace od::coll::shm
