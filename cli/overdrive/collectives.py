@@ -75,6 +75,8 @@ def way_of(item: Mapping[str, Any], nodes: int) -> str:
 
 def _described(item: Mapping[str, Any], nodes: int) -> str:
     way = way_of(item, nodes)
+    if way == "shared memory" and item["algorithm"].startswith("shared_"):
+        return f"{way}, {item['algorithm']}"
     if way in ("host", "shared memory"):
         return way  # no algorithm between ranks takes part
     extra = _parameters(item["parameters"])
@@ -95,7 +97,7 @@ def render_explanation(report: Mapping[str, Any]) -> str:
     ]
     name = report["decision"]["algorithm"]
     if way_of(report["decision"], nodes) == "shared memory":
-        lines.append(f"  calls that shared memory cannot serve: messages, {name}")
+        lines.append(f"  calls that shared memory cannot serve: messages, as {name}")
     lines.append(f"  in rules: {name}/{report['decision']['mode']}, or its number "
                  f"{report['decision']['number']}")  # fmt: skip
     if report["rules"]:

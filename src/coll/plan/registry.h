@@ -33,6 +33,19 @@ enum Takes : unsigned {
   kTakesSwitch = 1u << 3,
   // Likewise, with a leader for each socket of a node.
   kTakesSockets = 1u << 4,
+  // Shared memory inside nodes, where it says how (NodeForm). The model takes it without being told
+  // so: by the sizes of coll/shm/tuning.h.
+  kTakesNode = 1u << 5,
+};
+
+// How the ranks of a node reduce in shared memory (coll/shm/tuning.h, which decides if it is
+// automatic).
+enum class NodeForm : std::uint8_t {
+  automatic,
+  whole,     // whoever gets the result adds all contributions
+  slices,    // each rank adds a slice of them, then slices are collected
+  segments,  // the same segment by segment
+  groups,    // the same, first among ranks that share a cache
 };
 
 struct Algorithm {
@@ -48,9 +61,11 @@ struct Algorithm {
   Generate* generate;  // null: the host MPI
   Cost* cost;          // null: not known
   const char* doc;
+  NodeForm node_form = NodeForm::automatic;
 
   bool is_host() const { return generate == nullptr; }
   bool works_elsewhere() const { return (takes & kTakesSwitch) != 0; }
+  bool shares_memory() const { return (takes & kTakesNode) != 0; }
   bool leads_by_socket() const { return (takes & kTakesSockets) != 0; }
 };
 

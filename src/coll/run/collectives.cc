@@ -350,7 +350,9 @@ int Collectives::start_with(CollectiveOp& op, std::shared_ptr<const coll::Schedu
 bool Collectives::serve_at_once(const CollectiveCall& call, const Comm& comm, CollectiveTeam* team,
                                 const coll::Decision& decision, coll::shm::Patience patience) {
   if (timed || comm.collectives->spans_nodes()) return false;
-  if (!serves(team, call, decision) || !serve_as_line(team->team(), call, patience)) return false;
+  if (!serves(team, call, decision)) return false;
+  const coll::shm::ReductionForm form = reduction_form(*decision.algorithm);
+  if (!serve_as_line(team->team(), call, form, patience)) return false;
   ++endpoint.counters.collectives_served;
   ++endpoint.counters.collectives_shared;
   ++endpoint.counters.collectives_lines;

@@ -10,6 +10,7 @@ namespace od {
 using coll::shm::Content;
 using coll::shm::Line;
 using coll::shm::Pattern;
+using coll::shm::ReductionForm;
 using coll::shm::Team;
 using coll::shm::Use;
 
@@ -41,7 +42,7 @@ bool fill_bcast(const CollectiveCall& call, Line& line) {
   return line.bytes != 0 && data != nullptr;
 }
 
-bool fill_reduction(const Team& team, const CollectiveCall& call, Line& line) {
+bool fill_reduction(const Team& team, const CollectiveCall& call, ReductionForm form, Line& line) {
   const p2p::Layout& layout = *call.recv_type;
   const coll::CollectiveInfo& info = coll::info(call.collective);
   if (call.reduction.kernel == nullptr || layout.shape != p2p::Shape::contiguous) return false;
@@ -71,10 +72,10 @@ bool fill_reduction(const Team& team, const CollectiveCall& call, Line& line) {
     if (!info.takes_self) line.own = nullptr;
     return true;
   }
-  if (!info.rooted()) return team.allreduces_whole(line.bytes);
+  if (!info.rooted()) return team.allreduces_whole(line.bytes, form);
   line.pattern = Pattern::to_root;
   line.root = call.root;
-  return team.reduces_whole(line.bytes);
+  return team.reduces_whole(line.bytes, form);
 }
 
 // Allgather and alltoall: a block of each member for all, or for each.
@@ -141,10 +142,10 @@ bool fill_rooted(const Team& team, const CollectiveCall& call, Line& line) {
   return true;
 }
 
-bool fill_line(const Team& team, const CollectiveCall& call, Line& line) {
+bool fill_line(const Team& team, const CollectiveCall& call, ReductionForm form, Line& line) {
   const coll::CollectiveInfo& info = coll::info(call.collective);
   if (info.output == coll::Part::kNone) return true;
-  if (info.reduces) return fill_reduction(team, call, line);
+  if (info.reduces) return fill_reduction(team, call, form, line);
   if (info.counts != coll::Counts::kSame) return false;
   if (info.input == coll::Part::kNone) return fill_bcast(call, line);
   return info.rooted() ? fill_rooted(team, call, line) : fill_blocks(team, call, line);
@@ -152,9 +153,10 @@ bool fill_line(const Team& team, const CollectiveCall& call, Line& line) {
 
 }  // namespace
 
-bool serve_as_line(Team& team, const CollectiveCall& call, coll::shm::Patience patience) {
+bool serve_as_line(Team& team, const CollectiveCall& call, ReductionForm form,
+                   coll::shm::Patience patience) {
   Line line;
-  return fill_line(team, call, line) && team.serve_line(line, patience);
+  return fill_line(team, call, form, line) && team.serve_line(line, patience);
 }
 
 }  // namespace od

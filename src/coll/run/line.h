@@ -13,7 +13,8 @@ inline constexpr int kLineLooks = 200;
 
 // True: the call is done. False: when patience is at its end it goes on as start_whole(), of which
 // the others notice nothing. The team must be that of the whole communicator.
-bool serve_as_line(coll::shm::Team& team, const CollectiveCall& call, coll::shm::Patience patience);
+bool serve_as_line(coll::shm::Team& team, const CollectiveCall& call, coll::shm::ReductionForm form,
+                   coll::shm::Patience patience);
 
 }  // namespace od
 

@@ -79,7 +79,7 @@ void CollectiveOp::begin_whole(CollectiveTeam& team) {
   team_ = &team;
   whole_ = true;
   TeamWork& work = *take_work();
-  start_whole(team.team(), work, *task_.call, buffers_);
+  start_whole(team.team(), work, *task_.call, buffers_, reduction_form(*task_.decision.algorithm));
   if (started_ns_ != 0) team.team().note_arrival(work.operation, started_ns_);
   if (log_ != nullptr) [[unlikely]]
     begin_log(*log_);
@@ -183,7 +183,8 @@ void CollectiveOp::start(std::uint32_t index) {
       break;
     case StepKind::kNode: {
       TeamWork* const work = take_work();
-      start_node_step(team_->team(), *work, step, *task_.call, buffers_);
+      start_node_step(team_->team(), *work, step, *task_.call, buffers_,
+                      reduction_form(*task_.decision.algorithm));
       pending_.push_back({nullptr, 0, work, index});
       return;
     }

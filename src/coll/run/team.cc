@@ -213,7 +213,7 @@ std::byte* input_of(const CollectiveCall& call, const CollectiveBuffers& buffers
 }
 
 void start_reduction(coll::shm::Team& team, TeamWork& work, const CollectiveCall& call,
-                     const CollectiveBuffers& buffers) {
+                     const CollectiveBuffers& buffers, coll::shm::ReductionForm form) {
   coll::shm::Operation& op = work.operation;
   const coll::CollectiveInfo& info = coll::info(call.collective);
   std::byte* const input = input_of(call, buffers);
@@ -221,12 +221,12 @@ void start_reduction(coll::shm::Team& team, TeamWork& work, const CollectiveCall
   const auto count = static_cast<std::uint64_t>(call.recv_count);
   const coll::shm::Combiner& combiner = buffers.combiner();
   if (info.rooted()) {
-    team.reduce(op, call.root, input, output, count, combiner);
+    team.reduce(op, call.root, input, output, count, combiner, form);
   } else if (info.flow == Flow::kPrefix) {
     info.takes_self ? team.scan(op, input, output, count, combiner)
                     : team.exscan(op, input, output, count, combiner);
   } else if (info.input == Part::kOne) {
-    team.allreduce(op, input, output, count, combiner);
+    team.allreduce(op, input, output, count, combiner, form);
   } else {
     const std::int64_t extent = buffers.unit_bytes();
     Blocks send =
@@ -249,11 +249,29 @@ void start_reduction(coll::shm::Team& team, TeamWork& work, const CollectiveCall
 
 }  // namespace
 
+coll::shm::ReductionForm reduction_form(const coll::Algorithm& algorithm) {
+  using coll::NodeForm;
+  using coll::shm::ReductionForm;
+  switch (algorithm.node_form) {
+    case NodeForm::automatic:
+      return ReductionForm::automatic;
+    case NodeForm::whole:
+      return ReductionForm::whole;
+    case NodeForm::slices:
+      return ReductionForm::slices;
+    case NodeForm::segments:
+      return ReductionForm::segments;
+    case NodeForm::groups:
+      return ReductionForm::groups;
+  }
+  return ReductionForm::automatic;
+}
+
 void start_whole(coll::shm::Team& team, TeamWork& work, const CollectiveCall& call,
-                 const CollectiveBuffers& buffers) {
+                 const CollectiveBuffers& buffers, coll::shm::ReductionForm form) {
   coll::shm::Operation& op = work.operation;
   const coll::CollectiveInfo& info = coll::info(call.collective);
-  if (info.reduces) return start_reduction(team, work, call, buffers);
+  if (info.reduces) return start_reduction(team, work, call, buffers, form);
   if (info.output == Part::kNone) return team.barrier(op);
   const int ranks = team.size();
   const bool at_root = team.position() == call.root;
@@ -291,7 +309,8 @@ void start_whole(coll::shm::Team& team, TeamWork& work, const CollectiveCall& ca
 }
 
 void start_node_step(coll::shm::Team& team, TeamWork& work, const coll::Step& step,
-                     const CollectiveCall& call, const CollectiveBuffers& buffers) {
+                     const CollectiveCall& call, const CollectiveBuffers& buffers,
+                     coll::shm::ReductionForm form) {
   using coll::NodeWork;
   coll::shm::Operation& op = work.operation;
   const int leader = coll::node_leader(step);
@@ -313,7 +332,7 @@ void start_node_step(coll::shm::Team& team, TeamWork& work, const coll::Step& st
   auto* const target = reinterpret_cast<std::byte*>(buffers.address(step.target));
   switch (what) {
     case NodeWork::kReduce:
-      team.reduce(op, leader, source, leads ? target : nullptr, count, buffers.combiner());
+      team.reduce(op, leader, source, leads ? target : nullptr, count, buffers.combiner(), form);
       return;
     case NodeWork::kBcast:
       team.bcast(op, leader, leads ? source : target, static_cast<std::uint64_t>(bytes));
@@ -333,7 +352,7 @@ void start_node_step(coll::shm::Team& team, TeamWork& work, const coll::Step& st
       team.exscan(op, source, target, count, buffers.combiner());
       return;
     case NodeWork::kWhole:
-      start_whole(team, work, call, buffers);
+      start_whole(team, work, call, buffers, form);
       return;
   }
 }

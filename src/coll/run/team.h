@@ -18,6 +18,7 @@
 #include <memory>
 #include <vector>
 
+#include "coll/plan/registry.h"
 #include "coll/plan/schedule.h"
 #include "coll/run/buffers.h"
 #include "coll/run/call.h"
@@ -94,12 +95,15 @@ struct TeamWork {
   std::vector<std::int64_t> send_offsets, send_bytes, recv_offsets, recv_bytes;
 };
 
+// How the ranks of a node reduce by this algorithm.
+coll::shm::ReductionForm reduction_form(const coll::Algorithm& algorithm);
 // Starts the whole collective, of a communicator that lies on this node alone.
 void start_whole(coll::shm::Team& team, TeamWork& work, const CollectiveCall& call,
-                 const CollectiveBuffers& buffers);
+                 const CollectiveBuffers& buffers, coll::shm::ReductionForm form);
 // Starts a step of kind kNode (coll/plan/hierarchy/node_steps.h).
 void start_node_step(coll::shm::Team& team, TeamWork& work, const coll::Step& step,
-                     const CollectiveCall& call, const CollectiveBuffers& buffers);
+                     const CollectiveCall& call, const CollectiveBuffers& buffers,
+                     coll::shm::ReductionForm form);
 
 }  // namespace od
 

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 
-#include "coll/shm/team.h"
+#include "coll/shm/channel.h"
 
 namespace od::coll::shm {
 
-void Team::note_arrival(const Operation& op, std::uint64_t ns) {
-  const std::uint64_t ticket = peer(me_).base + op.first_number_ + 1;
+void Channel::note_arrival(std::uint64_t number, std::uint64_t ns) {
+  const std::uint64_t ticket = this->ticket(me_, number);
   Arrival& mine = peer(me_).control->arrivals[ticket % kArrivals];
   // Relaxed: whoever sees the old ticket, or the new one with the old time, has come too early and
   // finds out by looking at the ticket again.
@@ -18,11 +18,11 @@ void Team::note_arrival(const Operation& op, std::uint64_t ns) {
   mine.ticket.store(ticket, std::memory_order_release);
 }
 
-bool Team::arrivals_apart(const Operation& op, std::uint64_t* ns) const {
+bool Channel::arrivals_apart(std::uint64_t number, std::uint64_t* ns) const {
   std::uint64_t first = ~std::uint64_t{0};
   std::uint64_t last = 0;
-  for (int i = 0; i < size_; ++i) {
-    const std::uint64_t ticket = peer(i).base + op.first_number_ + 1;
+  for (int i = 0; i < size(); ++i) {
+    const std::uint64_t ticket = this->ticket(i, number);
     const Arrival& arrival = peer(i).control->arrivals[ticket % kArrivals];
     if (arrival.ticket.load(std::memory_order_acquire) != ticket) return false;
     const std::uint64_t at = arrival.ns.load(std::memory_order_relaxed);

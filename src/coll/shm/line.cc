@@ -8,127 +8,120 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/pause.h"
 #include "base/prefetch.h"
-#include "coll/shm/team.h"
-#include "node/wait.h"
+#include "coll/shm/waking.h"
 
 namespace od::coll::shm {
 
-bool Team::serve_line(const Line& line, Patience patience) {
-  if (first_open_ != nullptr || completed_ != next_number_ || broken_) return false;
+LineServer::LineServer(Channel& channel, const TeamShape& shape)
+    : channel_(channel), shape_(shape), operands_(static_cast<std::size_t>(shape.size)) {}
+
+bool LineServer::serve(const Line& line, Patience patience) {
   // As an exchange it is one round.
-  if (line.bytes > std::min<std::uint64_t>(kLinesBytes, piece_bytes(line.content, size_, 1)))
+  if (line.bytes >
+      std::min<std::uint64_t>(kLinesBytes, shape_.piece_bytes(line.content, shape_.size, 1))) {
     return false;
-  const Span readers = readers_of(line.pattern, line.root, me_, size_);
-  const Span sources = sources_of(line.pattern, line.root, me_, size_);
-  if (readers.has_another_than(me_)) {
-    if (next_number_ >= kLanes && !acknowledged(next_number_ - kLanes + 1)) return false;
-    show_line(line);
-    tell_of_line(line, readers);
+  }
+  const Span readers = readers_of(line.pattern, line.root, shape_.me, shape_.size);
+  const Span sources = sources_of(line.pattern, line.root, shape_.me, shape_.size);
+  if (readers.has_another_than(shape_.me)) {
+    if (!channel_.lane_free(channel_.next())) return false;
+    show(line);
+    tell_readers(line, readers);
   }
   if (!lines_here(line, sources, patience)) return false;
-  take_lines(line, sources);
-  complete_line();
+  take(line, sources);
+  complete();
   return true;
 }
 
-// Where a line's bytes go: into the post, or into the cell that belongs to the lane.
-Way Team::way_of_lines(std::uint64_t bytes) {
-  if (bytes == 0) return Way::nothing;
-  return bytes <= kInlineBytes ? Way::payload : Way::cells;
-}
-std::uint64_t Team::lines_offset(std::uint64_t number) {
-  return kLinesOffset + number % kLanes * kLinesBytes;
-}
-
-void Team::show_line(const Line& line) {
-  Post& post = lane(me_, next_number_).post;
-  post.completed = static_cast<std::uint32_t>(peer(me_).base + completed_);
-  post.way = way_of_lines(line.bytes);
+void LineServer::show(const Line& line) {
+  const std::uint64_t number = channel_.next();
+  Post& post = channel_.own_lane(number).post;
+  post.completed = channel_.completed_low();
+  post.way = way_of_line(line.bytes);
   post.awaits_readers = post.table = false;
   post.payload_bytes = 0;
   if (post.way == Way::payload) {
     std::memcpy(post.payload, line.shown, line.bytes);
     if (line.content == Content::same) post.payload_bytes = static_cast<std::uint8_t>(line.bytes);
   } else if (post.way == Way::cells) {
-    const std::uint64_t at = lines_offset(next_number_);
-    std::memcpy(peer(me_).slot + at, line.shown, line.bytes);
+    const std::uint64_t at = line_offset(number);
+    std::memcpy(channel_.slot(shape_.me) + at, line.shown, line.bytes);
     post.place = {at, line.bytes, kLinesBytes, 0, 1, 1};
   }
-  // Pairs with the acquire in lines_here() and look().
-  post.ticket.store(ticket(me_, next_number_), std::memory_order_release);
+  channel_.publish(number);
   shown_ahead_ = true;
   take_next_lines(line.bytes);
 }
 
 // Where ranks share cores whoever finds that nothing is missing wakes a reader, as after an
-// exchange's post (tell_sleepers).
-void Team::tell_of_line(const Line& line, Span readers) {
-  if (wake_mode_.expedited) {
-    tell_others(false);
+// exchange's post.
+void LineServer::tell_readers(const Line& line, Span readers) {
+  if (channel_.wakes_at_once()) {
+    channel_.wake_for_post();
     return;
   }
-  // Free: all exchanges are over.
-  Exchange& x = exchanges_[next_number_ % kLanes] = {};
-  x.pattern = line.pattern;
-  x.root = line.root;
-  x.number = next_number_;
-  x.size = size_;
-  x.me = me_;
-  x.readers = readers;
-  x.news_post = any_news_ = true;
-  tell_sleepers();
+  ExchangeSpec spec;
+  spec.pattern = line.pattern;
+  spec.root = line.root;
+  channel_.order_for_sleepers();
+  mark_readers(channel_, spec, {shape_.size, shape_.me, readers, {}}, channel_.next());
+  channel_.wake_marked();
 }
 
 // The others read this lane's next lines eight exchanges ago and still hold them: taken back while
 // we wait, they do not have to be fetched when there is something to show.
-void Team::take_next_lines(std::uint64_t bytes) {
-  const std::uint64_t next = next_number_ + 1;
-  Post& post = lane(me_, next).post;
+void LineServer::take_next_lines(std::uint64_t bytes) {
+  const std::uint64_t next = channel_.next() + 1;
+  Post& post = channel_.own_lane(next).post;
   prefetch_for_writing(&post);
   if (bytes <= kFirstLineBytes) return;
   if (bytes <= kInlineBytes) {
     prefetch_for_writing(post.payload + kFirstLineBytes);
     return;
   }
-  const std::byte* const lines = peer(me_).slot + lines_offset(next);
+  const std::byte* const lines = channel_.slot(shape_.me) + line_offset(next);
   for (std::uint64_t at = 0; at < bytes; at += kLineBytes) {
     prefetch_for_writing(lines + at);
   }
 }
 
 // Whether the lines of all sources are there, and are what this member expects.
-bool Team::lines_here(const Line& line, Span sources, Patience patience) {
+bool LineServer::lines_here(const Line& line, Span sources, Patience patience) {
+  const std::uint64_t number = channel_.next();
   for (int i = sources.first; i < sources.last; ++i) {
-    if (i == me_) continue;
-    const Post& post = lane(i, next_number_).post;
-    const std::uint64_t expected = ticket(i, next_number_);
-    // Pairs with the release in show_line() and post().
+    if (i == shape_.me) continue;
+    const Post& post = channel_.lane(i, number).post;
+    const std::uint64_t expected = channel_.ticket(i, number);
+    // Pairs with the release in Channel::publish().
     while (post.ticket.load(std::memory_order_acquire) != expected) {
       if (!patience.another_look()) return false;
       pause_processor();
     }
     if (!as_expected(line, post)) return false;
-    note_completed(peer(i), post.completed);
+    channel_.note_completed(i, post.completed);
   }
   return true;
 }
 
 // False for what an Operation has to settle: lengths that disagree, and blocks that a member shows
 // elsewhere, because it has taken the general way.
-bool Team::as_expected(const Line& line, const Post& post) const {
-  if (post.way != way_of_lines(line.bytes)) return false;
+bool LineServer::as_expected(const Line& line, const Post& post) const {
+  if (post.way != way_of_line(line.bytes)) return false;
   if (post.way != Way::cells) {
     return post.payload_bytes == (line.content == Content::same ? line.bytes : 0);
   }
-  return post.place.offset == lines_offset(next_number_) && post.place.bytes == line.bytes;
+  return post.place.offset == line_offset(channel_.next()) && post.place.bytes == line.bytes;
 }
 
-void Team::take_lines(const Line& line, Span sources) {
+void LineServer::take(const Line& line, Span sources) {
+  const std::uint64_t number = channel_.next();
   const auto shown_by = [&](int i) -> const std::byte* {
-    if (i == me_) return line.own;
-    if (line.bytes > kInlineBytes) return peer(i).slot + lines_offset(next_number_);
-    return lane(i, next_number_).post.payload;
+    if (i == shape_.me) return line.own;
+    if (line.bytes > kInlineBytes) return channel_.slot(i) + line_offset(number);
+    return channel_.lane(i, number).post.payload;
   };
   const auto copy = [&](std::byte* to, const std::byte* from) {
     if (to != nullptr && from != nullptr && to != from) std::memcpy(to, from, line.bytes);
@@ -160,25 +153,11 @@ void Team::take_lines(const Line& line, Span sources) {
   }
 }
 
-void Team::complete_line() {
+void LineServer::complete() {
   shown_ahead_ = false;
-  ++counters_.operations;
-  ++counters_.lines;
-  ++reserved_;
-  ++next_number_;
-  ++completed_;
-  publish_completed();
-  tell_others(true);
-}
-
-// Wakes those who may sleep on what has just been published; `ends`: that an exchange is over.
-void Team::tell_others(bool ends) {
-  order_for_sleepers();
-  for (int i = 0; i < size_; ++i) {
-    const Peer& p = peer(i);
-    if (i == me_ || (ends && p.control->wants_acks.load(std::memory_order_relaxed) == 0)) continue;
-    wake_if_asleep(p);
-  }
+  channel_.begin();
+  channel_.complete(channel_.next());
+  channel_.wake_for_completed();
 }
 
 }  // namespace od::coll::shm

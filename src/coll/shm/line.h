@@ -11,9 +11,13 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
+#include "coll/shm/channel.h"
 #include "coll/shm/combiner.h"
-#include "coll/shm/exchange.h"
+#include "coll/shm/exchange_spec.h"
+#include "coll/shm/slot_layout.h"
+#include "coll/shm/team_shape.h"
 
 namespace od::coll::shm {
 
@@ -44,6 +48,44 @@ struct Line {
   // or no operand (exscan).
   const std::byte* own = nullptr;
   Combiner combiner;
+};
+
+// Where a line's bytes go: into the post, or into the cell that belongs to the lane.
+constexpr Way way_of_line(std::uint64_t bytes) {
+  if (bytes == 0) return Way::nothing;
+  return bytes <= kInlineBytes ? Way::payload : Way::cells;
+}
+constexpr std::uint64_t line_offset(std::uint64_t number) {
+  return kLinesOffset + number % kLanes * kLinesBytes;
+}
+
+// Serves lines as the channel's next exchange, while no other is under way.
+class LineServer {
+ public:
+  LineServer(Channel& channel, const TeamShape& shape);
+
+  // All at once, or false: the call has to be the next exchange, whose post may be there already.
+  bool serve(const Line& line, Patience patience);
+  // Whether the exchange that begins next has been shown by a line; forgotten when asked.
+  bool take_shown_ahead() {
+    const bool ahead = shown_ahead_;
+    shown_ahead_ = false;
+    return ahead;
+  }
+
+ private:
+  void show(const Line& line);
+  void tell_readers(const Line& line, Span readers);
+  void take_next_lines(std::uint64_t bytes);
+  bool lines_here(const Line& line, Span sources, Patience patience);
+  bool as_expected(const Line& line, const Post& post) const;
+  void take(const Line& line, Span sources);
+  void complete();
+
+  Channel& channel_;
+  const TeamShape& shape_;
+  std::vector<const std::byte*> operands_;
+  bool shown_ahead_ = false;
 };
 
 }  // namespace od::coll::shm

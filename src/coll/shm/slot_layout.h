@@ -76,6 +76,12 @@ struct TableEntry {
   std::uint64_t bytes;
 };
 
+// What a table of so many members takes; cells follow it.
+constexpr std::uint64_t table_bytes(int members) {
+  const std::uint64_t bytes = static_cast<std::uint64_t>(members) * sizeof(TableEntry);
+  return (bytes + kFalseSharingBytes - 1) / kFalseSharingBytes * kFalseSharingBytes;
+}
+
 // Step words hold a ticket and a number of steps, of which all count once the last one is there.
 inline constexpr unsigned kStepBits = 24;
 inline constexpr std::uint64_t kAllSteps = (std::uint64_t{1} << kStepBits) - 1;

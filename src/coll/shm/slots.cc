@@ -14,7 +14,8 @@ Slots::Slots(std::byte* region, const od::node::RegionLayout& layout)
 bool Slots::acknowledged(Slot& slot) {
   std::vector<Acknowledgement>& open = slot.acknowledgements;
   while (!open.empty()) {
-    // Acquire: pairs with the release in Team; the peer's reads come before what we write next.
+    // Acquire: pairs with the release in Channel::complete(); the peer's reads come before what we
+    // write next.
     if (open.back().completed->load(std::memory_order_acquire) < open.back().at_least) return false;
     open.pop_back();
   }

@@ -139,6 +139,11 @@ class Case {
     }
   }
 
+  // As sizes say, mostly; else each form in turn.
+  ReductionForm form() const {
+    const std::uint64_t turn = number_ % 9;
+    return turn < 5 ? static_cast<ReductionForm>(turn) : ReductionForm::automatic;
+  }
   std::uint64_t unit() const {
     return reduces() ? (maps_ ? sizeof(Map) : sizeof(std::int32_t)) : 1;
   }
@@ -179,9 +184,11 @@ class Case {
         fill_elements(in_place ? recv_ : send_, me_, 0, count_);
         const void* send = in_place ? nullptr : send_;
         if (kind_ == Kind::reduce) {
-          team.reduce(op_, root_, send, me_ == root_ ? recv_ : nullptr, count_, combiner);
+          team.reduce(op_, root_, send, me_ == root_ ? recv_ : nullptr, count_, combiner, form());
         }
-        if (kind_ == Kind::allreduce) team.allreduce(op_, send, recv_, count_, combiner);
+        if (kind_ == Kind::allreduce) {
+          team.allreduce(op_, send, recv_, count_, combiner, form());
+        }
         if (kind_ == Kind::scan) team.scan(op_, send, recv_, count_, combiner);
         if (kind_ == Kind::exscan) team.exscan(op_, send, recv_, count_, combiner);
         break;

@@ -15,6 +15,17 @@ enum class Driver : std::uint8_t {
   segmented,
 };
 
+// How a reduction that each member or one of them wants is made (alike): as sizes say, or as the
+// caller does; what a team cannot do (no groups, elements too large for them) becomes the next
+// simpler one.
+enum class ReductionForm : std::uint8_t {
+  automatic,
+  whole,     // whoever wants the result combines all contributions
+  slices,    // Driver::generic
+  segments,  // Driver::segmented, without groups
+  groups,    // Driver::segmented, in groups also with more ranks than cores
+};
+
 // Which way blocks are shown; for measurements and tests.
 enum class WayChoice : std::uint8_t { automatic, cells, direct };
 

@@ -128,6 +128,7 @@ Decision Selection::by_model(Collective collective, const Layout& layout, bool c
            rules.common.leaders != 0;
   };
   const bool levels = layout.most_per_node > 1 && layout.nodes > 1;
+  const bool one_node = layout.most_per_node > 1 && layout.nodes == 1;
   for (const Algorithm& algorithm : algorithms(collective)) {
     if (algorithm.is_host()) continue;
     const bool listed = rules.list.empty() || std::find(rules.list.begin(), rules.list.end(),
@@ -135,6 +136,9 @@ Decision Selection::by_model(Collective collective, const Layout& layout, bool c
     const auto reason_of = [&](const char* reason) {
       if (reason == nullptr && algorithm.works_elsewhere()) {
         reason = "is for a switch that adds, which is measured by itself";
+      }
+      if (reason == nullptr && algorithm.shares_memory() && rules.list.empty()) {
+        reason = "names what is done inside nodes in any case, where it can be done";
       }
       return listed ? reason : "is not in the list";
     };
@@ -154,10 +158,11 @@ Decision Selection::by_model(Collective collective, const Layout& layout, bool c
         consider({&algorithm, Mode::kHierarchical, split}, reason);
       }
     }
-    consider(complete(algorithm, Mode::kFlat, {}, layout, commutative),
+    const Mode alone = one_node && algorithm.shares_memory() ? Mode::kHierarchical : Mode::kFlat;
+    consider(complete(algorithm, alone, {}, layout, commutative),
              reason_of(why_not(algorithm, {layout.ranks, commutative})));
   }
-  if (layout.nodes == 1 && layout.most_per_node > 1 && !best.algorithm->is_host()) {
+  if (one_node && best.mode == Mode::kFlat && !best.algorithm->is_host()) {
     // In shared memory there is only one way, but who cannot go it needs an algorithm.
     consider(complete(*best.algorithm, Mode::kHierarchical, {}, layout, commutative), nullptr);
   }

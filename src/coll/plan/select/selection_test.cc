@@ -181,6 +181,31 @@ TEST(Rules, ParametersForAllAndForOne) {
   EXPECT_EQ(chain.segment_bytes, 8 * 1024);
 }
 
+// What is done inside nodes has names like everything else.
+TEST(Rules, NameWhatANodeDoesInSharedMemory) {
+  const Layout node{4, 1, 4};
+  for (std::size_t i = 0; i < kCollectives; ++i) {
+    const auto collective = static_cast<Collective>(i);
+    const Algorithm* const algorithm = find_algorithm(collective, "shared_memory");
+    ASSERT_NE(algorithm, nullptr) << info(collective).name;
+    EXPECT_EQ(find_algorithm(collective, 200), algorithm);
+    EXPECT_EQ(algorithm->node_form, NodeForm::automatic);
+    EXPECT_FALSE(with({}).selection.decide(collective, node, true, 64).algorithm->shares_memory())
+        << "the model names what serves calls that shared memory cannot";
+  }
+  const Loaded loaded = with({{"OVERDRIVE_ADJUST_ALLREDUCE", "shared_slices:4K-;201:0-4K"},
+                              {"OVERDRIVE_ADJUST_BCAST_LIST", "shared_memory"}});
+  ASSERT_TRUE(loaded.issues.empty()) << loaded.issues.front();
+  const Decision slices = loaded.selection.decide(kAllreduce, node, true, 8192);
+  EXPECT_EQ(slices.algorithm->node_form, NodeForm::slices);
+  EXPECT_EQ(slices.mode, Mode::kHierarchical);
+  EXPECT_EQ(chosen(loaded, kAllreduce, 8, node), "shared_whole");
+  EXPECT_EQ(chosen(loaded, kBcast, 8, node), "shared_memory");
+  EXPECT_EQ(loaded.selection.decide(kBcast, node, true, 8).mode, Mode::kHierarchical);
+  // Between nodes the algorithm that stands for it is between the leaders.
+  EXPECT_EQ(loaded.selection.decide(kAllreduce, kTwoByFour, true, 8192).mode, Mode::kHierarchical);
+}
+
 TEST(Rules, TheListLimitsTheModel) {
   const Loaded loaded = with({{"OVERDRIVE_ADJUST_ALLREDUCE_LIST", "gather_scatter,ring"}});
   std::set<std::string> seen;

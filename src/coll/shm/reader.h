@@ -1,0 +1,73 @@
+// What a member does with what it is shown in an exchange: it looks for posts, checks where they
+// say that bytes are, and copies or combines them, round by round.
+//
+// A reader touches nothing of what a source shows before it has acquired the source's ticket or
+// `made` (Channel::shows, made_by), and tells that it has read only what sources wait for. Nothing
+// that a post says is used before it is compared with the sizes of slot and reach file.
+#ifndef OVERDRIVE_COLL_SHM_READER_H_
+#define OVERDRIVE_COLL_SHM_READER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "coll/shm/channel.h"
+#include "coll/shm/exchange.h"
+#include "coll/shm/team_counters.h"
+#include "coll/shm/team_shape.h"
+
+namespace od::coll::shm {
+
+// A member's reach file in this process, or null.
+struct ReachFile {
+  std::byte* start = nullptr;
+  std::uint64_t bytes = 0;
+};
+
+// What is called when a member's slot contains nonsense: ends the job, or returns, after which
+// nothing moves any more.
+struct CorruptHandler {
+  void (*function)(void* context, int member) = nullptr;
+  void* context = nullptr;
+};
+
+class Reader {
+ public:
+  Reader(Channel& channel, const TeamShape& shape, TeamCounters& counters,
+         std::vector<ReachFile> reach, CorruptHandler corrupt);
+
+  // When the exchange begins.
+  void prepare(Exchange& x);
+  // One round; false when it has to wait.
+  bool read_round(Exchange& x);
+  // A member's slot contained nonsense.
+  bool broken() const { return broken_; }
+
+ private:
+  bool look(Exchange& x, int source);
+  bool resolve(Exchange& x, int source, const Post& post);
+  bool resolve_payload(Exchange& x, Shown& s, const Post& post);
+  bool resolve_cells(Exchange& x, int source, const Post& post, std::uint64_t after_table);
+  bool available(Exchange& x, int source, std::uint32_t round);
+  bool copy_round(Exchange& x);
+  void copy_shown(Exchange& x, int source, Shown& s);
+  bool combine_round(Exchange& x);
+  bool combine_groups(Exchange& x);
+  const std::byte* own_operand(const Exchange& x) const;
+  void make_scratch(const Exchange& x);
+
+  Channel& channel_;
+  const TeamShape& shape_;
+  TeamCounters& counters_;
+  std::vector<ReachFile> reach_;
+  CorruptHandler corrupt_;
+  bool broken_ = false;
+  std::vector<Shown> shown_;  // kLanes times one per member
+  std::vector<const std::byte*> operands_;
+  std::vector<std::byte> scratch_;
+  std::byte* aligned_scratch_ = nullptr;  // to a line, as cells are
+};
+
+}  // namespace od::coll::shm
+
+#endif  // OVERDRIVE_COLL_SHM_READER_H_
