@@ -70,6 +70,7 @@ def gather(installation: Installation, environment: Mapping[str, str]) -> dict[s
         "calibration": None,
         "fingerprint": None,
         "routes": None,
+        "paths": None,
         "overlap": None,
     }
     try:
@@ -77,7 +78,9 @@ def gather(installation: Installation, environment: Mapping[str, str]) -> dict[s
     except CommandError as reason:
         report["issues"] = [{"kind": "incomplete", "message": str(reason)}]
         return report
-    for key in ("machine", "settings", "issues", "files", "calibration", "fingerprint", "routes"):
+    for key in (
+        "machine", "settings", "issues", "files", "calibration", "fingerprint", "routes", "paths",
+    ):  # fmt: skip
         report[key] = known[key]
     report["mechanisms"].append(mechanisms.xpmem(known["xpmem"]).as_dict())
     report["overlap"] = info_overlap.describe(info_text.values(report))

@@ -10,14 +10,6 @@ from overdrive.errors import CommandError
 
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
-_WAYS = {
-    "cells": "in and out through shared cells",
-    "pull": "the receiver reads the sender's buffer",
-    "push": "the sender writes the receiver's buffer once the receive is posted",
-    "cooperative": "both copy at the same time",
-    "kernel": "the receiver reads through the operating system",
-}
-
 _BUFFERS = {
     "unchanged": "a reachable buffer that is sent again unchanged",
     "rewritten": "a reachable buffer that was written since it was last sent",
@@ -83,6 +75,7 @@ def describe(report: Mapping[str, Any], one: int, other: int) -> dict[str, Any]:
             if route["distance"] == distance
             and (known["reach"] != "off" or route["buffer"] == "elsewhere")
         ],
+        "paths": {path["name"]: path["doc"] for path in report["paths"]},
     }
 
 
@@ -117,5 +110,5 @@ def lines(pair: Mapping[str, Any]) -> list[str]:
         found += ["", f"  longer ones from {_BUFFERS[route['buffer']]}"]
         for start in route["from"]:
             begin = f"from {size(start['bytes'])} on" if start["bytes"] else "at first"
-            found.append(f"    {begin:18} {_WAYS[start['way']]} ({start['way']})")
+            found.append(f"    {begin:18} {pair['paths'][start['way']]} ({start['way']})")
     return found

@@ -112,6 +112,18 @@ def _setting(setting: dict[str, Any]) -> list[str]:
     ]
 
 
+def paths(report: dict[str, Any]) -> list[str]:
+    """Return the table of the paths of messages; design pages show the same lines."""
+    lines = ["| Path | What happens | Who copies | Needs | Good for | Counters |",
+             "|---|---|---|---|---|---|"]  # fmt: skip
+    for path in report["paths"]:
+        name = f"`{path['name']}`" if path["forced"] else path["name"]
+        counters = ", ".join(f"`{counter}`" for counter in path["counters"])
+        words = (path["doc"], path["who"], path["needs"] or "nothing", path["good_for"])
+        lines.append(f"| {name} | {' | '.join(map(_escape, words))} | {counters} |")
+    return lines
+
+
 def render(report: dict[str, Any]) -> str:
     """Return the whole reference."""
     lines = [HEAD]
@@ -121,7 +133,22 @@ def render(report: dict[str, Any]) -> str:
         for setting in report["settings"]:
             if setting["group"] == group:
                 lines += _setting(setting)
-    lines += ["## Statistics", ""]
+    lines += ["## Paths of messages", ""]
+    lines += [
+        "How a message comes from the sender's buffer into the receiver's. `copy_path` can force",
+        "those in code letters; what a path cannot serve takes `cells`. The first ones carry",
+        "messages that go in one piece, before their receiver has come.",
+        "",
+        *paths(report),
+        "",
+        "| Path | From which size on | Allowed by |",
+        "|---|---|---|",
+    ]
+    for path in report["paths"]:
+        if path["forced"]:
+            names = ", ".join(f"`{name}`" for name in path["settings"]) or "any"
+            lines.append(f"| `{path['name']}` | {names} | `--paths={path['option']}` |")
+    lines += ["", "## Statistics", ""]
     lines += [
         "What `OVERDRIVE_STATS` counts, per rank. Peaks are marked; of them the table shows the",
         "largest over all ranks instead of the sum.",

@@ -14,7 +14,7 @@
 //
 // Held messages must not hold up their senders: a rank in a synchronous send, or one that cannot
 // buffer any more, may be what the host call waits for. A message for which there would be a
-// receive if the host took none is therefore taken aside (Transport::take_aside) by the helper.
+// receive if the host took none is therefore taken aside (Receiver::take_aside) by the helper.
 //
 // A cancelled receive of the host that is in the middle of its message stays lent until the message
 // is complete; so lent receives may outlive the call, and the rank's own progress asks for them.

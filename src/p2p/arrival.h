@@ -1,4 +1,4 @@
-// What both files of the receiving half do with an envelope and with the payload of a cell.
+// What the receiving half does with an envelope and with the payload of a cell.
 #ifndef OVERDRIVE_P2P_ARRIVAL_H_
 #define OVERDRIVE_P2P_ARRIVAL_H_
 
@@ -59,7 +59,7 @@ inline Taken take_state(Envelope& envelope, const StreamDescriptor& stream, Enve
       default:
         break;
     }
-    // Acquire-release: settles against Transport::cancel and Transport::withdraw.
+    // Acquire-release: settles against Sender::cancel and Sender::withdraw.
     if (envelope.state.compare_exchange_weak(word, tag_state(stream.generation, next),
                                              std::memory_order_acq_rel,
                                              std::memory_order_acquire)) {

@@ -12,28 +12,17 @@
 #include <cstdint>
 
 #include "config/settings.h"
+#include "p2p/path/path.h"
 
 namespace od::p2p {
-
-// What the sender offers.
-enum class Path : std::uint8_t {
-  cells,        // copy in, copy out, piece by piece
-  pull,         // the receiver reads the sender's buffer through shared memory
-  cooperative,  // the same, and the sender helps by writing parts of it into the receiver's buffer
-  push,         // cells until the receiver has come, then straight into its buffer
-  kernel,       // the receiver reads the sender's buffer with process_vm_readv
-};
 
 class CopyPlan {
  public:
   explicit CopyPlan(const config::Settings& settings)
-      : forced_(settings.copy_path),
-        near_{settings.near_pull_min_bytes, settings.near_pull_rewritten_min_bytes,
-              settings.near_cooperative_min_bytes, settings.near_push_min_bytes,
-              settings.near_kernel_min_bytes},
-        far_{settings.far_pull_min_bytes, settings.far_pull_rewritten_min_bytes,
-             settings.far_cooperative_min_bytes, settings.far_push_min_bytes,
-             settings.far_kernel_min_bytes} {
+      : forced_(settings.copy_path), near_(settings, false), far_(settings, true) {
+    for (const PathRow& row : kPathRows) {
+      if (row.forced == forced_) forced_path_ = static_cast<Path>(&row - kPathRows);
+    }
     floor_bytes_ = std::min(near_.smallest(), far_.smallest());
     if (forced_ != config::CopyPath::kAuto) floor_bytes_ = kForcedMinBytes;
     if (forced_ == config::CopyPath::kCells) floor_bytes_ = ~std::uint64_t{0};
@@ -47,41 +36,38 @@ class CopyPlan {
 
   // Whether the choice depends on `rewritten`, which costs a look at the buffer.
   bool wants_guess(std::uint64_t bytes, bool far) const {
-    const Row& row = far ? far_ : near_;
-    return forced_ == config::CopyPath::kAuto && bytes >= row.pull_min_bytes &&
-           bytes < row.pull_rewritten_min_bytes;
+    const Thresholds& least = far ? far_ : near_;
+    return forced_ == config::CopyPath::kAuto && bytes >= least.pull_min_bytes &&
+           bytes < least.pull_rewritten_min_bytes;
   }
 
   // `reachable`: the receiver can map the sender's buffer.
   Path choose(std::uint64_t bytes, bool far, bool reachable, bool rewritten) const {
-    switch (forced_) {
-      case config::CopyPath::kAuto:
-        break;
-      case config::CopyPath::kCells:
-        return Path::cells;
-      case config::CopyPath::kPull:
-        return reachable ? Path::pull : Path::cells;
-      case config::CopyPath::kPush:
-        return Path::push;
-      case config::CopyPath::kCooperative:
-        return reachable ? Path::cooperative : Path::cells;
-      case config::CopyPath::kKernel:
-        return Path::kernel;
+    if (forced_ != config::CopyPath::kAuto) {
+      return reachable || !row_of(forced_path_).mapped ? forced_path_ : Path::cells;
     }
-    const Row& row = far ? far_ : near_;
+    const Thresholds& least = far ? far_ : near_;
     if (reachable) {
-      const std::uint64_t pull_min = rewritten ? row.pull_rewritten_min_bytes : row.pull_min_bytes;
+      const std::uint64_t pull_min =
+          rewritten ? least.pull_rewritten_min_bytes : least.pull_min_bytes;
       if (bytes >= pull_min) {
-        return bytes >= row.cooperative_min_bytes ? Path::cooperative : Path::pull;
+        return bytes >= least.cooperative_min_bytes ? Path::cooperative : Path::pull;
       }
     }
-    if (bytes >= row.push_min_bytes) return Path::push;
-    if (!reachable && bytes >= row.kernel_min_bytes) return Path::kernel;
+    if (bytes >= least.push_min_bytes) return Path::push;
+    if (!reachable && bytes >= least.kernel_min_bytes) return Path::kernel;
     return Path::cells;
   }
 
  private:
-  struct Row {
+  struct Thresholds {  // the rows' min_bytes of one distance
+    Thresholds(const config::Settings& settings, bool far)
+        : pull_min_bytes(settings.*row_of(Path::pull).min_bytes[far ? 1 : 0]),
+          pull_rewritten_min_bytes(settings.*row_of(Path::pull).rewritten_min_bytes[far ? 1 : 0]),
+          cooperative_min_bytes(settings.*row_of(Path::cooperative).min_bytes[far ? 1 : 0]),
+          push_min_bytes(settings.*row_of(Path::push).min_bytes[far ? 1 : 0]),
+          kernel_min_bytes(settings.*row_of(Path::kernel).min_bytes[far ? 1 : 0]) {}
+
     std::uint64_t pull_min_bytes;            // of a buffer that is sent again unchanged
     std::uint64_t pull_rewritten_min_bytes;  // of any other
     std::uint64_t cooperative_min_bytes;     // of what is pulled
@@ -95,8 +81,9 @@ class CopyPlan {
   static constexpr std::uint64_t kForcedMinBytes = 64;
 
   config::CopyPath forced_;
-  Row near_;
-  Row far_;
+  Path forced_path_ = Path::cells;
+  Thresholds near_;
+  Thresholds far_;
   std::uint64_t floor_bytes_;
 };
 

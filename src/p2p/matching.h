@@ -40,7 +40,7 @@ struct Unexpected {
   unsigned char small[64];                // shorter payload that left its box
   host::Handle host_message = 0;
   Request* synchronous_sender = nullptr;  // self: completes when matched
-  std::unique_ptr<Request> aside;         // see Transport::take_aside
+  std::unique_ptr<Request> aside;         // see Receiver::take_aside
 
   Unexpected* next = nullptr;  // same bucket, or free list
   Unexpected* prev = nullptr;

@@ -24,7 +24,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "p2p/copy_plan.h"
+#include "p2p/path/path.h"
 
 namespace od::p2p {
 
@@ -75,7 +75,7 @@ class alignas(64) PathChoice {
     std::uint8_t wins = 0;
     bool shifted = false;
   };
-  static constexpr std::size_t kPaths = 5;
+  static constexpr std::size_t kPaths = kPathCount;
   struct Pace;
   static const Pace kShortPace;
   static const Pace kLongPace;

@@ -14,12 +14,14 @@
 #include <set>
 #include <string>
 #include <tuple>
+#include <type_traits>
 
 #include "base/json_text.h"
 #include "config/settings.h"
 #include "memory/space_calls.h"
 #include "observe/counters.h"
 #include "p2p/copy_plan.h"
+#include "p2p/path/path.h"
 #include "topology/cpu_share.h"
 #include "topology/fingerprint.h"
 #include "topology/machine.h"
@@ -129,32 +131,76 @@ void write_counters(JsonWriter& json) {
   json.close_array();
 }
 
-const char* path_name(p2p::Path path) {
-  switch (path) {
-    case p2p::Path::cells:
-      return "cells";
-    case p2p::Path::pull:
-      return "pull";
-    case p2p::Path::cooperative:
-      return "cooperative";
-    case p2p::Path::push:
-      return "push";
-    case p2p::Path::kernel:
-      return "kernel";
+const char* counter_name(std::uint64_t observe::Counters::*field) {
+  for (const observe::CounterInfo& info : observe::kCounterInfos) {
+    if (info.field == field) return info.name;
   }
   return "";
+}
+
+using SizeField = std::uint64_t config::Settings::*;
+
+template <typename Value>
+bool same_field(SizeField one, Value config::Settings::*other) {
+  if constexpr (std::is_same_v<Value, std::uint64_t>) return one == other;
+  return false;
+}
+
+// Of a setting that the table of copy paths names.
+const char* setting_name(SizeField field) {
+#define OD_NAME_OF(own, type, name, ...) \
+  if (same_field(field, &config::Settings::own)) return name;
+  OD_SETTINGS(OD_NAME_OF, OD_NAME_OF)
+#undef OD_NAME_OF
+  return "";
+}
+
+void write_path(JsonWriter& json, const p2p::PathWords& words, const p2p::PathRow* row) {
+  json.open_object();
+  json.member("name", words.name);
+  json.member("forced", row != nullptr);
+  json.member("doc", words.doc);
+  json.member("who", words.who);
+  json.member("needs", words.needs);
+  json.member("good_for", words.good_for);
+  json.member("option", words.option);
+  json.key("settings");
+  json.open_array();
+  if (row != nullptr) {
+    for (const auto field : {row->min_bytes[0], row->rewritten_min_bytes[0], row->min_bytes[1],
+                             row->rewritten_min_bytes[1]}) {
+      if (field != nullptr) json.value(setting_name(field));
+    }
+  }
+  json.close_array();
+  json.key("counters");
+  json.open_array();
+  for (const auto field : {words.sends, words.receives, words.bytes}) {
+    json.value(counter_name(field));
+  }
+  json.close_array();
+  json.close_object();
+}
+
+// The paths of messages: those of short ones, then those that `copy_path` can force.
+void write_paths(JsonWriter& json) {
+  json.key("paths");
+  json.open_array();
+  for (const p2p::PathWords& words : p2p::short_paths()) write_path(json, words, nullptr);
+  for (const p2p::PathRow& row : p2p::kPathRows) write_path(json, row.words, &row);
+  json.close_array();
 }
 
 // From which size on messages take which way, as the engine asks the same plan.
 void write_routes(JsonWriter& json, const config::Settings& s) {
   const p2p::CopyPlan plan(s);
   std::set<std::uint64_t> sizes = {0, plan.floor_bytes()};
-  for (const std::uint64_t bytes :
-       {s.near_pull_min_bytes, s.near_pull_rewritten_min_bytes, s.near_cooperative_min_bytes,
-        s.near_push_min_bytes, s.near_kernel_min_bytes, s.far_pull_min_bytes,
-        s.far_pull_rewritten_min_bytes, s.far_cooperative_min_bytes, s.far_push_min_bytes,
-        s.far_kernel_min_bytes}) {
-    sizes.insert(bytes);
+  for (const p2p::PathRow& row : p2p::kPathRows) {
+    for (const bool far : {false, true}) {
+      for (const auto field : {row.min_bytes[far ? 1 : 0], row.rewritten_min_bytes[far ? 1 : 0]}) {
+        if (field != nullptr) sizes.insert(s.*field);
+      }
+    }
   }
   json.key("routes");
   json.open_array();
@@ -173,7 +219,7 @@ void write_routes(JsonWriter& json, const config::Settings& s) {
         if (bytes >= config::kTiB) continue;
         const bool below = bytes < plan.floor_bytes();
         const std::string way =
-            path_name(below ? p2p::Path::cells : plan.choose(bytes, far, reachable, rewritten));
+            p2p::name_of(below ? p2p::Path::cells : plan.choose(bytes, far, reachable, rewritten));
         if (way == last) continue;
         last = way;
         json.open_object();
@@ -277,6 +323,7 @@ int run(int argc, char** argv) {
   }
   write_settings(json, loaded);
   if (counters) write_counters(json);
+  write_paths(json);
   if (machine) {
     write_machine(json);
     write_xpmem(json);

@@ -30,12 +30,12 @@ from overdrive.measure import (
 )
 from overdrive.progress import Progress
 from overdrive.study import patterns, report
-from overdrive.study.data import Study
+from overdrive.study.data import ALL_PATHS, Study
 
 MOST_PAIRS = 36
 """Of processors whose distance is measured; on larger machines an even choice of all pairs."""
 
-PATHS = "auto,cells,pull,push,cooperative,kernel"
+PATHS = ",".join(ALL_PATHS)
 
 DELAYS = "-10ms,-1ms,-100us,-10us,-1us,0,1us,10us,100us,1ms,10ms"
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from overdrive import page
 from overdrive.errors import CommandError
+from overdrive.measure import PATHS as ALL_FORCED
 from overdrive.measure import Sample, medians, pairs_of_each_kind
 from overdrive.study.data import DISTANCES
 from overdrive.thresholds import size_text
@@ -33,7 +34,8 @@ PATTERNS = {
     "halo": "both exchange rows of a matrix, a derived datatype",
 }
 
-PATHS = ("cells", "pull", "push", "cooperative")
+PATHS = tuple(path for path in ALL_FORCED if path != "kernel")
+"""Those that a program meets without asking for them."""
 
 SIZES = tuple(1 << power for power in range(12, 22))
 

@@ -8,13 +8,32 @@
 #include "memory/copy.h"
 #include "p2p/arrival.h"
 #include "p2p/inbox.h"
-#include "p2p/transport.h"
+#include "p2p/path/short.h"
+#include "p2p/receiver.h"
 
 namespace od::p2p {
 
-void Transport::watch_new_boxes() {
+namespace {
+
+// Messages taken from one peer before the others get their turn.
+constexpr int kBatch = 16;
+
+}  // namespace
+
+bool Receiver::take_arrivals() {
+  bool moved = false;
+  watch_new_boxes();
+  for (const std::uint32_t peer : watched_) moved |= take_from(peer, kBatch);
+  if (inbox_waiting(header_->inbox)) [[unlikely]] {
+    take_inbox();
+    moved = true;
+  }
+  return moved;
+}
+
+void Receiver::watch_new_boxes() {
   for (std::size_t word = 0; word < doorbells_seen_.size(); ++word) {
-    // Acquire: pairs with open_box.
+    // Acquire: pairs with Outbox::open_box.
     const std::uint64_t bits = header_->box_doorbells[word].load(std::memory_order_acquire);
     std::uint64_t fresh = bits & ~doorbells_seen_[word];
     if (fresh == 0) [[likely]]
@@ -23,14 +42,14 @@ void Transport::watch_new_boxes() {
     for (; fresh != 0; fresh &= fresh - 1) {
       const auto peer =
           static_cast<std::uint32_t>(word * 64 + static_cast<unsigned>(__builtin_ctzll(fresh)));
-      if (peer < boxes_.size()) watched_.push_back(peer);
+      if (peer < links_.count()) watched_.push_back(peer);
     }
   }
 }
 
 // --- frames and fast boxes -----------------------------------------------------------------------
 
-bool Transport::take_from(std::uint32_t peer, int most) {
+bool Receiver::take_from(std::uint32_t peer, int most) {
   if (!take_next(peer)) return false;
   FrameSet& frames = frames_[peer];
   BoxConsumer& box = boxes_[peer];
@@ -46,7 +65,7 @@ bool Transport::take_from(std::uint32_t peer, int most) {
   return true;
 }
 
-bool Transport::take_next(std::uint32_t peer) {
+bool Receiver::take_next(std::uint32_t peer) {
   FrameSet& frames = frames_[peer];
   BoxConsumer& box = boxes_[peer];
   FrameControl control;
@@ -61,7 +80,7 @@ bool Transport::take_next(std::uint32_t peer) {
     // What has come meanwhile in a frame is older.
     frame = frames.ready(&control);
     if (frame == FrameSet::kNone || control.box_before() != box.messages()) {
-      corrupt(peer, "order of messages");
+      links_.corrupt(peer, "order of messages");
     }
     take_frame_message(peer, frame, control);
     return true;
@@ -70,8 +89,8 @@ bool Transport::take_next(std::uint32_t peer) {
   return true;
 }
 
-Unexpected& Transport::new_unexpected(std::uint32_t peer, const MessageHeader& header,
-                                      std::uint64_t bytes) {
+Unexpected& Receiver::new_unexpected(std::uint32_t peer, const MessageHeader& header,
+                                     std::uint64_t bytes) {
   Unexpected* message = matching_.new_unexpected();
   message->header = header;
   message->node_index = static_cast<std::uint16_t>(peer);
@@ -79,15 +98,15 @@ Unexpected& Transport::new_unexpected(std::uint32_t peer, const MessageHeader& h
   return *message;
 }
 
-// A message whose payload is with it; `take(to, limit)` copies so much of it and lets it go.
-template <typename Take>
-void Transport::arrive_short(std::uint32_t peer, const MessageHeader& header, const Take& take) {
+// A message whose payload is with it; `copy(to, limit)` copies so much of it and lets it go.
+template <typename Copy>
+void Receiver::arrive_short(std::uint32_t peer, const MessageHeader& header, const Copy& copy) {
   const std::uint32_t bytes = header.inline_bytes;
   Request* receive = matching_.match_posted(header.context, header.source, header.tag);
   if (receive == nullptr) {
     Unexpected& message = new_unexpected(peer, header, bytes);
     if (bytes > sizeof(message.small)) message.data.reset(new unsigned char[bytes]);
-    take(message.data != nullptr ? message.data.get() : message.small, bytes);
+    copy(message.data != nullptr ? message.data.get() : message.small, bytes);
     matching_.add_unexpected(message);
     return;
   }
@@ -96,26 +115,25 @@ void Transport::arrive_short(std::uint32_t peer, const MessageHeader& header, co
   char* start = nullptr;
   if (!verify_ && is_contiguous(*receive->layout, receive->address, receive->count, &start))
       [[likely]] {
-    take(start, static_cast<std::uint32_t>(
+    copy(start, static_cast<std::uint32_t>(
                     std::min<std::uint64_t>(bytes, static_cast<std::uint64_t>(receive->bytes))));
-    finish_receive(*receive, header, bytes);
+    delivery_.finish(*receive, header, bytes);
   } else {
-    take(scratch_.data(), bytes);
+    copy(scratch_.data(), bytes);
     if (verify_) {
-      check(header.checksum,
-            memory::checksum_update(memory::kChecksumStart, scratch_.data(), bytes), header);
+      delivery_.check(header, scratch_.data(), bytes);
     }
-    finish_receive(*receive, header, bytes, deliver_bytes(scratch_.data(), bytes, *receive));
+    delivery_.finish(*receive, header, bytes, delivery_.deliver(scratch_.data(), bytes, *receive));
   }
 }
 
-void Transport::take_frame_message(std::uint32_t peer, unsigned frame, FrameControl control) {
+void Receiver::take_frame_message(std::uint32_t peer, unsigned frame, FrameControl control) {
   FrameSet& frames = frames_[peer];
   MessageHeader header;
   frames.take(frame, control, &header);
   switch (header.kind) {
     case Kind::inline_data:
-      if (header.inline_bytes > kFrameShortBytes) corrupt(peer, "message");
+      if (header.inline_bytes > kFrameShortBytes) links_.corrupt(peer, "message");
       arrive_short(peer, header, [&](void* to, std::uint32_t limit) {
         copy_small(static_cast<unsigned char*>(to),
                    frames.short_payload(frame, header.inline_bytes), limit);
@@ -123,11 +141,11 @@ void Transport::take_frame_message(std::uint32_t peer, unsigned frame, FrameCont
       frames.keep(frame);
       return;
     case Kind::frame: {
-      if (header.inline_bytes > layout_.frame_bytes) corrupt(peer, "message");
+      if (header.inline_bytes > links_.layout().frame_bytes) links_.corrupt(peer, "message");
       Request* receive = matching_.match_posted(header.context, header.source, header.tag);
       if (receive != nullptr) {
         ++counters_.matched_posted;
-        deliver_frame(peer, header, frame, *receive);
+        receive_frame(side_, peer, header, frame, *receive);
         return;
       }
       Unexpected& message = new_unexpected(peer, header, header.inline_bytes);
@@ -137,7 +155,7 @@ void Transport::take_frame_message(std::uint32_t peer, unsigned frame, FrameCont
     }
     case Kind::stream: {
       StreamDescriptor descriptor;
-      if (header.inline_bytes != sizeof(descriptor)) corrupt(peer, "message");
+      if (header.inline_bytes != sizeof(descriptor)) links_.corrupt(peer, "message");
       std::memcpy(&descriptor, frames.short_payload(frame, sizeof(descriptor)), sizeof(descriptor));
       if (descriptor.frame == 0) {
         frames.keep(frame);
@@ -152,10 +170,10 @@ void Transport::take_frame_message(std::uint32_t peer, unsigned frame, FrameCont
     case Kind::cell:
       break;
   }
-  corrupt(peer, "message");
+  links_.corrupt(peer, "message");
 }
 
-void Transport::take_box_message(std::uint32_t peer, BoxConsumer& box) {
+void Receiver::take_box_message(std::uint32_t peer, BoxConsumer& box) {
   MessageHeader header;
   box.peek(&header);
   switch (header.kind) {
@@ -169,12 +187,12 @@ void Transport::take_box_message(std::uint32_t peer, BoxConsumer& box) {
       CellDescriptor cell;
       if (header.inline_bytes != sizeof(cell)) break;
       box.take(&cell, sizeof(cell), sizeof(cell));
-      payload_at(peer, cell.offset, cell.bytes);
-      if (cell.release_index >= layout_.release_count) break;
+      links_.payload_at(peer, cell.offset, cell.bytes);
+      if (cell.release_index >= links_.layout().release_count) break;
       Request* receive = matching_.match_posted(header.context, header.source, header.tag);
       if (receive != nullptr) {
         ++counters_.matched_posted;
-        deliver_cell(peer, header, cell, *receive);
+        receive_cell(side_, peer, header, cell, *receive);
         return;
       }
       Unexpected& message = new_unexpected(peer, header, cell.bytes);
@@ -195,19 +213,19 @@ void Transport::take_box_message(std::uint32_t peer, BoxConsumer& box) {
     case Kind::frame:
       break;
   }
-  corrupt(peer, "message");
+  links_.corrupt(peer, "message");
 }
 
 // --- the inbox list ------------------------------------------------------------------------------
 
-bool Transport::take_inbox() {
+void Receiver::take_inbox() {
   std::uint64_t link = inbox_detach(header_->inbox);
   // Newest first: reverse through the `next` words, which now belong to us.
   std::uint64_t oldest = 0;
   while (link != 0) {
     const std::uint32_t peer = link_index(link);
-    if (peer >= links_.size()) corrupt(my_index_, "inbox link");
-    Envelope* envelope = envelope_at(peer, link_offset(link));
+    if (peer >= links_.count()) links_.corrupt(links_.my_index(), "inbox link");
+    Envelope* envelope = links_.envelope_at(peer, link_offset(link));
     const std::uint64_t following = envelope->next.load(std::memory_order_relaxed);
     envelope->next.store(oldest, std::memory_order_relaxed);
     oldest = link;
@@ -216,19 +234,18 @@ bool Transport::take_inbox() {
   watch_new_boxes();
   while (oldest != 0) {
     const std::uint32_t peer = link_index(oldest);
-    Envelope& envelope = *envelope_at(peer, link_offset(oldest));
+    Envelope& envelope = *links_.envelope_at(peer, link_offset(oldest));
     const std::uint64_t following = envelope.next.load(std::memory_order_relaxed);
     // What the peer put into its frames and its box is older than what it listed.
     while (take_next(peer)) {
     }
     take_listed(peer, envelope);
-    if (layout_.box_bytes > sizeof(BoxHeader)) boxes_[peer].note_listed();
+    if (links_.layout().box_bytes > sizeof(BoxHeader)) boxes_[peer].note_listed();
     oldest = following;
   }
-  return true;
 }
 
-void Transport::take_listed(std::uint32_t peer, Envelope& envelope) {
+void Receiver::take_listed(std::uint32_t peer, Envelope& envelope) {
   MessageHeader header;
   header.context = envelope.context;
   header.tag = envelope.tag;
@@ -254,7 +271,7 @@ void Transport::take_listed(std::uint32_t peer, Envelope& envelope) {
     return;
   }
   if (header.kind == Kind::inline_data ? bytes > kEnvelopeInlineBytes : header.kind != Kind::cell) {
-    corrupt(peer, "listed message");
+    links_.corrupt(peer, "listed message");
   }
   Request* receive = matching_.match_posted(header.context, header.source, header.tag);
   Unexpected& message = new_unexpected(peer, header, bytes);
@@ -262,8 +279,8 @@ void Transport::take_listed(std::uint32_t peer, Envelope& envelope) {
   message.stream.generation = generation;
   if (header.kind == Kind::cell) {
     message.cell = envelope.cell;
-    if (message.cell.release_index >= layout_.release_count) corrupt(peer, "cell");
-    payload_at(peer, message.cell.offset, message.cell.bytes);
+    if (message.cell.release_index >= links_.layout().release_count) links_.corrupt(peer, "cell");
+    links_.payload_at(peer, message.cell.offset, message.cell.bytes);
   }
   // Release: see above. Before delivery, which hands the envelope back.
   envelope.taken.store(generation, std::memory_order_release);
@@ -275,19 +292,19 @@ void Transport::take_listed(std::uint32_t peer, Envelope& envelope) {
   }
 }
 
-void Transport::arrive_stream(std::uint32_t peer, const MessageHeader& header,
-                              const StreamDescriptor& descriptor) {
-  Envelope* envelope = envelope_at(peer, descriptor.envelope_offset);  // checks the offset
+void Receiver::arrive_stream(std::uint32_t peer, const MessageHeader& header,
+                             const StreamDescriptor& descriptor) {
+  Envelope* envelope = links_.envelope_at(peer, descriptor.envelope_offset);  // checks the offset
   Request* receive = matching_.peek_posted(header.context, header.source, header.tag);
   if (receive != nullptr) {
-    const Taken taken = take_stream(peer, descriptor, *receive);
-    if (taken == Taken::cancelled) {
-      keep_frame(peer, descriptor.frame);
+    IncomingStreams::Take take = incoming_.take(peer, descriptor, *receive);
+    if (take.how == Taken::cancelled) {
+      links_.keep_frame(peer, descriptor.frame);
       return;
     }
     matching_.unpost(*receive);
     ++counters_.matched_posted;
-    start_incoming(taken, peer, descriptor, header, *receive);
+    incoming_.start(take, peer, descriptor, header, *receive);
     return;
   }
   Unexpected& message = new_unexpected(peer, header, descriptor.bytes);

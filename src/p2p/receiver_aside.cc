@@ -1,5 +1,5 @@
 // What the helper thread receives for a program that sits in a call of the host: messages whose
-// receive is not known yet, and payload that only the host can unpack.
+// receive is not known yet.
 //
 // A message is *taken aside* when its sender must not wait but the receive that it belongs to
 // depends on what the host does (engine/lent_receives.cc). It stays among the unexpected messages,
@@ -11,8 +11,7 @@
 #include <utility>
 
 #include "p2p/arrival.h"
-#include "p2p/opaque.h"
-#include "p2p/transport.h"
+#include "p2p/receiver.h"
 
 namespace od::p2p {
 
@@ -30,7 +29,7 @@ const LayoutRef& bytes_layout() {
 
 }  // namespace
 
-bool Transport::take_aside(Unexpected& message) {
+bool Receiver::take_aside(Unexpected& message) {
   if (message.from != Unexpected::Source::local || message.header.kind != Kind::stream) {
     return false;
   }
@@ -42,9 +41,9 @@ bool Transport::take_aside(Unexpected& message) {
   aside->address = message.data.get();
   aside->count = aside->bytes = static_cast<std::int64_t>(message.bytes);
   const std::uint32_t peer = message.node_index;
-  const Taken taken = take_stream(peer, message.stream, *aside);
-  if (taken == Taken::cancelled) {
-    keep_frame(peer, message.stream.frame);
+  IncomingStreams::Take take = incoming_.take(peer, message.stream, *aside);
+  if (take.how == Taken::cancelled) {
+    links_.keep_frame(peer, message.stream.frame);
     matching_.remove_unexpected(message);
     matching_.free_unexpected(message);
     return true;
@@ -52,22 +51,22 @@ bool Transport::take_aside(Unexpected& message) {
   message.from = Unexpected::Source::aside;
   message.aside = std::move(aside);
   ++counters_.taken_aside;
-  start_incoming(taken, peer, message.stream, message.header, *message.aside);
+  incoming_.start(take, peer, message.stream, message.header, *message.aside);
   return true;
 }
 
-void Transport::deliver_aside(Unexpected& message, Request& receive) {
+void Receiver::deliver_aside(Unexpected& message, Request& receive) {
   if (!message.aside->complete) {
-    receive.incoming = &elsewhere_;
+    receive.incoming = delivery_.elsewhere();
     parked_.push_back({std::move(message.aside), std::move(message.data), message.header,
                        message.bytes, &receive});
     return;
   }
-  const int delivered = deliver_bytes(message.data.get(), message.bytes, receive);
-  finish_receive(receive, message.header, message.bytes, delivered);
+  const int delivered = delivery_.deliver(message.data.get(), message.bytes, receive);
+  delivery_.finish(receive, message.header, message.bytes, delivered);
 }
 
-bool Transport::deliver_parked() {
+bool Receiver::deliver_parked() {
   bool moved = false;
   for (std::size_t i = 0; i < parked_.size();) {
     Parked& parked = parked_[i];
@@ -76,24 +75,12 @@ bool Transport::deliver_parked() {
       continue;
     }
     parked.receive->incoming = nullptr;
-    const int delivered = deliver_bytes(parked.data.get(), parked.bytes, *parked.receive);
-    finish_receive(*parked.receive, parked.header, parked.bytes, delivered);
+    const int delivered = delivery_.deliver(parked.data.get(), parked.bytes, *parked.receive);
+    delivery_.finish(*parked.receive, parked.header, parked.bytes, delivered);
     parked_.erase(parked_.begin() + static_cast<std::ptrdiff_t>(i));
     moved = true;
   }
   return moved;
-}
-
-void Transport::unpack_deferred() {
-  for (Deferred& deferred : deferred_) {
-    Request& receive = *deferred.receive;
-    const int error = unpack_opaque(host_, *receive.layout, deferred.packed.get(),
-                                    static_cast<std::int64_t>(deferred.bytes), receive.address);
-    if (receive.status.error == host::kSuccess) receive.status.error = error;
-    receive.incoming = nullptr;
-    receive.complete = true;
-  }
-  deferred_.clear();
 }
 
 }  // namespace od::p2p

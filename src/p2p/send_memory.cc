@@ -1,0 +1,128 @@
+// Giving out memory for messages, and taking it back once their receivers are done.
+
+#include "p2p/send_memory.h"
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <utility>
+
+namespace od::p2p {
+
+namespace {
+
+// Free memory kept for the next self-buffered message before pages go back to the system.
+constexpr std::uint64_t kKeepBufferBytes = 16u << 20;
+
+// Chunks must be a power of two of lines and divide the pool.
+std::uint64_t chunk_bytes_for(const config::Settings& settings, std::uint64_t pool_bytes) {
+  const std::uint64_t wanted = std::bit_floor(std::max<std::uint64_t>(settings.cell_bytes, 1024));
+  return std::min(wanted, pool_bytes);
+}
+
+}  // namespace
+
+SendMemory::SendMemory(Links& links, const config::Settings& settings)
+    : links_(links),
+      region_(links.region()),
+      far_threshold_ns_(settings.far_threshold_ns),
+      heap_(links.layout().buffers_offset, links.layout().buffers_bytes, kKeepBufferBytes,
+            [&node = links.node()](std::uint64_t offset, std::uint64_t bytes) {
+              node.punch(offset, bytes);
+            }),
+      pool_(region_, links.layout().pool_offset, links.layout().pool_bytes,
+            chunk_bytes_for(settings, links.layout().pool_bytes),
+            reinterpret_cast<std::atomic<std::uint8_t>*>(region_ + links.layout().releases_offset),
+            links.layout().release_count),
+      envelopes_(region_, links.layout().envelopes_offset, links.layout().envelope_count, heap_) {}
+
+Envelope* SendMemory::allocate_envelope(bool hard) {
+  collect(false);
+  Envelope* envelope = envelopes_.allocate();
+  if (envelope == nullptr && hard) {
+    collect(true);
+    envelope = envelopes_.allocate();
+  }
+  return envelope;
+}
+
+bool SendMemory::allocate_cell(std::uint64_t bytes, CellDescriptor* cell) {
+  if (pool_.allocate(bytes, cell)) return true;
+  collect(true);
+  return pool_.allocate(bytes, cell);
+}
+
+std::uint32_t SendMemory::allocate_chunk(bool matched) {
+  const std::uint32_t chunk = pool_.allocate_chunk(matched);
+  if (chunk != CellPool::kNoChunk) return chunk;
+  collect(true);
+  return pool_.allocate_chunk(matched);
+}
+
+std::unique_ptr<OutgoingStream> SendMemory::new_stream() {
+  if (spare_.empty()) return std::make_unique<OutgoingStream>();
+  std::unique_ptr<OutgoingStream> stream = std::move(spare_.back());
+  spare_.pop_back();
+  *stream = OutgoingStream{};
+  return stream;
+}
+
+void SendMemory::free_drained_cells(OutgoingStream& stream) {
+  if (is_waiting(state_of(*stream.envelope))) return;
+  // Acquire: the receiver's reads are over; pairs with the release in IncomingStreams::advance.
+  const std::uint64_t drained = untag_drained(
+      stream.envelope->drained.load(std::memory_order_acquire), stream.envelope->generation);
+  if (drained != stream.drained_seen) {
+    if (const std::uint32_t ns = stream.envelope->line_ns; ns != 0 && !stream.line_seen) {
+      stream.line_seen = true;
+      links_[stream.peer].distance.sample_line(ns, far_threshold_ns_);
+    }
+    stream.drained_seen = drained;
+    stream.moved_ns = 0;
+  }
+  const std::uint64_t cell_bytes = pool_.chunk_bytes();
+  while (stream.cells_freed < stream.cells_allocated &&
+         (drained >= stream.frame_bytes + (stream.cells_freed + 1) * cell_bytes ||
+          drained == stream.bytes)) {
+    free_oldest_chunk(stream);
+  }
+}
+
+bool SendMemory::retire(OutgoingStream& stream) {
+  free_drained_cells(stream);
+  if (state_of(*stream.envelope) != EnvelopeState::done) return false;
+  while (stream.cells_freed < stream.cells_allocated) free_oldest_chunk(stream);
+  if (stream.buffer_offset != BufferHeap::kNone) heap_.free(stream.buffer_offset);
+  links_[stream.peer].note_done(stream.envelope);
+  envelopes_.free(*stream.envelope);
+  return true;
+}
+
+void SendMemory::collect(bool thorough) {
+  while (!lingering_.empty() && retire(*lingering_.front())) {
+    spare_.push_back(std::move(lingering_.front()));
+    lingering_.pop_front();
+  }
+  while (!listed_.empty() && state_of(*listed_.front().envelope) == EnvelopeState::done) {
+    const Listed& oldest = listed_.front();
+    Link& link = links_[oldest.peer];
+    link.note_done(oldest.envelope);
+    ++link.listed_given_back;
+    envelopes_.free(*oldest.envelope);
+    listed_.pop_front();
+  }
+  if (!thorough || !search_.due()) return;
+  bool found = false;
+  for (std::size_t i = 0; i < lingering_.size();) {
+    if (retire(*lingering_[i])) {
+      spare_.push_back(std::move(lingering_[i]));
+      lingering_.erase(lingering_.begin() + static_cast<std::ptrdiff_t>(i));
+      found = true;
+    } else {
+      ++i;
+    }
+  }
+  found ? search_.found() : search_.in_vain();
+}
+
+}  // namespace od::p2p
