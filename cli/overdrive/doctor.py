@@ -105,7 +105,9 @@ def _faces(report: Mapping[str, Any]) -> Iterator[Finding]:
             yield Finding(name, GOOD, f"loads; for {face['serves']}")
         else:
             said = done.stderr.strip().splitlines()[-1:] or ["it ends the process"]
-            yield Finding(name, BAD, f"does not load: {said[0]}", "install it again")
+            older = c_library.misfit(face["path"], ())
+            yield Finding(name, BAD, f"does not load: {said[0]}",
+                          c_library.REMEDY if older else "install it again")  # fmt: skip
 
 
 def _launchers(report: Mapping[str, Any]) -> Iterator[Finding]:
