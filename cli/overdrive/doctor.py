@@ -20,10 +20,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from overdrive import info, info_text
+from overdrive import c_library, info, info_text
 from overdrive.arguments import Parser
 from overdrive.errors import CommandError
-from overdrive.installation import Installation
+from overdrive.installation import FACES, Installation
 
 GOOD, NOTE, BAD = "ok", "note", "bad"
 """A note costs speed or is worth knowing; what is bad keeps Overdrive from doing anything."""
@@ -61,6 +61,10 @@ def _preload(installation: Installation) -> Finding:
     if installation.library_path is None:
         return Finding(name, BAD, "liboverdrive.so was not found",
                        "run `make` in the checkout, or name it with --library PATH")  # fmt: skip
+    misfit = c_library.misfit(installation.library_path, tuple(FACES))
+    if misfit:
+        text = f"{misfit}: jobs of this command run without it, others would not start"
+        return Finding(name, BAD, text, c_library.REMEDY)
     environment = {"LD_PRELOAD": installation.library_path, "PATH": os.environ.get("PATH", "")}
     path = os.path.realpath(installation.library_path)
     code = f"import sys; sys.exit({path!r} not in open('/proc/self/maps').read())"
@@ -101,7 +105,9 @@ def _faces(report: Mapping[str, Any]) -> Iterator[Finding]:
             yield Finding(name, GOOD, f"loads; for {face['serves']}")
         else:
             said = done.stderr.strip().splitlines()[-1:] or ["it ends the process"]
-            yield Finding(name, BAD, f"does not load: {said[0]}", "install it again")
+            older = c_library.misfit(face["path"], ())
+            yield Finding(name, BAD, f"does not load: {said[0]}",
+                          c_library.REMEDY if older else "install it again")  # fmt: skip
 
 
 def _launchers(report: Mapping[str, Any]) -> Iterator[Finding]:

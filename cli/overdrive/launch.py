@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 import sys
 
-from overdrive import launchers, settings
+from overdrive import c_library, launchers, settings
 from overdrive.errors import CommandError
-from overdrive.installation import Installation
+from overdrive.installation import FACES, Installation
 from overdrive.options import Options
 
 TYPE_CHECKING = False
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 _MPI_LIBRARIES = frozenset(
     ["", "ch", "cxx", "_abi", "_cxx", "_mpifh", "fort", "chf"]  # libmpi<this>.so
 )
+
+_RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID")
+"""Set by launchers for their ranks: of a whole job one says what concerns all."""
 
 USAGE = """\
 Usage: overdrive [OPTION...] run PROGRAM [ARGUMENT...]
@@ -110,6 +113,18 @@ def job_environment(
     return job, ours
 
 
+def plain_environment(environment: Mapping[str, str], misfit: str) -> dict[str, str]:
+    """Return the environment of a job without Overdrive, after saying why that is so."""
+    ranks = [environment[name] for name in _RANK_VARIABLES if name in environment]
+    if not ranks or "0" in ranks:
+        print(
+            f"overdrive: not used: {misfit}; the job runs over the installed MPI library alone. "
+            f"To have it used, {c_library.REMEDY}",
+            file=sys.stderr,
+        )
+    return dict(environment)
+
+
 def yield_to_launcher(command: list[str], job: dict[str, str]) -> None:
     """Switch pinning off where the launcher is told how to bind, and say so."""
     pin = job.get("OVERDRIVE_PIN", "")
@@ -189,9 +204,13 @@ def run(installation: Installation, options: Options, environment: Mapping[str, 
     if command[0] == "run" and (command[1:2] == [] or command[1].startswith("-")):
         what = f"and not {command[1]}; options stand before `run`" if command[1:] else "to start"
         raise CommandError(f"`overdrive run` needs a program {what}")
-    job, ours = job_environment(installation, options, environment)
-    yield_to_launcher(command, job)
-    check_settings(installation, options, job)
+    misfit = c_library.misfit(installation.need_library(), tuple(FACES))
+    if misfit:
+        job, ours = plain_environment(environment, misfit), []
+    else:
+        job, ours = job_environment(installation, options, environment)
+        yield_to_launcher(command, job)
+        check_settings(installation, options, job)
     if command[0] == "run":
         command = [_find_program(command[1], "check the name"), *command[2:]]
     else:

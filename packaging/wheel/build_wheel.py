@@ -171,6 +171,8 @@ def compile_all(jobs: str) -> None:
         "OVERDRIVE_COMPILE_PYTHON": "OFF",
         "OVERDRIVE_LTO": "OFF",
         "OVERDRIVE_TESTS": "OFF",
+        # As in what `make check` has tested.
+        "OVERDRIVE_UNITY": "ON",
     }
     configure += [f"-D{name}={value}" for name, value in settings.items()]
     run(configure)

@@ -14,10 +14,21 @@ ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.slow
 
 
+def glibc_here() -> tuple[int, ...]:
+    """Return the version of this machine's C library, for which the packages are built."""
+    said = subprocess.check_output(["getconf", "GNU_LIBC_VERSION"], text=True)
+    return tuple(map(int, said.split()[1].split(".")))
+
+
+@pytest.mark.parametrize("release", ["bookworm", "trixie"])
 def test_a_job_over_both_mpis_and_purged_without_a_trace(
-    image, debian_packages: dict[str, Path], small_jobs: Path
+    release: str, image, debian_packages: dict[str, Path], small_jobs: Path
 ) -> None:
-    system = image("bookworm")
+    """Of the release on which they were built, and of the next one."""
+    system = image(release)
+    there = system.need("ldd --version | head -1").split()[-1]
+    if tuple(map(int, there.split("."))) < glibc_here():
+        pytest.skip("the packages are built for a newer release")
     system.mount(next(iter(debian_packages.values())).parent, "/mnt/debian")
     system.mount(small_jobs, "/mnt/jobs")
     before = system.files()

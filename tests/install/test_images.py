@@ -14,6 +14,8 @@ pytestmark = pytest.mark.slow
 
 JOBS = (("openmpi4", "mpirun.openmpi --oversubscribe"), ("mpich4", "mpirun.mpich"))
 
+PRELOAD = "env LD_PRELOAD=/opt/overdrive/lib/liboverdrive.so"
+
 
 @pytest.fixture
 def unpacked_wheel(wheel: Path, scratch: Path) -> Path:
@@ -75,7 +77,15 @@ def test_a_build_of_a_newer_system_says_that_it_does_not_fit(
             system.need(f"python3 -B /mnt/proof/proof.py --overdrive {command} {line}")
         else:
             allow = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-            assert "PASS" in system.need(f"{command} {line}", allow)
+            done = system.run(f"{command} {line}", allow)
+            assert done.returncode == 0 and "PASS" in done.stdout, done.stderr
+            said = [text for text in done.stderr.splitlines() if text.startswith("overdrive:")]
+            assert len(said) == 1 and f"and this system has {there}" in said[0], done.stderr
+            assert "install the wheel" in said[0], said
+            # Started by hand nothing runs, and the linker says which version is missing.
+            by_hand = system.run(f"{PRELOAD} {line}", allow)
+            assert by_hand.returncode != 0 and "GLIBC_" in by_hand.stderr, by_hand.stderr
     assert doctor.returncode == (0 if fits else 1), doctor.stdout
     if not fits:
-        assert "GLIBC_" in doctor.stdout and "C library" in doctor.stdout, doctor.stdout
+        said = " ".join(doctor.stdout.split())
+        assert "needs glibc" in said and "install the wheel" in said, doctor.stdout

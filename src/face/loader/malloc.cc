@@ -67,6 +67,9 @@ bool g_found;      // who that is
 bool g_foreign;    // another allocator than the C library's serves the program
 bool g_sanitized;  // a sanitizer watches the program's memory
 bool g_decided;
+// Whether this thread is finding out what is reachable: functions of the C library that are called
+// for that allocate themselves (before glibc 2.34 dlvsym does when it finds nothing).
+__thread bool t_deciding __attribute__((tls_model("initial-exec")));
 
 // Walks the objects of the process in the order in which names are looked up.
 struct Search {
@@ -202,8 +205,18 @@ bool MayKeepSmall() {
   return pthread_key_create(&g_cache_key, CloseCache) == 0;
 }
 
+// What is allocated meanwhile is the C library's.
+class Deciding {
+ public:
+  Deciding() { t_deciding = true; }
+  ~Deciding() { t_deciding = false; }
+  Deciding(const Deciding&) = delete;
+  Deciding& operator=(const Deciding&) = delete;
+};
+
 void Decide() {
   if (!g_found) FindNext();
+  Deciding deciding;
   using memory::heap::Allocator;
   const Allocator allocator = g_sanitized ? Allocator::kSanitizer
                               : g_foreign ? Allocator::kForeign
@@ -248,6 +261,7 @@ OD_OUT_OF_LINE void FreeSuspicious(void* block, size_t chunk) {
 // A block of at least hot.min_bytes, which is 0 until that is known; null: not ours.
 OD_OUT_OF_LINE void* Large(size_t bytes, size_t alignment, bool* zero) {
   if (OD_UNLIKELY(hot.min_bytes == 0)) {
+    if (t_deciding) return nullptr;
     Decide();
     if (bytes < hot.min_bytes || hot.min_bytes == 0) return nullptr;
   }

@@ -44,6 +44,9 @@ constinit SpanAllocator g_spans;
 constinit ReachMap g_map = {};
 constinit Mutex g_begin_mutex;
 int g_begun;  // Begun
+// Whether this thread makes the arena: what the C library allocates for itself meanwhile is its
+// own.
+__thread bool t_begins __attribute__((tls_model("initial-exec")));
 HugePages g_huge;
 // Where ordinary memory gets huge pages unasked, ours must not do with small ones.
 bool g_only_huge;
@@ -210,11 +213,14 @@ bool usable() {
   // Acquire pairs with the release below.
   int begun = __atomic_load_n(&g_begun, __ATOMIC_ACQUIRE);
   if (__builtin_expect(begun == kNotYet, 0)) {
+    if (t_begins) return false;
     const int saved_errno = errno;
     Locked locked(g_begin_mutex);
     begun = g_begun;
     if (begun == kNotYet) {
+      t_begins = true;
       begun = begin() ? kUsable : kFailed;
+      t_begins = false;
       if (begun == kFailed) __atomic_store_n(&hot.min_bytes, SIZE_MAX, __ATOMIC_RELAXED);
       __atomic_store_n(&g_begun, begun, __ATOMIC_RELEASE);
     }
