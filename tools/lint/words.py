@@ -3,14 +3,15 @@
 In every Markdown page, where the page means this project (code spans, code blocks and links):
 
 - a relative link leads to a file, and to a heading of it;
-- a path that begins with a folder of the tree is there (`*`, `{a,b}` and upper-case places allowed);
+- a path that begins with a folder of the tree is there (`*`, `{a,b}` and NAME allowed);
 - OVERDRIVE_NAME is a setting, or a variable that some source reads;
 - a word_with_underscores, and the name before `=value`, is a word of some source: settings,
   counters, algorithms, functions;
 - `overdrive COMMAND --option`, `make TARGET` and `tool.py --option` exist.
 
 A page of docs/measurements has at most 200 lines, and what a table of README.md says of
-measurements stands on one of their pages, figure by figure.
+measurements stands on one of their pages, figure by figure. The map in CONTRIBUTING.md names every
+folder at the top of the tree and every room of src/, and has the levels of includes.py.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ import fnmatch
 import re
 from pathlib import Path
 from typing import NamedTuple
+
+from includes import LEVELS
 
 MAX_MEASUREMENT_LINES = 200
 """What a reader wants at a glance; the rest belongs into CSV files."""
@@ -307,6 +310,23 @@ def wrong_figures(readme: str, measured: str) -> list[str]:
     return wrong
 
 
+def wrong_map(names: frozenset[str], text: str) -> list[str]:
+    """Name the folders and rooms that the map in CONTRIBUTING.md lacks, and wrong levels."""
+    tops = {f"{name.partition('/')[0]}/" for name in names if "/" in name}
+    rooms = {f"src/{room}/" for level in LEVELS for room in level if f"src/{room}" in names}
+    wanted = {name for name in tops | rooms if not name.startswith(".") and name != "src/"}
+    wrong = [
+        f"CONTRIBUTING.md: the map does not name {name}"
+        for name in sorted(wanted)
+        if not re.search(rf"(?<![\w/]){name}", text)
+    ]
+    groups = (level[0] if len(level) == 1 else f"{{{', '.join(level)}}}" for level in LEVELS)
+    levels = ", ".join(groups)
+    if levels not in re.sub(r"\s+", " ", text):
+        wrong.append(f"CONTRIBUTING.md: the levels of src/ are: {levels}")
+    return wrong
+
+
 def wrong_words(root: Path, files: list[Path]) -> list[str]:
     """Return everything that the pages among these files name wrongly."""
     tree = read_tree(root, files)
@@ -332,4 +352,7 @@ def wrong_words(root: Path, files: list[Path]) -> list[str]:
     readme = root / "README.md"
     if readme in files:
         wrong.extend(wrong_figures(readme.read_text(), "\n".join(measured)))
+    guide = root / "CONTRIBUTING.md"
+    if guide in files:
+        wrong.extend(wrong_map(tree.names, guide.read_text()))
     return wrong

@@ -8,9 +8,9 @@ import pytest
 from words import wrong_words
 
 TREE = {
-    "src/config/settings_table.h": '  X(wait, Type, "wait", 0,\n  X(pool_bytes, Size, "pool_bytes", 2,\n',
+    "src/config/settings_table.h": 'X(wait, Type, "wait", 0,\nX(pool, Size, "pool_bytes", 2,\n',
     "src/coll/plan/ring.cc": 'int ring_steps; const char* counter = "sent_cells"; // bcast\n',
-    "cli/overdrive/main.py": 'COMMANDS = (\n    "info",\n    "lab",\n)\nOPTION = "--json --set --nodes"\n',
+    "cli/overdrive/main.py": 'COMMANDS = (\n "info",\n "lab",\n)\nOPTION = "--json --set"\n',
     "bench/coll.py": 'parser.add_argument("--budget")\n',
     "Makefile": "all: build\ncheck-all: all\n",
     "docs/other.md": "# A page\n\n## What `it` says, in short\n",
@@ -37,7 +37,7 @@ def judge(tmp_path: Path):
     [
         "[other](other.md), [there](other.md#what-it-says-in-short), [net](https://x.org/y)",
         "`src/coll/plan/ring.cc`, `src/coll/plan/ring`, `src/*/plan/`, `src/{coll,config}`, `a/b`",
-        "`OVERDRIVE_WAIT`, `OVERDRIVE_ADJUST_BCAST`, `OVERDRIVE_ADJUST_BCAST_RADIX`, `OVERDRIVE_...`",
+        "`OVERDRIVE_WAIT`, `OVERDRIVE_ADJUST_BCAST`, `OVERDRIVE_ADJUST_BCAST_RADIX`",
         "`sent_cells`, `pool_bytes=4M`, `wait=spin`, `ring_steps`, `OMPI_MCA_x`, `n=4`",
         "    overdrive --set wait=spin mpirun -n 2 --any-option ./app",
         "`overdrive info --json`, `overdrive lab mpirun --any ./app`, `overdrive ./app`",
@@ -92,3 +92,11 @@ def test_figures_of_the_readme_are_measured(judge) -> None:
 def test_history_may_name_what_was(judge) -> None:
     """The list of changes names settings that have gone."""
     assert judge("`old_setting`", "CHANGELOG.md") == []
+
+
+def test_the_map_of_the_tree_is_whole(judge) -> None:
+    """Folders and rooms that the map lacks are named, and so are levels that are not lint's."""
+    found = judge("```\ncli/ a  docs/ b  src/config/ c\n```\n", "CONTRIBUTING.md")
+    assert [line.rpartition(" ")[2] for line in found[:2]] == ["bench/", "src/coll/plan/"]
+    assert "the levels of src/ are: programs, {face, measure}, engine" in found[2]
+    assert len(found) == 3
