@@ -6,7 +6,7 @@ In every Markdown page, where the page means this project (code spans, code bloc
 - a path that begins with a folder of the tree is there (`*`, `{a,b}` and NAME allowed);
 - OVERDRIVE_NAME is a setting, or a variable that some source reads;
 - a word_with_underscores, and the name before `=value`, is a word of some source: settings,
-  counters, algorithms, functions;
+  counters, algorithms, functions; the value of a setting that is a choice is one of its words;
 - `overdrive COMMAND --option`, `make TARGET` and `tool.py --option` exist.
 
 A page of docs/measurements has at most 200 lines, and what a table of README.md says of
@@ -61,6 +61,8 @@ class Tree(NamedTuple):
     """What can stand behind `overdrive`."""
     targets: frozenset[str]
     """What can stand behind `make`."""
+    choices: dict[str, frozenset[str]]
+    """The words of settings that are a choice."""
 
 
 def read_tree(root: Path, files: list[Path]) -> Tree:
@@ -89,6 +91,11 @@ def read_tree(root: Path, files: list[Path]) -> Tree:
             settings = re.findall(r'^\s*"([a-z][a-z0-9_]*)",', text, re.MULTILINE)
             settings += re.findall(r'\w, "([a-z][a-z0-9_]*)",', text)
             words.update("OVERDRIVE_" + name.upper() for name in settings)
+    types, table = (
+        root / "src" / "config" / name for name in ("settings_types.h", "settings_table.h")
+    )
+    known = types in files and table in files
+    choices = choices_of(types.read_text(), table.read_text()) if known else {}
     frozen = {folder: frozenset(found) for folder, found in options.items()}
     return Tree(
         root,
@@ -97,7 +104,20 @@ def read_tree(root: Path, files: list[Path]) -> Tree:
         frozen,
         frozenset(commands),
         frozenset(targets),
+        choices,
     )
+
+
+def choices_of(types: str, table: str) -> dict[str, frozenset[str]]:
+    """Return the words of each setting that is a choice, from the two headers of the table."""
+    pattern = r"struct ChoiceWords<(\w+)> \{.*?kWords\[\] = \{(.*?)\}"
+    words = {
+        enum: frozenset(re.findall(r'"(\w+)"', inside))
+        for enum, inside in re.findall(pattern, types, re.DOTALL)
+    }
+    names = dict(re.findall(r"using (\w+) = ChoiceType<(\w+)>", types))
+    rows = re.findall(r'^\s*[XA]\(\w+, (\w+), "(\w+)"', table, re.MULTILINE)
+    return {setting: words[names[kind]] for kind, setting in rows if kind in names}
 
 
 def headings(text: str) -> set[str]:
@@ -186,6 +206,10 @@ def wrong_names(tree: Tree, code: str, whole_line: bool) -> list[str]:
             and not _adjusts(tree, "OVERDRIVE_" + name.upper())
         ]
     assigned = _ASSIGNED.fullmatch(code)
+    if assigned and assigned[1] in tree.choices:
+        value = code.partition("=")[2].strip('"')
+        if re.fullmatch(r"[a-z]+", value) and value not in tree.choices[assigned[1]]:
+            wrong.append(f"{assigned[1]} does not take {value}")
     name = assigned[1] if assigned else code
     if (assigned or _SNAKE.fullmatch(code)) and name not in tree.words and "_" in name:
         if name not in FOREIGN and not name.upper().startswith(FOREIGN_PREFIXES):

@@ -8,7 +8,10 @@ import pytest
 from words import wrong_words
 
 TREE = {
-    "src/config/settings_table.h": 'X(wait, Type, "wait", 0,\nX(pool, Size, "pool_bytes", 2,\n',
+    "src/config/settings_types.h": 'struct ChoiceWords<Mode> {\n kWords[] = {"auto", "spin"};\n'
+    "using WaitChoice = ChoiceType<Mode>;\n",
+    "src/config/settings_table.h": 'X(wait, WaitChoice, "wait", 0,\n'
+    'X(pool, Size, "pool_bytes", 2,\n',
     "src/coll/plan/ring.cc": 'int ring_steps; const char* counter = "sent_cells"; // bcast\n',
     "cli/overdrive/main.py": 'COMMANDS = (\n "info",\n "lab",\n)\nOPTION = "--json --set"\n',
     "bench/coll.py": 'parser.add_argument("--budget")\n',
@@ -60,6 +63,7 @@ def test_what_exists_passes(judge, text: str) -> None:
         ("`OVERDRIVE_WAITS=1`", "no source reads OVERDRIVE_WAITS"),
         ("`sent_none`", "no source has sent_none"),
         ("`pool_size=4M`", "no source has pool_size"),
+        ("`wait=often`", "wait does not take often"),
         ("    overdrive --set pool=4M mpirun ./app", "no setting pool"),
         ("`overdrive none`", "no command none"),
         ("```\n./overdrive info --none\n```", "no option --none"),
