@@ -3,7 +3,8 @@
 In every Markdown page, where the page means this project (code spans, code blocks and links):
 
 - a relative link leads to a file, and to a heading of it;
-- a path that begins with a folder of the tree is there (`*`, `{a,b}` and NAME allowed);
+- a path that begins with a folder of the tree is there (`*`, `{a,b}` and NAME allowed), and so is a
+  source file that is named by the end of its path;
 - OVERDRIVE_NAME is a setting, or a variable that some source reads;
 - a word_with_underscores, and the name before `=value`, is a word of some source: settings,
   counters, algorithms, functions; the value of a setting that is a choice is one of its words;
@@ -34,8 +35,8 @@ NOT_SOURCES = (".md", ".csv", ".png", ".pdf", ".svg", ".json")
 FOREIGN_PREFIXES = ("MPI_", "PMPI_", "I_MPI_", "OMPI_", "MPICH_", "SLURM_", "FI_", "UCX_", "HWLOC_")
 """Names of other projects: nothing is known of them here."""
 
-FOREIGN = ("rdma_rxe",)
-"""The same, single ones."""
+FOREIGN = ("rdma_rxe", "mpi.h", "mpif.h", "foreach_target.h", "conclusions.txt")
+"""The same, single ones, and a file that a command writes."""
 
 _FENCE = re.compile(r"^\s*```")
 _SPAN = re.compile(r"`([^`]+)`")
@@ -44,6 +45,7 @@ _VARIABLE = re.compile(r"\bOVERDRIVE_[A-Z0-9_]*[A-Z0-9]\b_?")
 _SNAKE = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)+")
 _ASSIGNED = re.compile(r"([a-z][a-z0-9_]*)=[^=\s]*")
 _OPTION = re.compile(r"--[a-z][a-z0-9-]*")
+_SOURCE = re.compile(r"[a-z][\w/{},-]*\.(?:cc|c|h|hpp|py|f90|cmake|lua|txt|\{h,cc\})")
 _FIGURE = re.compile(r"(\d+(?:\.\d+)?)(?: \((\d+(?:\.\d+)?)\))?\*?$")
 
 
@@ -184,7 +186,19 @@ def wrong_paths(tree: Tree, code: str) -> list[str]:
             continue
         word = word.rstrip(".,:")
         wrong.extend(f"{path} is not there" for path in _expanded(word) if not _there(tree, path))
+    source = _SOURCE.fullmatch(code)
+    if source and first_of(code) not in folders and code not in FOREIGN:
+        wrong.extend(
+            f"there is no source {name}"
+            for name in _expanded(code)
+            if not any(known == name or known.endswith("/" + name) for known in tree.names)
+        )
     return wrong
+
+
+def first_of(path: str) -> str:
+    """Return the first folder of a path."""
+    return path.partition("/")[0]
 
 
 def wrong_names(tree: Tree, code: str, whole_line: bool) -> list[str]:
