@@ -76,7 +76,7 @@ Usage: overdrive bench coll [COLLECTIVE...] [OPTION...]
        overdrive bench arrival [OPTION...]
 
   coll      collectives with and without Overdrive, with results checked
-  arrival   broadcasts to which ranks come at different times
+  arrival   broadcasts, reductions or gathers to which ranks come at different times
 
 `overdrive bench coll --help` and `overdrive bench arrival --help` show the options.
 """

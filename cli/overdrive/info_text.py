@@ -104,9 +104,19 @@ def _large(report: Mapping[str, Any], known: Mapping[str, str]) -> str:
     return f"copied once, from buffer to buffer: {places}, elsewhere through XPMEM"
 
 
+def _collectives(known: Mapping[str, str]) -> str:
+    """Return how blocking collectives are served."""
+    where = "in shared memory inside a node; blocking ones between nodes in two levels"
+    if known["learn"] != "off":
+        where += ", where the job measures that to be faster than the installed MPI library"
+    if known["tuning"] not in ("off", "auto"):
+        where += "; rules of a tuning file first"
+    return where
+
+
 def _later(report: Mapping[str, Any], known: Mapping[str, str]) -> str:
     """Return who makes collectives that do not block go on between nodes."""
-    what = "non-blocking collectives between nodes"
+    what = "collectives between nodes"
     set_by = f"(`progress`, {source(report, 'progress')})"
     if known["progress"] == "off":
         return f"{what} are the installed MPI library's {set_by}"
@@ -157,16 +167,12 @@ def _happens(report: Mapping[str, Any]) -> list[str]:
                        "nodes by the installed MPI library"))  # fmt: skip
     lines.append(item("large ones", _large(report, known)))
     if known["collectives"] == "true":
-        lines.append(item("collectives", "in shared memory inside a node; blocking ones in two "
-                           "levels between nodes; rules of a tuning file first"
-                           if known["tuning"] not in ("off", "auto") else
-                           "in shared memory inside a node; blocking ones in two levels between "
-                           "nodes"))  # fmt: skip
+        lines.append(item("collectives", _collectives(known)))
     else:
         lines.append(item("collectives", f"are the installed MPI library's "
                            f"({source(report, 'collectives')})"))  # fmt: skip
     if known["collectives"] == "true":
-        lines.append(item("later ones", _later(report, known)))
+        lines.append(item("non-blocking", _later(report, known)))
         lines.append(item("neighbours", _neighbours(report, known)))
     lines.append(item("overlap", info_overlap.line(known)))
     count = report["machine"]["usable_cpus"]

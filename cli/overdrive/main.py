@@ -30,7 +30,7 @@ Commands:
   tune [--budget 10m] [OPTION...]       measure which algorithms collectives should take here
   bench coll | arrival                  measure collectives with and without Overdrive
   report RECORD                         what a run with --record spent in MPI, as a page
-  study copy | collectives | timeline   measure or simulate in depth, with plots
+  study NAME [OPTION...]                in depth: copy, collectives, timeline or overlap
   lab COMMAND [ARGUMENT...]             a virtual cluster on this machine
   manual [--write FILE | --check FILE]  reference of settings and statistics in Markdown
   completion bash | zsh | fish          make a shell complete this command

@@ -227,13 +227,15 @@
     "been used for longest are made anew when they are needed.")                                   \
   A(collective_driver, DriverChoice, "collective_driver", ReductionDriver::kSegmented,              \
     ReductionDriver::kGeneric, ReductionDriver::kGrouped, coll,                                    \
-    "How the ranks of a node divide long reductions: each a slice of the whole vector, or of one " \
-    "segment after the other, first among the ranks that share a last-level cache, then across "   \
-    "caches, with segments whose slices are collected while caches still hold them. With more "    \
-    "ranks than cores `segmented` leaves the groups out; `grouped` does not.")                     \
+    "How the ranks of a node divide long reductions. `generic`: each combines a slice of the "     \
+    "whole vector. `segmented`: a slice of one segment after the other, first among the "          \
+    "ranks that share a last-level cache, then across caches, with segments whose slices are "     \
+    "collected while caches still hold them; with more ranks than cores without such groups. "     \
+    "`grouped`: with them there, too.")                                                            \
   A(collective_slots, IntType, "collective_slots", 64, 0, 4096, coll,                              \
-    "Communicators of a rank whose collectives can run in shared memory at the same time; those "  \
-    "beyond go by messages. 0: all do.")                                                           \
+    "Places of a rank in shared memory for collectives that run at the same time: the "            \
+    "blocking calls of a communicator take one, its non-blocking calls another one, and each "     \
+    "persistent request one. What finds none left goes by messages. 0: all does.")                 \
   A(collective_slot_bytes, SizeType, "collective_slot", 4 * kMiB, 64 * kKiB, kGiB, coll,               \
     "Shared memory of each of them in a rank, for flags and for what passes through cells; only "  \
     "what is used takes memory.")                                                                  \
@@ -290,8 +292,9 @@
     "`10.0.0.1` or `10.0.0.1:4791`: the one at this address. `off`: none. Where it cannot serve "  \
     "or fails, collectives go as usual. In a lab with switches (`overdrive lab`) `auto` is set.")  \
   A(switch_max_bytes, SizeType, "switch_max", 8 * kKiB, 0, 64 * kKiB, coll,                        \
-    "Largest message of a collective that may be given to the switch without a rule that says so " \
-    "(`in_network_node`). Up to which size it is, is measured. 0: none is.")                                                            \
+    "Largest message of a collective that may be given to the switch without a rule that "         \
+    "says so (`in_network_node`); up to which of the sizes below this the switch is used is "      \
+    "measured. 0: no message is given to it.")                                                     \
   A(overlap, OverlapChoice, "overlap", OverlapMode::kOff, OverlapMode::kOff, OverlapMode::kAuto, coll, \
     "Lets blocking broadcasts, allgathers and all-to-alls on communicators that span nodes return " \
     "before their data has arrived. `on`: what is still on its way is kept from the program by "   \

@@ -7,8 +7,8 @@
 
 The rules of the house: C++ and Python files open with a comment that says what they are for, no
 source file of the library grows beyond 500 lines, includes point down only (includes.py), atomic
-operations say what they pair with (atomics.py), and the command's modules do not import each other
-in circles (imports.py).
+operations say what they pair with (atomics.py), the command's modules do not import each other in
+circles (imports.py), and what pages name exists (words.py).
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from pathlib import Path
 from atomics import lonely_operations
 from imports import circles
 from includes import wrong_includes
+from words import wrong_words
 
 ROOT = Path(__file__).resolve().parents[2]
 C_SUFFIXES = {".c", ".cc", ".h", ".hpp"}
@@ -173,6 +174,7 @@ def main() -> int:
     report.check("includes point down", wrong_includes(ROOT / "src"))
     report.check("atomics say what they pair with", lonely_operations(ROOT / "src"))
     report.check("no import circles", circles(ROOT / "cli" / "overdrive"))
+    report.check("what pages name exists", wrong_words(ROOT, files))
     if options.tidy:
         tidy(files, report)
     print(f"{report.passed} passed, {report.failed} failed, {report.skipped} skipped")
