@@ -276,6 +276,7 @@ class Analysis:
             lines.append(
                 f"0 0 * message id={send.message.number} c={send.comm} from={source} "
                 f"to={send.to} tag={send.message.tag} n={send.message.n} base={base}"
+                + (f" as={send.op.args['as']}" if "as" in send.op.args else "")
             )
         return lines
 

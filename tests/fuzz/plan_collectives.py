@@ -23,6 +23,8 @@ ROOTED = {"bcast", "gather", "gatherv", "scatter", "scatterv", "reduce"}
 NOT_BETWEEN_GROUPS = {"scan", "exscan", "reduce_scatter", "reduce_scatter_block"}
 ARITHMETIC = ["max", "min", "sum", "prod"]
 WHOLE = [*ARITHMETIC, "land", "band", "lor", "bor", "lxor", "bxor"]
+AFTER = ["fork", "system", "popen", "file", "thread", "backwards", "realloc", "late"]
+"""What a program does after a blocking collective before it looks at the result."""
 OWN_TYPES = {"add": ["l"], "chain": ["l:c:2", "l:r:2:1"]}
 
 
@@ -115,7 +117,8 @@ def collective(p: Planner) -> None:
         form = "blocking"
     if form == "blocking":
         catch_up(p, comm)
-        p.emit(*ops(comm.members))
+        after = some_after(p)
+        p.emit(*ops(comm.members, **after))
     elif form == "started":
         if p.chance(0.3) and "early-free" not in p.without:
             args["early"] = 1
@@ -124,11 +127,45 @@ def collective(p: Planner) -> None:
         _persistent(p, comm, unit, ops)
 
 
-def start_apart(p: Planner, comm: Comm, unit: int, start: Any, then: Any = None) -> None:
+def some_after(p: Planner) -> dict[str, str]:
+    """Return what is done with a result, mostly nothing but looking at it."""
+    if p.in_threads or not p.chance(0.15):
+        return {}
+    return {"after": p.rng.choice(AFTER)}
+
+
+def series(p: Planner) -> None:
+    """The same blocking collective many times: enough for everything that learns from calls."""
+    comm = p.rng.choice(p.comms)
+    catch_up(p, comm)
+    most, p.most_bytes = p.most_bytes, min(p.most_bytes, 150_000)
+    args, roots = _arguments(p, comm)
+    p.most_bytes = most
+    if {args["name"] + "-in-place", f"blocking-{args['name']}-in-place"} & p.without:
+        args.pop("place", None)
+    unit = p.unit(comm.unit)
+    for _ in range(p.rng.choice([4, 10, 20, 40])):
+        if p.chance(0.1):
+            p.delay()
+        after = some_after(p)
+        rooted = [(ranks, {} if root is None else {"root": root}) for ranks, root in roots]
+        p.emit(*(Op("coll", ranks, {**args, **more, **after}, unit) for ranks, more in rooted))
+        args = {**args, "k": p.next_collective}
+        p.next_collective += 1
+
+
+def start_apart(
+    p: Planner,
+    comm: Comm,
+    unit: int,
+    start: Any,
+    then: Any = None,
+    numbers: dict[int, int] | None = None,
+) -> None:
     """Let the members start a collective one after the other, whatever else they do between.
 
-    All collectives that are put off so stay in order on each communicator: a member that is behind
-    catches up before it takes part in the next.
+    `numbers`: requests by rank that exist already. All collectives that are put off so stay in
+    order on each communicator: a member that is behind catches up before it takes part in the next.
     """
     catch_up(p, comm)
     members = list(comm.members)
@@ -137,7 +174,7 @@ def start_apart(p: Planner, comm: Comm, unit: int, start: Any, then: Any = None)
 
     def next_member() -> None:
         rank = members.pop()
-        number = p.request(rank)
+        number = p.request(rank) if numbers is None else numbers[rank]
         start(rank, number)
         p.started(rank, number, unit)
         waiting.append((rank, number))
@@ -178,20 +215,32 @@ def _persistent(p: Planner, comm: Comm, unit: int, ops: Any) -> None:
     for rank in comm.members:
         made += ops((rank,), q=numbers[rank], form="p")
     p.emit(*made)
-    for _ in range(p.rng.randint(1, 2)):
+
+    def one_round(left: int) -> None:
         started = p.unit(unit)
         k = p.next_collective
         p.next_collective += 1
-        for rank in comm.members:
-            p.emit(Op("start", (rank,), {"q": [(numbers[rank], started)], "m": [k]}))
-        order = list(comm.members)
-        p.rng.shuffle(order)
-        for rank in order:
-            done = {
-                "how": p.rng.choice(["wait", "waitall", "test"]),
-                "q": [(numbers[rank], started)],
-            }
-            p.emit(Op("done", (rank,), done))
+
+        def start(rank: int, number: int) -> None:
+            p.emit(Op("start", (rank,), {"q": [(number, started)], "m": [k]}))
+
+        def all_started() -> None:
+            if left > 1:
+                p.halves.append(again)
+
+        def again() -> None:
+            for rank, number in numbers.items():
+                entry = (number, started)
+                if entry in p.ready[rank]:
+                    p.ready[rank].remove(entry)
+                    p.open[rank].remove(entry)
+                    how = p.rng.choice(["wait", "waitall", "test"])
+                    p.emit(Op("done", (rank,), {"how": how, "q": [entry]}))
+            one_round(left - 1)
+
+        start_apart(p, comm, started, start, all_started, numbers)
+
+    one_round(p.rng.randint(1, 3))
 
     def release() -> None:
         for rank in comm.members:
@@ -200,5 +249,5 @@ def _persistent(p: Planner, comm: Comm, unit: int, ops: Any) -> None:
     p.retired.append(release)
 
 
-ACTIONS = [(4.0, collective)]
+ACTIONS = [(4.0, collective), (0.25, series)]
 """What can be planned, with weights."""

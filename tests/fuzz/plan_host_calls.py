@@ -1,4 +1,4 @@
-"""Windows and files in random programs: calls that block in the host while requests are pending."""
+"""Windows, files and processes in random programs: calls that block while requests are pending."""
 
 from __future__ import annotations
 
@@ -40,5 +40,12 @@ def file(p: Planner) -> None:
         )
 
 
-ACTIONS = [(0.5, window), (0.3, file)]
+def process(p: Planner) -> None:
+    """A child, or a command, whatever is pending."""
+    if not p.in_threads and "processes" not in p.without:
+        how = p.rng.choice(["fork", "fork", "system", "popen"])
+        p.emit(Op("process", (p.rng.randrange(p.ranks),), {"how": how}, p.unit()))
+
+
+ACTIONS = [(0.3, process), (0.5, window), (0.3, file)]
 """What can be planned, with weights."""

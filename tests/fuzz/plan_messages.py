@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from fuzz import datatypes as types
@@ -206,6 +207,41 @@ def persistent(p: Planner) -> None:
     p.retired.append(release)
 
 
+def shared_buffer(p: Planner) -> None:
+    """Several sends from one buffer at the same time, to one receiver or to several."""
+    comm, sender, receiver = _pair(p)
+    unit = p.unit(comm.unit)
+    first = {"m": p.message(), **_send_args(p, comm, sender, receiver, p.rng.choice(TAGS))}
+    mode = first["mode"] if first["mode"] != "rdy" else "std"
+    first |= {"mode": mode, "q": p.request(sender), "lends": 1}
+    base = p.base_of(comm, receiver)
+    others = [peer for peer in comm.peers_of(sender) if p.base_of(comm, peer) == base]
+    sends = [(unit, receiver, first)]
+    for _ in range(p.rng.randint(1, 3)):
+        peer, mode = p.rng.choice(others), p.rng.choice(["std", "std", "sync"])
+        more = {"to": comm.number_of(peer, sender), "tag": p.rng.choice(TAGS), "mode": mode}
+        args = {**first, **more, "m": p.message(), "q": p.request(sender)}
+        args.pop("lends")
+        args |= {"same": first["q"], "as": first["m"]}
+        sends.append((p.unit(unit), peer, args))
+    for own, _, args in sends:
+        p.emit(Op("send", (sender,), args, own))
+        p.started(sender, args["q"], own)
+    for own, peer, args in sends:
+        recv = _recv_args(p, comm, sender, peer, args["tag"], args["n"])
+        recv["q"] = p.request(peer)
+        p.later(partial(_receive, p, sender, peer, own, args["q"], recv))
+
+
+def _receive(
+    p: Planner, sender: int, receiver: int, unit: int, sent: int, recv: dict[str, Any]
+) -> None:
+    p.emit(Op("recv", (receiver,), recv, unit))
+    p.started(receiver, recv["q"], unit)
+    p.matched(receiver, recv["q"], unit)
+    p.matched(sender, sent, unit)
+
+
 def cancelled(p: Planner) -> None:
     """A receive that nothing matches, cancelled later."""
     comm = p.rng.choice(p.comms)
@@ -240,6 +276,7 @@ ACTIONS = [
     (1.5, fan_in),
     (0.7, ring),
     (1.5, persistent),
+    (0.7, shared_buffer),
     (0.4, cancelled),
     (1, look),
 ]

@@ -158,7 +158,7 @@ def plainer(op: Op) -> Iterator[dict[str, Any]]:
         yield {"how": None}
     if op.verb == "done" and op.get("how") != "waitall":
         yield {"how": "waitall"}
-    for name in ("early", "gap", "place", "replace"):
+    for name in ("early", "gap", "place", "replace", "after"):
         if op.get(name):
             yield {name: None}
     for name in ("from", "tag"):

@@ -60,6 +60,7 @@ def test_programs_are_legal_and_full(ranks: int) -> None:
     assert verbs >= {"send", "recv", "exch", "sinit", "start", "done", "poke", "cancel", "coll"}
     assert verbs >= {"comm", "commfree", "look", "free", "window", "file"}
     assert verbs >= {"psend", "precv", "pready", "parrived", "win", "access", "sync", "winend"}
+    assert "process" in verbs
 
 
 def test_a_wildcard_that_could_take_anothers_message_is_illegal() -> None:

@@ -30,6 +30,11 @@ LAYOUTS: dict[int, list[str]] = {
 }
 """Node of each rank; the empty layout is one node."""
 
+FROM_ARRIVALS = ("BCAST", "REDUCE", "GATHER")
+"""Collectives that can start with whoever comes first, or end with whoever comes last."""
+
+FIRST_ARRIVAL = {f"OVERDRIVE_ADJUST_{name}": "first_arrival" for name in FROM_ARRIVALS}
+
 SETTINGS: list[dict[str, str]] = [
     {},
     {},
@@ -76,7 +81,16 @@ SETTINGS: list[dict[str, str]] = [
         "nonblocking_reduce_min": "0",
         "neighbour_collectives": "all",
     },
+    {"learn": "on"},
     {"learn": "on", "first_arrival": "true"},
+    {"learn": "on", "first_arrival": "true", "progress": "agent"},
+    {"overlap": "on", "overlap_min": "1"},
+    {"overlap": "on", "overlap_min": "4K", "host_poll_interval": "1"},
+    {"overlap": "on", "overlap_min": "1K", "copy_path": "pull"},
+    {"overlap": "auto", "overlap_min": "4K", "overlap_trace": "off"},
+    {"overlap": "on", "overlap_min": "4K", **FIRST_ARRIVAL},
+    FIRST_ARRIVAL,
+    {"progress": "agent", **FIRST_ARRIVAL},
 ]
 """Overdrive's settings: every path, waiting in every way, everything small."""
 

@@ -132,12 +132,13 @@ static void call_free(Call* c) {
   free(c);
 }
 
+static void finish_call(Session* s, Call* c);  // aftermath.h
+
 static void do_collective(Session* s, const Op* op) {
   Call* c = call_make(s, op);
   if (arg_text(op, "q") == NULL) {
     issue(c, kBlocking);
-    check_call(s, c);
-    call_free(c);
+    finish_call(s, c);
     return;
   }
   const int persistent = arg_is(op, "form", "p");

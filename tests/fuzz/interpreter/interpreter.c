@@ -4,6 +4,7 @@
 // Programs run one after the other with a barrier between. "DONE id" on standard output (by rank 0)
 // follows each; the first failure ends the job with "FAIL program=.. rank=.. step=..". A program
 // that is not over in time ends it, too, with a line for each rank: "STUCK program=.. rank=..".
+#include "aftermath.h"
 #include "completion.h"
 #include "host_calls.h"
 #include "watchdog.h"
@@ -47,7 +48,7 @@ static const Verb kVerbs[] = {
     {"window", do_window},   {"file", do_file},          {"psend", do_part_init},
     {"precv", do_part_init}, {"pready", do_part_ready},  {"parrived", do_part_arrived},
     {"win", do_win},         {"access", do_access},      {"sync", do_sync},
-    {"winend", do_win_end},
+    {"winend", do_win_end},  {"process", do_process},
 };
 
 static void execute(Session* s, const Op* op) {
@@ -72,8 +73,11 @@ static void* run_strand(void* argument) {
     const Op* op = &s->program->ops[i];
     if (op->strand != s->number) continue;
     s->current = op;
+    const int late = s->late_count;
     execute(s, op);
+    finish_late(s, late);
   }
+  finish_late(s, s->late_count);
   s->current = NULL;
   check_order(s);
   s->done = 1;
@@ -86,6 +90,7 @@ static void* run_strand(void* argument) {
   pthread_barrier_wait(&strands_over);
   for (int i = 0; i < kMostRequests; i++) {
     if (s->slots[i].kind != kFree) slot_release(&s->slots[i]);
+    if (s->lent[i].region != NULL) buffer_free(&s->lent[i]);
   }
   free(heap);
   return NULL;

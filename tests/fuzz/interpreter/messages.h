@@ -1,6 +1,7 @@
 // Point-to-point operations of random programs.
 //
 //   send m= c= to= tag= type= n= mode=std|buf|sync|rdy [q=]            blocking without q
+//        [lends=1] [same=Q]            Q's send, which lends its buffer, is sent from it again
 //   recv c= from=R|any tag=T|any type= n= cand=M,M how=plain|probe|iprobe|mprobe|improbe [q=]
 //   exch (send's arguments) from= rtag= rtype= rn= cand= [replace=1]   MPI_Sendrecv
 //   sinit q= (send's)   rinit q= (recv's)   start q=Q,Q m=M,-1,.. cand0= cand1= ..
@@ -25,9 +26,14 @@ static int tag_arg(const Op* op, const char* name) {
   return arg_is(op, name, "any") ? MPI_ANY_TAG : (int)arg_needed(op, name);
 }
 
+static uint64_t content_of(const Session* s, long message) {
+  return content_key(s->program, messages[message].content, 0, 0);
+}
+
 static void fill_send(Session* s, Slot* slot, long message) {
   slot->message = message;
-  slot->key = content_key(s->program, message, 0, 0);
+  slot->key = content_of(s, message);
+  if (slot->borrowed) return;
   memset(slot->buffer.region, kUntouched, (size_t)slot->buffer.bytes);
   layout_fill(&slot->layout, slot->buffer.address, 0, slot->elements, slot->key);
 }
@@ -35,7 +41,15 @@ static void fill_send(Session* s, Slot* slot, long message) {
 static void prepare_send(Session* s, Slot* slot, const Op* op) {
   slot->layout = layout_make(op, arg_text(op, "type"));
   slot->elements = arg_needed(op, "n");
-  slot->buffer = buffer_make(op, &s->arenas, arg_text(op, "mem"), &slot->layout, slot->elements);
+  slot->borrowed = arg_text(op, "same") != NULL;
+  if (slot->borrowed) {
+    slot->buffer = s->lent[slot_number(op, "same")];
+    REQUIRE(op, slot->buffer.region != NULL, "the program is wrong: nothing is lent");
+  } else {
+    slot->buffer = buffer_make(op, &s->arenas, arg_text(op, "mem"), &slot->layout, slot->elements);
+  }
+  slot->lent = arg_text(op, "lends") != NULL;
+  if (slot->lent) s->lent[slot_number(op, "q")] = slot->buffer;
   REQUIRE(op, slot->elements % slot->layout.per == 0, "the program is wrong: part of a type");
 }
 
@@ -79,7 +93,7 @@ static void check_counts(const Op* op, const Slot* slot, const MPI_Status* statu
 static char* image_of_message(Session* s, const Slot* slot, long message) {
   char* image = image_begin(&slot->buffer);
   layout_fill(&slot->layout, image + (slot->buffer.address - slot->buffer.region), 0,
-              messages[message].n, content_key(s->program, message, 0, 0));
+              messages[message].n, content_of(s, message));
   return image;
 }
 
@@ -136,12 +150,12 @@ static void check_send(Slot* slot, const Op* op, const MPI_Status* status) {
   layout_fill(&slot->layout, image + (slot->buffer.address - slot->buffer.region), 0,
               slot->elements, slot->key);
   image_check(op, &slot->buffer, image, "buffer of a send");
-  if (!slot->persistent) buffer_spoil(&slot->buffer);
+  if (!slot->persistent && !slot->lent && !slot->borrowed) buffer_spoil(&slot->buffer);
 }
 
 static void slot_release(Slot* slot) {
   layout_free(&slot->layout);
-  buffer_free(&slot->buffer);
+  if (!slot->lent && !slot->borrowed) buffer_free(&slot->buffer);
   memset(slot, 0, sizeof *slot);
 }
 
@@ -272,8 +286,7 @@ static void do_exchange(Session* s, const Op* op) {
   const int rcount = (int)layout_count(&recv.layout, recv.elements);
   expect_messages(s, &recv, op, "cand");
   if (replace) {  // one buffer and type: what is sent is as long as what is received
-    layout_fill(&recv.layout, recv.buffer.address, 0, recv.elements,
-                content_key(s->program, message, 0, 0));
+    layout_fill(&recv.layout, recv.buffer.address, 0, recv.elements, content_of(s, message));
     MUST(op, MPI_Sendrecv_replace(recv.buffer.address, rcount, recv.layout.type, to, tag, from,
                                   rtag, comm->comm, &status));
   } else {

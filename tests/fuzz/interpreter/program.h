@@ -28,6 +28,7 @@ enum {
   kMostWindows = 64,
   kMostNeighbours = 64,
   kMostEdges = 256,
+  kMostLate = 8,
 };
 
 typedef struct {

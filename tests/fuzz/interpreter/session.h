@@ -31,6 +31,7 @@ typedef struct {
 typedef struct {
   long comm, source, to, tag, n;
   char base;
+  long content;  // whose content it has: its own, or of a message that is sent from the same buffer
 } Message;
 
 // A receive that is over, for the check of the order at the end.
@@ -56,7 +57,8 @@ typedef struct {
   long elements;
   long message;  // of a send
   uint64_t key;
-  Received received;  // of a receive
+  Received received;   // of a receive
+  int lent, borrowed;  // of a send: its buffer lives until the end; it is another's
   int cancelled;
   struct Call* call;  // of a collective
   int comm;           // that is being made
@@ -72,6 +74,9 @@ typedef struct {
   Received* received;
   int received_count;
   long receive_order;
+  struct Call* late[kMostLate];  // collectives whose results nobody has looked at yet
+  int late_count;
+  Buffer lent[kMostRequests];  // of sends whose buffers others send as well, until the end
 } Session;
 
 static Comm comms[kMostComms];
@@ -87,6 +92,12 @@ static Comm* comm_of(const Op* op, const char* name) {
 static Slot* slot_of(Session* s, const Op* op, long number) {
   REQUIRE(op, number >= 0 && number < kMostRequests, "the program is wrong: request %ld", number);
   return &s->slots[number];
+}
+
+static long slot_number(const Op* op, const char* name) {
+  const long number = arg_needed(op, name);
+  REQUIRE(op, number >= 0 && number < kMostRequests, "the program is wrong: request %ld", number);
+  return number;
 }
 
 static Slot* slot_take(Session* s, const Op* op, Kind kind) {
@@ -106,7 +117,8 @@ static void read_messages(const Program* program) {
     const long id = arg_needed(op, "id");
     REQUIRE(op, id >= 0 && id < kMostMessages, "the program is wrong: message %ld", id);
     messages[id] = (Message){arg_needed(op, "c"),   arg_needed(op, "from"), arg_needed(op, "to"),
-                             arg_needed(op, "tag"), arg_needed(op, "n"),    *arg_text(op, "base")};
+                             arg_needed(op, "tag"), arg_needed(op, "n"),    *arg_text(op, "base"),
+                             arg(op, "as", id)};
   }
 }
 
