@@ -12,7 +12,8 @@ In every Markdown page, where the page means this project (code spans, code bloc
 
 A page of docs/measurements has at most 200 lines, and what a table of README.md says of
 measurements stands on one of their pages, figure by figure. The map in CONTRIBUTING.md names every
-folder at the top of the tree and every room of src/, and has the levels of includes.py.
+folder at the top of the tree and every room of src/, and has the levels of includes.py. The manual
+page overdrive(1) names every command, and every second word of `study` and `bench`.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ MAX_MEASUREMENT_LINES = 200
 """What a reader wants at a glance; the rest belongs into CSV files."""
 
 MEASUREMENTS = "docs/measurements/"
+MANUAL_PAGE = "docs/man/overdrive.1.md"
 HISTORY = ("CHANGELOG.md",)
 """Pages that name what was: only their links are checked."""
 
@@ -365,6 +367,26 @@ def wrong_map(names: frozenset[str], text: str) -> list[str]:
     return wrong
 
 
+def commands_of(tree: Tree) -> list[str]:
+    """Return the commands, with those of `study` and `bench` as the command itself names them."""
+    names = [name for name in sorted(tree.names) if re.fullmatch(r"cli/overdrive/.*\.py", name)]
+    text = "\n".join((tree.root / name).read_text() for name in names)
+    pairs = set(
+        re.findall(r"Usage:? +overdrive (?:\[OPTION\.\.\.\] )?((?:study|bench) [a-z]+)", text)
+    )
+    pairs |= set(re.findall(r"^ +overdrive ((?:study|bench) [a-z]+)", text, re.MULTILINE))
+    return sorted(tree.commands | pairs)
+
+
+def wrong_manual(tree: Tree, text: str) -> list[str]:
+    """Name the commands that the manual page of the command lacks."""
+    return [
+        f"{MANUAL_PAGE}: does not name `{command}`"
+        for command in commands_of(tree)
+        if not re.search(rf"(?:overdrive|\]|`) ?{command}\b", text)
+    ]
+
+
 def wrong_words(root: Path, files: list[Path]) -> list[str]:
     """Return everything that the pages among these files name wrongly."""
     tree = read_tree(root, files)
@@ -390,6 +412,9 @@ def wrong_words(root: Path, files: list[Path]) -> list[str]:
     readme = root / "README.md"
     if readme in files:
         wrong.extend(wrong_figures(readme.read_text(), "\n".join(measured)))
+    manual = root / MANUAL_PAGE
+    if manual in files:
+        wrong.extend(wrong_manual(tree, manual.read_text()))
     guide = root / "CONTRIBUTING.md"
     if guide in files:
         wrong.extend(wrong_map(tree.names, guide.read_text()))

@@ -13,7 +13,8 @@ TREE = {
     "src/config/settings_table.h": 'X(wait, WaitChoice, "wait", 0,\n'
     'X(pool, Size, "pool_bytes", 2,\n',
     "src/coll/plan/ring.cc": 'int ring_steps; const char* counter = "sent_cells"; // bcast\n',
-    "cli/overdrive/main.py": 'COMMANDS = (\n "info",\n "lab",\n)\nOPTION = "--json --set"\n',
+    "cli/overdrive/main.py": 'COMMANDS = (\n "info",\n "lab",\n)\nOPTION = "--json --set"\n'
+    'HELP = """Usage: overdrive study copy"""\n',
     "bench/coll.py": 'parser.add_argument("--budget")\n',
     "Makefile": "all: build\ncheck-all: all\n",
     "docs/other.md": "# A page\n\n## What `it` says, in short\n",
@@ -93,6 +94,12 @@ def test_figures_of_the_readme_are_measured(judge) -> None:
     assert judge("| a | 1.56 (1.09) |", "README.md") == [
         "README.md: a: 1.56 (1.09) is on no page of measurements"
     ]
+
+
+def test_the_manual_page_names_all_commands(judge) -> None:
+    """A command that overdrive(1) lacks is named, and so is one of `study`."""
+    found = judge("    overdrive [OPTION...] info\n", "docs/man/overdrive.1.md")
+    assert [line.partition("`")[2] for line in found] == ["lab`", "study copy`"]
 
 
 def test_history_may_name_what_was(judge) -> None:
