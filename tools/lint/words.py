@@ -13,7 +13,8 @@ In every Markdown page, where the page means this project (code spans, code bloc
 A page of docs/measurements has at most 200 lines, and what a table of README.md says of
 measurements stands on one of their pages, figure by figure. The map in CONTRIBUTING.md names every
 folder at the top of the tree and every room of src/, and has the levels of includes.py. The manual
-page overdrive(1) names every command, and every second word of `study` and `bench`.
+page overdrive(1) names every command, and every second word of `study` and `bench`. A
+README.md below docs/ links to every page of its folder.
 """
 
 from __future__ import annotations
@@ -367,6 +368,18 @@ def wrong_map(names: frozenset[str], text: str) -> list[str]:
     return wrong
 
 
+def wrong_index(tree: Tree, page: str, text: str) -> list[str]:
+    """Name the pages of a folder that its index does not link to."""
+    folder = page.removesuffix("README.md")
+    links = {link.partition("#")[0] for link in _LINK.findall(text)}
+    pages = (name[len(folder) :] for name in sorted(tree.names) if name.startswith(folder))
+    return [
+        f"{page}: does not link to {name}"
+        for name in pages
+        if name.endswith(".md") and "/" not in name and name not in {*links, "README.md"}
+    ]
+
+
 def commands_of(tree: Tree) -> list[str]:
     """Return the commands, with those of `study` and `bench` as the command itself names them."""
     names = [name for name in sorted(tree.names) if re.fullmatch(r"cli/overdrive/.*\.py", name)]
@@ -398,6 +411,8 @@ def wrong_words(root: Path, files: list[Path]) -> list[str]:
         page = str(path.relative_to(root))
         text = path.read_text()
         wrong.extend(wrong_links(tree, page, text))
+        if page.startswith("docs/") and path.name == "README.md":
+            wrong.extend(wrong_index(tree, page, text))
         if page.startswith(MEASUREMENTS):
             measured.append(text)
             lines = len(text.splitlines())

@@ -102,6 +102,12 @@ def test_the_manual_page_names_all_commands(judge) -> None:
     assert [line.partition("`")[2] for line in found] == ["lab`", "study copy`"]
 
 
+def test_an_index_links_to_all_pages(judge) -> None:
+    """The page that a folder's README.md does not link to is named."""
+    assert judge("nothing", "docs/README.md") == ["docs/README.md: does not link to other.md"]
+    assert judge("[other](other.md#what-it-says-in-short)", "docs/README.md") == []
+
+
 def test_history_may_name_what_was(judge) -> None:
     """The list of changes names settings that have gone."""
     assert judge("`old_setting`", "CHANGELOG.md") == []
