@@ -194,7 +194,7 @@ def wrong_paths(tree: Tree, code: str) -> list[str]:
         wrong.extend(
             f"there is no source {name}"
             for name in _expanded(code)
-            if not any(known == name or known.endswith("/" + name) for known in tree.names)
+            if not _there(tree, name) and not _there(tree, "*/" + name)
         )
     return wrong
 

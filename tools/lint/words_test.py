@@ -42,7 +42,7 @@ def judge(tmp_path: Path):
         "[other](other.md), [there](other.md#what-it-says-in-short), [net](https://x.org/y)",
         "`src/coll/plan/ring.cc`, `src/coll/plan/ring`, `src/*/plan/`, `src/{coll,config}`, `a/b`",
         "`OVERDRIVE_WAIT`, `OVERDRIVE_ADJUST_BCAST`, `OVERDRIVE_ADJUST_BCAST_RADIX`",
-        "`plan/ring.cc`, `ring.cc`, `mpi.h`",
+        "`plan/ring.cc`, `ring.cc`, `plan/NAME.cc`, `mpi.h`",
         "`sent_cells`, `pool_bytes=4M`, `wait=spin`, `ring_steps`, `OMPI_MCA_x`, `n=4`",
         "    overdrive --set wait=spin mpirun -n 2 --any-option ./app",
         "`overdrive info --json`, `overdrive lab mpirun --any ./app`, `overdrive ./app`",
