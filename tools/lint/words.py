@@ -7,7 +7,8 @@ In every Markdown page, where the page means this project (code spans, code bloc
   source file that is named by the end of its path;
 - OVERDRIVE_NAME is a setting, or a variable that some source reads;
 - a word_with_underscores, and the name before `=value`, is a word of some source: settings,
-  counters, algorithms, functions; the value of a setting that is a choice is one of its words;
+  counters, algorithms, functions; the value of a setting that is a choice is one of its words, and
+  what stands in brackets behind a setting, with a unit, is its default in docs/manual/settings.md;
 - `overdrive COMMAND --option`, `make TARGET` and `tool.py --option` exist.
 
 A page of docs/measurements has at most 200 lines, and what a table of README.md says of
@@ -380,6 +381,25 @@ def wrong_index(tree: Tree, page: str, text: str) -> list[str]:
     ]
 
 
+def defaults_of(settings: str) -> dict[str, str]:
+    """Return the default of each setting that is a size or a time, as pages write it."""
+    found = {}
+    pattern = r"^### `(\w+)`\n\n.*\n\nVariable .*default `(\d+)([KMGT]|ns|us|ms|s)`"
+    for name, number, unit in re.findall(pattern, settings, re.MULTILINE):
+        found[name] = f"{number} {unit}iB" if unit in "KMGT" else f"{number} {unit}"
+    return found
+
+
+def wrong_defaults(defaults: dict[str, str], page: str, text: str) -> list[str]:
+    """Name the settings behind which a page tells another default than they have."""
+    pattern = r"`(\w+)` \((\d+ (?:[KMGT]iB|ns|us|µs|ms|s))\)"
+    return [
+        f"{page}: the default of {name} is {defaults[name]}, not {value}"
+        for name, value in re.findall(pattern, text.replace("\n", " "))
+        if name in defaults and defaults[name] != value.replace("µ", "u")
+    ]
+
+
 def commands_of(tree: Tree) -> list[str]:
     """Return the commands, with those of `study` and `bench` as the command itself names them."""
     names = [name for name in sorted(tree.names) if re.fullmatch(r"cli/overdrive/.*\.py", name)]
@@ -403,6 +423,8 @@ def wrong_manual(tree: Tree, text: str) -> list[str]:
 def wrong_words(root: Path, files: list[Path]) -> list[str]:
     """Return everything that the pages among these files name wrongly."""
     tree = read_tree(root, files)
+    settings = root / "docs" / "manual" / "settings.md"
+    defaults = defaults_of(settings.read_text()) if settings in files else {}
     wrong = []
     measured = []
     for path in files:
@@ -420,6 +442,7 @@ def wrong_words(root: Path, files: list[Path]) -> list[str]:
                 wrong.append(f"{page}: {lines} lines, more than {MAX_MEASUREMENT_LINES}")
         if page in HISTORY:
             continue
+        wrong.extend(wrong_defaults(defaults, page, text))
         for number, code, whole in code_of(text):
             found = wrong_paths(tree, code) + wrong_names(tree, code, whole)
             found += wrong_commands(tree, code)

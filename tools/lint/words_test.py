@@ -102,6 +102,16 @@ def test_the_manual_page_names_all_commands(judge) -> None:
     assert [line.partition("`")[2] for line in found] == ["lab`", "study copy`"]
 
 
+def test_defaults_are_those_of_the_settings_page(judge) -> None:
+    """A size or time in brackets behind a setting is its default."""
+    row = "### `{}`\n\nText.\n\nVariable `X`; type x; default `{}`; accepts `0`.\n\n"
+    judge(row.format("pool_bytes", "2M") + row.format("wait", "50us"), "docs/manual/settings.md")
+    assert judge("`pool_bytes` (2 MiB), `wait` (50 µs), `wait` (3 of them)") == []
+    assert judge("`pool_bytes`\n(4 MiB)") == [
+        "docs/page.md: the default of pool_bytes is 2 MiB, not 4 MiB"
+    ]
+
+
 def test_an_index_links_to_all_pages(judge) -> None:
     """The page that a folder's README.md does not link to is named."""
     assert judge("nothing", "docs/README.md") == ["docs/README.md: does not link to other.md"]
