@@ -7,12 +7,15 @@ In every Markdown page, where the page means this project (code spans, code bloc
   source file that is named by the end of its path;
 - OVERDRIVE_NAME is a setting, or a variable that some source reads;
 - a word_with_underscores, and the name before `=value`, is a word of some source: settings,
-  counters, algorithms, functions; the value of a setting that is a choice is one of its words;
+  counters, algorithms, functions; the value of a setting that is a choice is one of its words, and
+  what stands in brackets behind a setting, with a unit, is its default in docs/manual/settings.md;
 - `overdrive COMMAND --option`, `make TARGET` and `tool.py --option` exist.
 
 A page of docs/measurements has at most 200 lines, and what a table of README.md says of
 measurements stands on one of their pages, figure by figure. The map in CONTRIBUTING.md names every
-folder at the top of the tree and every room of src/, and has the levels of includes.py.
+folder at the top of the tree and every room of src/, and has the levels of includes.py. The manual
+page overdrive(1) names every command, and every second word of `study` and `bench`. A
+README.md below docs/ links to every page of its folder.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ MAX_MEASUREMENT_LINES = 200
 """What a reader wants at a glance; the rest belongs into CSV files."""
 
 MEASUREMENTS = "docs/measurements/"
+MANUAL_PAGE = "docs/man/overdrive.1.md"
 HISTORY = ("CHANGELOG.md",)
 """Pages that name what was: only their links are checked."""
 
@@ -191,7 +195,7 @@ def wrong_paths(tree: Tree, code: str) -> list[str]:
         wrong.extend(
             f"there is no source {name}"
             for name in _expanded(code)
-            if not any(known == name or known.endswith("/" + name) for known in tree.names)
+            if not _there(tree, name) and not _there(tree, "*/" + name)
         )
     return wrong
 
@@ -365,9 +369,62 @@ def wrong_map(names: frozenset[str], text: str) -> list[str]:
     return wrong
 
 
+def wrong_index(tree: Tree, page: str, text: str) -> list[str]:
+    """Name the pages of a folder that its index does not link to."""
+    folder = page.removesuffix("README.md")
+    links = {link.partition("#")[0] for link in _LINK.findall(text)}
+    pages = (name[len(folder) :] for name in sorted(tree.names) if name.startswith(folder))
+    return [
+        f"{page}: does not link to {name}"
+        for name in pages
+        if name.endswith(".md") and "/" not in name and name not in {*links, "README.md"}
+    ]
+
+
+def defaults_of(settings: str) -> dict[str, str]:
+    """Return the default of each setting that is a size or a time, as pages write it."""
+    found = {}
+    pattern = r"^### `(\w+)`\n\n.*\n\nVariable .*default `(\d+)([KMGT]|ns|us|ms|s)`"
+    for name, number, unit in re.findall(pattern, settings, re.MULTILINE):
+        found[name] = f"{number} {unit}iB" if unit in "KMGT" else f"{number} {unit}"
+    return found
+
+
+def wrong_defaults(defaults: dict[str, str], page: str, text: str) -> list[str]:
+    """Name the settings behind which a page tells another default than they have."""
+    pattern = r"`(\w+)` \((\d+ (?:[KMGT]iB|ns|us|µs|ms|s))\)"
+    return [
+        f"{page}: the default of {name} is {defaults[name]}, not {value}"
+        for name, value in re.findall(pattern, text.replace("\n", " "))
+        if name in defaults and defaults[name] != value.replace("µ", "u")
+    ]
+
+
+def commands_of(tree: Tree) -> list[str]:
+    """Return the commands, with those of `study` and `bench` as the command itself names them."""
+    names = [name for name in sorted(tree.names) if re.fullmatch(r"cli/overdrive/.*\.py", name)]
+    text = "\n".join((tree.root / name).read_text() for name in names)
+    pairs = set(
+        re.findall(r"Usage:? +overdrive (?:\[OPTION\.\.\.\] )?((?:study|bench) [a-z]+)", text)
+    )
+    pairs |= set(re.findall(r"^ +overdrive ((?:study|bench) [a-z]+)", text, re.MULTILINE))
+    return sorted(tree.commands | pairs)
+
+
+def wrong_manual(tree: Tree, text: str) -> list[str]:
+    """Name the commands that the manual page of the command lacks."""
+    return [
+        f"{MANUAL_PAGE}: does not name `{command}`"
+        for command in commands_of(tree)
+        if not re.search(rf"(?:overdrive|\]|`) ?{command}\b", text)
+    ]
+
+
 def wrong_words(root: Path, files: list[Path]) -> list[str]:
     """Return everything that the pages among these files name wrongly."""
     tree = read_tree(root, files)
+    settings = root / "docs" / "manual" / "settings.md"
+    defaults = defaults_of(settings.read_text()) if settings in files else {}
     wrong = []
     measured = []
     for path in files:
@@ -376,6 +433,8 @@ def wrong_words(root: Path, files: list[Path]) -> list[str]:
         page = str(path.relative_to(root))
         text = path.read_text()
         wrong.extend(wrong_links(tree, page, text))
+        if page.startswith("docs/") and path.name == "README.md":
+            wrong.extend(wrong_index(tree, page, text))
         if page.startswith(MEASUREMENTS):
             measured.append(text)
             lines = len(text.splitlines())
@@ -383,6 +442,7 @@ def wrong_words(root: Path, files: list[Path]) -> list[str]:
                 wrong.append(f"{page}: {lines} lines, more than {MAX_MEASUREMENT_LINES}")
         if page in HISTORY:
             continue
+        wrong.extend(wrong_defaults(defaults, page, text))
         for number, code, whole in code_of(text):
             found = wrong_paths(tree, code) + wrong_names(tree, code, whole)
             found += wrong_commands(tree, code)
@@ -390,6 +450,9 @@ def wrong_words(root: Path, files: list[Path]) -> list[str]:
     readme = root / "README.md"
     if readme in files:
         wrong.extend(wrong_figures(readme.read_text(), "\n".join(measured)))
+    manual = root / MANUAL_PAGE
+    if manual in files:
+        wrong.extend(wrong_manual(tree, manual.read_text()))
     guide = root / "CONTRIBUTING.md"
     if guide in files:
         wrong.extend(wrong_map(tree.names, guide.read_text()))

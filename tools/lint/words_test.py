@@ -13,7 +13,8 @@ TREE = {
     "src/config/settings_table.h": 'X(wait, WaitChoice, "wait", 0,\n'
     'X(pool, Size, "pool_bytes", 2,\n',
     "src/coll/plan/ring.cc": 'int ring_steps; const char* counter = "sent_cells"; // bcast\n',
-    "cli/overdrive/main.py": 'COMMANDS = (\n "info",\n "lab",\n)\nOPTION = "--json --set"\n',
+    "cli/overdrive/main.py": 'COMMANDS = (\n "info",\n "lab",\n)\nOPTION = "--json --set"\n'
+    'HELP = """Usage: overdrive study copy"""\n',
     "bench/coll.py": 'parser.add_argument("--budget")\n',
     "Makefile": "all: build\ncheck-all: all\n",
     "docs/other.md": "# A page\n\n## What `it` says, in short\n",
@@ -41,7 +42,7 @@ def judge(tmp_path: Path):
         "[other](other.md), [there](other.md#what-it-says-in-short), [net](https://x.org/y)",
         "`src/coll/plan/ring.cc`, `src/coll/plan/ring`, `src/*/plan/`, `src/{coll,config}`, `a/b`",
         "`OVERDRIVE_WAIT`, `OVERDRIVE_ADJUST_BCAST`, `OVERDRIVE_ADJUST_BCAST_RADIX`",
-        "`plan/ring.cc`, `ring.cc`, `mpi.h`",
+        "`plan/ring.cc`, `ring.cc`, `plan/NAME.cc`, `mpi.h`",
         "`sent_cells`, `pool_bytes=4M`, `wait=spin`, `ring_steps`, `OMPI_MCA_x`, `n=4`",
         "    overdrive --set wait=spin mpirun -n 2 --any-option ./app",
         "`overdrive info --json`, `overdrive lab mpirun --any ./app`, `overdrive ./app`",
@@ -93,6 +94,28 @@ def test_figures_of_the_readme_are_measured(judge) -> None:
     assert judge("| a | 1.56 (1.09) |", "README.md") == [
         "README.md: a: 1.56 (1.09) is on no page of measurements"
     ]
+
+
+def test_the_manual_page_names_all_commands(judge) -> None:
+    """A command that overdrive(1) lacks is named, and so is one of `study`."""
+    found = judge("    overdrive [OPTION...] info\n", "docs/man/overdrive.1.md")
+    assert [line.partition("`")[2] for line in found] == ["lab`", "study copy`"]
+
+
+def test_defaults_are_those_of_the_settings_page(judge) -> None:
+    """A size or time in brackets behind a setting is its default."""
+    row = "### `{}`\n\nText.\n\nVariable `X`; type x; default `{}`; accepts `0`.\n\n"
+    judge(row.format("pool_bytes", "2M") + row.format("wait", "50us"), "docs/manual/settings.md")
+    assert judge("`pool_bytes` (2 MiB), `wait` (50 µs), `wait` (3 of them)") == []
+    assert judge("`pool_bytes`\n(4 MiB)") == [
+        "docs/page.md: the default of pool_bytes is 2 MiB, not 4 MiB"
+    ]
+
+
+def test_an_index_links_to_all_pages(judge) -> None:
+    """The page that a folder's README.md does not link to is named."""
+    assert judge("nothing", "docs/README.md") == ["docs/README.md: does not link to other.md"]
+    assert judge("[other](other.md#what-it-says-in-short)", "docs/README.md") == []
 
 
 def test_history_may_name_what_was(judge) -> None:
