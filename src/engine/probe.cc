@@ -19,7 +19,7 @@ host::Status status_of(const Unexpected& message) {
 
 }  // namespace
 
-p2p::Unexpected* RankState::probe(int source, int tag, Comm& comm) {
+p2p::Unexpected* RankState::probe_here(int source, int tag, Comm& comm) {
   progress();
   if (comm.lent != 0) [[unlikely]] {
     // Messages may belong to receives on their way back from the host.
@@ -32,16 +32,45 @@ p2p::Unexpected* RankState::probe(int source, int tag, Comm& comm) {
       return message;
     }
   }
-  if (!host_may_serve(comm, source)) return nullptr;
-  bool came = false;
-  return fetch_from_host(source, tag, comm, &came);
+  return nullptr;
+}
+
+p2p::Unexpected* RankState::probe(int source, int tag, Comm& comm) {
+  Unexpected* found = probe_here(source, tag, comm);
+  if (found != nullptr || comm.lent != 0 || !host_may_serve(comm, source)) return found;
+  for (bool came = true; came;) {
+    came = false;
+    // What is not for us goes to an older receive, or stays here in order.
+    const int asked = tag_to_ask_for(source, tag, comm, matching.host_candidates().size());
+    found = fetch_from_host(source, asked, comm, &came);
+    if (found != nullptr && (tag == host::kAnyTag || tag == found->header.tag)) return found;
+  }
+  return nullptr;
+}
+
+bool RankState::probe_host(int source, int tag, Comm& comm, host::Status* status) {
+  if (comm.lent != 0 || !host_may_serve(comm, source)) return false;
+  bool flag = false;
+  do {
+    ++counters.host_polls;
+    if (host.iprobe(source, tag, comm.handle, &flag, status) != host::kSuccess || !flag) {
+      return false;
+    }
+    if (matching.peek_posted(comm.context, static_cast<std::uint32_t>(status->source),
+                             status->tag) == nullptr) {
+      ++counters.probes;
+      return true;
+    }
+    // It belongs to a receive that was posted before.
+  } while (poll_host());
+  return false;
 }
 
 bool Rank::iprobe(int source, int tag, Comm& comm, host::Status* status) {
   RankState& s = *state_;
   Guard guard(s);
-  const Unexpected* message = s.probe(source, tag, comm);
-  if (message == nullptr) return false;
+  const Unexpected* message = s.probe_here(source, tag, comm);
+  if (message == nullptr) return s.probe_host(source, tag, comm, status);
   *status = status_of(*message);
   return true;
 }

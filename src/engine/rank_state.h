@@ -193,6 +193,9 @@ class RankState : public p2p::Endpoint {
   // Asks the host for a message; if one comes, it goes to the oldest posted receive that accepts
   // it, else it is stashed as unexpected and returned. *moved tells whether anything came.
   p2p::Unexpected* fetch_from_host(int source, int tag, Comm& comm, bool* moved);
+  // With which tag to ask for a message, so that none of an older receive's is passed over: the
+  // first `older` of the receives that the host may serve count.
+  int tag_to_ask_for(int source, int tag, const Comm& comm, std::size_t older) const;
   // Starts receiving a message that was fetched earlier.
   int receive_from_host(p2p::Unexpected& message, Request& receive);
   // `bytes`: how long the message is.
@@ -202,8 +205,12 @@ class RankState : public p2p::Endpoint {
 
   // Points-to-point internals shared by the files of the engine.
   int start_receive(Request& request);
-  // A message that a probe or matched probe may show, pinned so that it cannot be cancelled.
+  // A message here that a probe or matched probe may show, pinned so that it cannot be cancelled.
+  p2p::Unexpected* probe_here(int source, int tag, Comm& comm);
+  // The same, also taken out of the host.
   p2p::Unexpected* probe(int source, int tag, Comm& comm);
+  // Whether the host has one that no posted receive wants; it stays there.
+  bool probe_host(int source, int tag, Comm& comm, host::Status* status);
   static bool host_may_serve(const Comm& comm, int source) {
     return !comm.all_local && (source == host::kAnySource || !comm.ours(source));
   }

@@ -6,6 +6,13 @@
 // later receive or probe of that communicator comes here as well (Comm::host_ordered), so nothing
 // can overtake it. A message that the host hands out goes to the oldest posted receive that accepts
 // it; between the question for one receive and the answer an older one may have become eligible.
+//
+// Messages of one sender must leave the host in their order as far as one receive could take
+// either. A question for one tag passes over messages with others, which may have come since an
+// older receive of any tag was asked for. So while there is such a receive, questions that could be
+// answered by its source ask for any tag. Otherwise they ask for their own: what nobody here wants
+// may be the host's (its MPI_Intercomm_create takes tags of the program's). And MPI_Iprobe leaves
+// in the host what it finds there.
 
 #include <algorithm>
 #include <memory>
@@ -108,6 +115,20 @@ bool RankState::advance_host_receives() {
   return moved;
 }
 
+int RankState::tag_to_ask_for(int source, int tag, const Comm& comm, std::size_t older) const {
+  if (tag == host::kAnyTag || older == 0) [[likely]]
+    return tag;
+  for (std::size_t i = 0; i < older; ++i) {
+    const Request& receive = *matching.host_candidates()[i];
+    if (receive.comm == &comm && receive.tag == host::kAnyTag &&
+        (receive.peer == source || receive.peer == host::kAnySource ||
+         source == host::kAnySource)) {
+      return host::kAnyTag;
+    }
+  }
+  return tag;
+}
+
 bool RankState::poll_host() {
   bool moved = false;
   if (transport->has_deferred()) [[unlikely]] {
@@ -126,7 +147,8 @@ bool RankState::poll_host() {
       ++i;
       continue;
     }
-    fetch_from_host(receive.peer, receive.tag, *receive.comm, &came);
+    const int tag = tag_to_ask_for(receive.peer, receive.tag, *receive.comm, i);
+    fetch_from_host(receive.peer, tag, *receive.comm, &came);
     if (came) {
       moved = true;
     } else {

@@ -23,7 +23,7 @@ from pathlib import Path
 INTERFACE_TEXT = Path(__file__).with_name("mpi_interface.txt")
 ABIS = ("openmpi", "mpich", "mpiabi")
 CLASSES = ("host", "guarded", "ours")
-GUARD_KINDS = ("collective", "collective_start", "rma", "rma_sync", "file", "process")
+GUARD_KINDS = ("collective", "collective_start", "rma_sync", "file", "process")
 
 # Base kinds, which may be followed by *, [] or [w], and their C types.
 _HANDLES = {
@@ -470,10 +470,11 @@ def _emit_guard(function: Function, abi: str) -> list[str]:
     arguments = ", ".join(a.declare(function.large) for a in function.arguments)
     names = ", ".join(a.name for a in function.arguments)
     head = f"{function.result_type()} Guard_{function.stem}({arguments or 'void'}) {{"
-    if function.guard == "rma":
+    if function.guard == "rma_sync":
+        call = f"OD_HOST({function.stem})({names})"
         return [
             _spell(head, abi),
-            f"  return marked_host_call([&] {{ return OD_HOST({function.stem})({names}); }});",
+            f"  return synchronising_host_call([&] {{ return {call}; }});",
             "}",
             "",
         ]

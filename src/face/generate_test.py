@@ -131,10 +131,16 @@ def test_face_takes_what_is_its_own():
     assert "int od_MPI_Send_c(const void* buf, MPI_Count count, MPI_Datatype datatype" in text
 
 
-def test_one_sided_calls_are_only_marked():
-    put = [f for f in generate.load_interface() if f.stem == "Put"]
-    text = generate.emit_face(put, "mpich")
-    assert "return marked_host_call([&] { return OD_HOST(Put)(origin_addr, " in text
+def test_one_sided_calls_are_the_hosts_own():
+    classes = {f.stem: f.klass for f in generate.load_interface()}
+    calls = ("Put", "Get", "Accumulate", "Get_accumulate", "Fetch_and_op", "Compare_and_swap")
+    assert {classes[name] for name in (*calls, "Rput", "Rget", "Raccumulate")} == {"host"}
+
+
+def test_synchronisation_of_windows_is_marked():
+    flush = [f for f in generate.load_interface() if f.stem == "Win_flush"]
+    text = generate.emit_face(flush, "mpich")
+    assert "return synchronising_host_call([&] { return OD_HOST(Win_flush)(rank, win); });" in text
     assert "HostCallScope scope" not in text
 
 

@@ -127,6 +127,18 @@ int start_counted(Small* small, Large* large, Buffer* buf, std::int64_t count, H
   return error;
 }
 
+int iprobe(int source, int tag, Handle comm, bool* flag, host::Status* status) {
+  HostCallScope scope(kPlain);
+  MPI_Status raw;
+  int yes = 0;
+  const int error =
+      OD_HOST(Iprobe)(source == host::kAnySource ? MPI_ANY_SOURCE : source,
+                      tag == host::kAnyTag ? MPI_ANY_TAG : tag, comm_of(comm), &yes, &raw);
+  *flag = error == MPI_SUCCESS && yes != 0;
+  if (*flag) *status = read_status(raw);
+  return error;
+}
+
 int improbe(int source, int tag, Handle comm, bool* flag, Handle* message, host::Status* status) {
   HostCallScope scope(kPlain);
   MPI_Message found = abi::message_null();
@@ -457,6 +469,7 @@ host::HostTable make_host_table() {
   table.comm_remote_size = comm_remote_size;
   table.comm_world_ranks = comm_world_ranks;
   table.inter_exchange = inter_exchange;
+  table.iprobe = iprobe;
   table.improbe = improbe;
   table.imrecv = imrecv;
   table.test = test;

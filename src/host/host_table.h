@@ -87,7 +87,8 @@ struct HostTable {
   int (*inter_exchange)(const Leaders& leaders, std::uint64_t mine,
                         std::uint64_t* theirs) = nullptr;
 
-  // Messages that arrive through the host on communicators that span nodes.
+  // Messages that arrive through the host on communicators that span nodes: looked at, taken out.
+  int (*iprobe)(int source, int tag, Handle comm, bool* flag, Status* status) = nullptr;
   int (*improbe)(int source, int tag, Handle comm, bool* flag, Handle* message,
                  Status* status) = nullptr;
   int (*imrecv)(void* buf, std::int64_t count, Handle type, Handle* message,

@@ -60,6 +60,13 @@ FAULTS: dict[str, dict[str, str]] = {
 }
 """By host: what is wrong, and how."""
 
+WINDOWS = frozenset(
+    f"window-{kind}"
+    for kind in ("create", "allocate", "shared", "dynamic", "fence", "lock", "pscw", "all")
+)
+"""All windows: Open MPI 4 with `progress`, which the manual excludes. The host then runs at
+MPI_THREAD_MULTIPLE, and MPI_Dist_graph_create waits for ever now and then."""
+
 SERVED = {
     "persistent-collectives",
     "started-alltoallw-in-place",
@@ -84,4 +91,6 @@ def of(
     found = set(FAULTS.get(host, {}))
     if overdrive and not hosts_part:
         found -= SERVED
+    if overdrive and host == "openmpi4" and settings.get("progress", "off") != "off":
+        found |= WINDOWS
     return frozenset(found)

@@ -56,6 +56,7 @@ CASES = {
     "status": Case("status.c", arguments=["--strict=1"], least=90),
     "wildcards": Case("wildcards.c", ranks=3, arguments=["--messages=200"], least=1000),
     "probe": Case("probe.c", least=100),
+    "overtaking": Case("overtaking.c", ranks=3, least=100),
     "cancel": Case("cancel.c", least=20),
     "persistent": Case("persistent.c", least=1000, reference={"openmpi4": ["--bsend=0"]}),
     "rings": Case("rings.c", least=300),
@@ -191,6 +192,7 @@ def test_long_boxes(
 
 
 REMOTE = {
+    "overtaking": (["0-1"], ["0-1", "1-2"]),
     "wildcards": (["0-1"], ["1-2"], ["0-1", "0-2"]),
     "rings3": (["0-1"], ["0-2"]),
     "mixed_requests3": (["0-1"], ["1-2"]),
