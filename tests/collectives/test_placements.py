@@ -21,15 +21,10 @@ PLACEMENTS = {
     "round-robin": "010101",
 }
 """Node of each rank."""
-EVEN = ("2x2", "3x2")
-"""In `make check` on one host: what depends on the host is met by the others as well."""
 
 
 @pytest.mark.parametrize("shuffle", [0, pytest.param(7, marks=pytest.mark.one)])
-@pytest.mark.parametrize(
-    "placement",
-    [pytest.param(name, marks=pytest.mark.one if name in EVEN else ()) for name in PLACEMENTS],
-)
+@pytest.mark.parametrize("placement", PLACEMENTS)
 def test_placements(
     placement: str, shuffle: int, host: Host, compiled: Callable[[Path], str], needs_overdrive: None
 ) -> None:

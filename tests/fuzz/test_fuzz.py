@@ -17,9 +17,6 @@ SETUPS = {
     "shuffled": Setup(None, 4, "0010", (("collective_shuffle", "7"),)),  # type: ignore[arg-type]
 }
 SEEDS = range(29, 61)
-ALL_SEEDS_ON = "openmpi4"
-"""In `make check` other hosts run every second one: MPICH, which gives its cores away late, takes
-minutes for all."""
 
 
 def check(setup: Setup, seeds: range, strands: int = 1) -> None:
@@ -36,16 +33,12 @@ def check(setup: Setup, seeds: range, strands: int = 1) -> None:
 
 @pytest.mark.quick
 @pytest.mark.parametrize("name", SETUPS)
-def test_random_programs(
-    name: str, host: Host, overdrive: bool, request: pytest.FixtureRequest
-) -> None:
+def test_random_programs(name: str, host: Host, overdrive: bool) -> None:
     setup = SETUPS[name]
     if not overdrive and name == "shuffled":
         pytest.skip("the same as two-nodes without Overdrive")
     layout, settings = (setup.layout, setup.settings) if overdrive else ("", ())
-    whole = host.name == ALL_SEEDS_ON or request.config.getoption("--all")
-    seeds = SEEDS if whole else SEEDS[::2]
-    check(Setup(host, setup.ranks, layout, settings, overdrive), seeds)
+    check(Setup(host, setup.ranks, layout, settings, overdrive), SEEDS)
 
 
 FOUND = sorted((Path(__file__).parent / "found").glob("*.txt"))

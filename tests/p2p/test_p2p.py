@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from hosts import Host
-from support import expect, jobs
+from support import expect, jobs, sharing
 
 HERE = Path(__file__).parent
 Build = Callable[[Path], str]
@@ -46,6 +46,8 @@ class Case:
     """By host: arguments that leave out what that host itself gets wrong."""
     fails_alone: dict[str, str] = field(default_factory=dict)
     """By host family: why that host cannot run the program at all."""
+    shares: bool = False
+    """It waits in the host for most of its time, which then gives its core away."""
     least: int = 1
     """Messages between processes that must have gone through Overdrive."""
 
@@ -65,7 +67,7 @@ CASES = {
     "mixed_requests": Case("mixed_requests.c", arguments=["--rounds=200"], least=500),
     "mixed_requests3": Case("mixed_requests.c", ranks=3, arguments=["--rounds=60"], least=300),
     "intercomm": Case("intercomm.c", ranks=3, least=50),
-    "comms": Case("comms.c", arguments=["--thousands=800"], least=1000),
+    "comms": Case("comms.c", arguments=["--thousands=800"], shares=True, least=1000),
     "threads": Case("threads.c", arguments=["--rounds=100"], least=1000),
     "idup_threads": Case(
         "idup_threads.c",
@@ -109,6 +111,7 @@ def run_case(
         [build(HERE / case.program), *arguments],
         overdrive=overdrive,
         settings=settings,
+        preload=([], sharing.libraries(host) if case.shares else []),
         limit=case.limit,
     )
     if "SKIP " in result.stdout and result.returncode == 0:
@@ -235,7 +238,7 @@ def test_pending_in_host_calls(
     # 4 in 5 of 6 runs, version 5 in 2 of 3.
     finalize = 1 if host.family == "openmpi" else 0
     arguments = [f"--file={tmp_path / 'file'}", f"--finalize={finalize}"]
-    case = Case("host_pending.c", ranks=4, arguments=arguments)
+    case = Case("host_pending.c", ranks=4, arguments=arguments, shares=True)
     settings = {"test_remote": "0-3,1-3,2-3"} if overdrive else None
     result = run_case(case, host, compiled, overdrive, seed, settings)
     if overdrive:

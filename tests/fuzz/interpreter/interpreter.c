@@ -129,6 +129,15 @@ static void run_program(const Program* program) {
   free(messages);
 }
 
+// Open MPI 4.1 loads its code for topologies at the first call that makes one, and crashes now and
+// then when several threads make that call at the same time.
+static void load_topologies(void) {
+  int dims = 1, periods = 0;
+  MPI_Comm comm;
+  MUST(NULL, MPI_Cart_create(MPI_COMM_SELF, 1, &dims, &periods, 0, &comm));
+  MUST(NULL, MPI_Comm_free(&comm));
+}
+
 int main(int argc, char** argv) {
   const int with_threads = atoi(option(argc, argv, "threads", "0"));
   int provided, count;
@@ -147,6 +156,7 @@ int main(int argc, char** argv) {
   for (int i = 0; with_threads && i < kMostStrands; i++) {
     MUST(NULL, MPI_Comm_dup(MPI_COMM_WORLD, &strand_comms[i]));
   }
+  if (with_threads) load_topologies();
   Program* programs = read_programs(option(argc, argv, "file", "programs"), &count);
   watchdog_start(atof(option(argc, argv, "limit", "20")));
   for (int i = 0; i < count; i++) {
