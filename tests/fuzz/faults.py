@@ -50,7 +50,7 @@ FAULTS: dict[str, dict[str, str]] = {
     },
     "mpich4": {
         **MPICH,
-        "started-neighbor_alltoallw": "wrong data where a rank is its own neighbour in a graph",
+        "neighbor_alltoallw": "wrong data where a rank is its own neighbour in a graph",
         "mprobe-self": "a matched receive of a message to itself ends in a crash",
         "window-pscw": "MPI_Win_wait does not go on with collectives that others wait for",
         "window-allocate": "words of MPI_Win_allocate's memory are not what was put or stored",
