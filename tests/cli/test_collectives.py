@@ -57,13 +57,32 @@ def test_explain_names_the_rule_that_fires_and_those_that_do_not(overdrive, prog
     assert "Cost by the model" in run.out
 
 
+def test_what_a_node_does_in_shared_memory_has_names(overdrive, program):
+    run = overdrive("info", "--algorithms", "--json", env=program)
+    assert run.code == 0, run.err
+    for family in json.loads(run.out):
+        names = {a["name"]: a["number"] for a in family["algorithms"]}
+        assert names["shared_memory"] == 200, family["collective"]
+    run = overdrive(
+        "explain", "allreduce", "64K", "--ranks", "4",
+        env={**program, "OVERDRIVE_ADJUST_ALLREDUCE": "shared_slices:4K-"},
+    )  # fmt: skip
+    assert run.code == 0, run.err
+    assert (
+        "Chosen: shared memory, shared_slices\n"
+        "  by OVERDRIVE_ADJUST_ALLREDUCE, clause 1\n"
+        "  calls that shared memory cannot serve: messages, as shared_slices\n"
+        "  in rules: shared_slices/hierarchical, or its number 202"
+    ) in run.out
+
+
 def test_explain_uses_the_words_of_the_statistics(overdrive, program):
     """Inside a node no algorithm between ranks takes part."""
     run = overdrive("explain", "allreduce", "64K", "--ranks", "4", env=program)
     assert run.code == 0, run.err
     chosen = run.out.split("Chosen: ")[1].splitlines()
     assert chosen[0] == "shared memory"
-    assert chosen[2].startswith("  calls that shared memory cannot serve: messages, ")
+    assert chosen[2].startswith("  calls that shared memory cannot serve: messages, as ")
     assert any(line.endswith(" shared memory") for line in run.out.splitlines())
     flat = overdrive("explain", "bcast", "8", "--ranks", "4", "--nodes", "4", env=program).out
     assert "Chosen: messages, " in flat
