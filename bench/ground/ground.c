@@ -150,6 +150,9 @@ static void one_sided(void) {
   MPI_Win win;
   MPI_Win_allocate(kWindowBytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &win);
   memset(base, 0, kWindowBytes);
+  // Memory that was never written is one page of zeroes, which copies far faster than any other.
+  memset(buffer, 0, kWindowBytes);
+  memset(result, 0, kWindowBytes);
   for (int waits = 0; waits < 2; waits++) {
     for (int kind = 0; kind < 5; kind++) {
       for (int s = 0; s < (kind < 3 ? 4 : 1); s++) {
