@@ -8,6 +8,7 @@ their order round.
 from __future__ import annotations
 
 import csv
+import fcntl
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -143,9 +144,18 @@ def c_flags(host: Host) -> list[str]:
 
 
 def build_programs(host: Host) -> Programs:
-    """Compile the benchmarks for a host unless what is there is newer than the sources."""
+    """Compile the benchmarks for a host unless what is there is newer than the sources.
+
+    One process does that at a time: another one must not start what is half written.
+    """
     folder = PROGRAMS / host.name
     folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return _build_programs(host, folder)
+
+
+def _build_programs(host: Host, folder: Path) -> Programs:
     binary, probe, kernels = folder / "od_p2p", folder / "libod_probe.so", folder / "od_kernels"
     sources = sorted(SOURCES.glob("*.c"))
     everything = [*SOURCES.iterdir(), *KERNELS.iterdir()]

@@ -243,7 +243,7 @@ def test_arrivals_are_imposed(real, tmp_path):
         table = list(csv.DictReader(file))
     assert {row["job"] for row in table} == {"host", "plain", "first_arrival"}
     assert len(table) == 3 * 4 * 2
-    # Nobody has the data before the root has come, and the other rank waits for it; on a busy
-    # machine it may come late itself, hardly by half of the delay.
+    # Nobody has the data before the root has come, and the other rank waits for it. On a busy
+    # machine it may come late itself, which `off` tells.
     late = [row for row in table if row["pattern"] == "late-root"]
-    assert all(float(row["others"]) > 25000 for row in late)
+    assert all(float(row["others"]) + float(row["off"]) > 45000 for row in late)

@@ -43,6 +43,10 @@ REQUEST_TAKERS: dict[str, str] = {
     "Pready_range": HOST_USES_REQUEST,
     "Precv_init": HOST_REQUEST,
     "Psend_init": HOST_REQUEST,
+    "Raccumulate": HOST_REQUEST,
+    "Rget": HOST_REQUEST,
+    "Rget_accumulate": HOST_REQUEST,
+    "Rput": HOST_REQUEST,
 }
 
 # Communicators that cannot have local peers of ours: the other side is another program.
