@@ -66,7 +66,9 @@ bool HostCallHelper::open() {
   if (!start()) return false;
   state_.lock.lock();
   ++windows_;
-  state_.locking = true;
+  // Where the program has several threads it is set from the beginning, and is read without the
+  // lock: nobody writes it then.
+  if (!state_.locking) state_.locking = true;
   state_.lock.unlock();
   wake();
   return true;
@@ -86,7 +88,7 @@ void HostCallHelper::notice() { wake(); }
 
 void HostCallHelper::close() {
   state_.lock.lock();
-  if (--windows_ == 0) state_.locking = state_.threads || state_.agent;
+  if (--windows_ == 0 && !state_.threads && !state_.agent) state_.locking = false;
   state_.lock.unlock();
 }
 
