@@ -51,7 +51,7 @@ def tar_members(data: bytes) -> Iterator[tuple[str, bytes]]:
     """Yield names and contents of the regular files."""
     with tarfile.open(fileobj=io.BytesIO(data)) as archive:
         for member in archive:
-            file = archive.extractfile(member)
+            file = archive.extractfile(member) if member.isfile() else None
             if file is not None:
                 yield member.name, file.read()
 

@@ -110,7 +110,7 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
       if (parent.kind == JsonValue::Kind::kArray) {
         target = &parent.items.emplace_back();
       } else {
-        target = &parent.members.emplace_back(key_, JsonValue{}).second;
+        target = &parent.members.emplace_back(JsonMember{key_, {}}).value;
       }
     }
     target->kind = kind;

@@ -4,10 +4,11 @@
 
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 namespace od::coll {
+
+struct JsonMember;
 
 struct JsonValue {
   enum class Kind { kNull, kBool, kNumber, kString, kArray, kObject };
@@ -17,12 +18,18 @@ struct JsonValue {
   double number = 0;
   std::string text;
   std::vector<JsonValue> items;
-  std::vector<std::pair<std::string, JsonValue>> members;
+  std::vector<JsonMember> members;
 
   // Null if there is none.
   const JsonValue* find(std::string_view name) const;
   // For messages: "a number", "null".
   const char* kind_name() const;
+};
+
+// Not a std::pair, which clang cannot complete while its second part is.
+struct JsonMember {
+  std::string name;
+  JsonValue value;
 };
 
 // False and the reason with its line if the text is no JSON.
