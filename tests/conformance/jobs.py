@@ -117,7 +117,8 @@ class Launcher:
         launcher = Launcher(host, work, temporary, lib=lib, settings=dict(settings or {}), lab=lab)
         if host.name != "impi":
             library = work / "yield.so"
-            partial = work / f"yield-{os.getpid()}.so"
+            # Of its own: both suites start at the same time, in threads of one process.
+            partial = work / f"{temporary.name}.so"
             command = ["cc", "-O2", "-shared", "-fPIC", "-o", str(partial), str(HERE / "yield.c")]
             subprocess.run([*command, "-ldl"], check=True)
             partial.replace(library)  # never changes under a job that has it loaded
