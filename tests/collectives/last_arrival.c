@@ -100,6 +100,16 @@ static void Reduce(MPI_Comm comm, int root, size_t count, uint64_t call, int ste
   free(out);
 }
 
+/* Three bytes of five. */
+static MPI_Datatype WithGaps(void) {
+  MPI_Datatype type, three;
+  MPI_Type_contiguous(3, MPI_BYTE, &three);
+  MPI_Type_create_resized(three, 0, 5, &type);
+  MPI_Type_commit(&type);
+  MPI_Type_free(&three);
+  return type;
+}
+
 /* With `gaps` the root takes blocks of three bytes by a type of five. */
 static void Gather(MPI_Comm comm, int root, size_t bytes, uint64_t call, int gaps, int in_place) {
   int me, size;
@@ -114,13 +124,7 @@ static void Gather(MPI_Comm comm, int root, size_t bytes, uint64_t call, int gap
     in[at] = (unsigned char)Value(me, at, call);
     if (me == root && in_place) out[room * (size_t)me + (gaps ? at / 3 * 5 + at % 3 : at)] = in[at];
   }
-  MPI_Datatype type = MPI_BYTE, three;
-  if (gaps) {
-    MPI_Type_contiguous(3, MPI_BYTE, &three);
-    MPI_Type_create_resized(three, 0, 5, &type);
-    MPI_Type_commit(&type);
-    MPI_Type_free(&three);
-  }
+  MPI_Datatype type = gaps ? WithGaps() : MPI_BYTE;
   MPI_Gather(me == root && in_place ? MPI_IN_PLACE : in, (int)bytes, MPI_BYTE, out,
              (int)(gaps ? bytes / 3 : bytes), type, root, comm);
   for (int who = 0; who < size && me == root; ++who) {
@@ -155,13 +159,7 @@ static void Scatter(MPI_Comm comm, int root, size_t bytes, uint64_t call, int ga
       in[bytes * (size_t)who + at] = (unsigned char)Value(who, at, call);
     }
   }
-  MPI_Datatype type = MPI_BYTE, three;
-  if (gaps) {
-    MPI_Type_contiguous(3, MPI_BYTE, &three);
-    MPI_Type_create_resized(three, 0, 5, &type);
-    MPI_Type_commit(&type);
-    MPI_Type_free(&three);
-  }
+  MPI_Datatype type = gaps ? WithGaps() : MPI_BYTE;
   MPI_Scatter(in, (int)bytes, MPI_BYTE, in_place ? MPI_IN_PLACE : out,
               (int)(gaps ? bytes / 3 : bytes), type, root, comm);
   unsigned char* found = in_place ? in + bytes * (size_t)me : out;

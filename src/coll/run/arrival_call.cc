@@ -144,6 +144,35 @@ void ArrivalCall::wake_neighbours() const {
   }
 }
 
+FirstComers::Role FirstComers::claim_role(std::int64_t bytes, std::int64_t segment_bytes) {
+  const coll::Nodes& nodes = comm().collectives->nodes();
+  if (me() == root_) {
+    awaited_ = nodes.count() - 1;
+    return Role::root;
+  }
+  if (nodes.node_of(me()) == nodes.node_of(root_)) return Role::reader;
+  if (area_ != nullptr) {
+    switch (area_->claim(number_)) {
+      case ArrivalArea::Claim::wait:
+        return Role::unknown;
+      case ArrivalArea::Claim::others:
+        return Role::reader;
+      case ArrivalArea::Claim::mine:
+        owns_entry_ = true;
+    }
+  }
+  ++counters().arrival_claims;
+  tell(root_, kReady, Ready{number_, bytes, static_cast<std::int32_t>(segment_bytes), me()});
+  return Role::winner;
+}
+
+bool FirstComers::open_area(std::uint64_t bytes, std::uint64_t segment_bytes) {
+  if (area_ == nullptr) return placed_ = true;
+  if (!owns_entry_) owns_entry_ = area_->claim(number_) == ArrivalArea::Claim::mine;
+  placed_ = owns_entry_ && area_->place(number_, bytes, segment_bytes);
+  return placed_;
+}
+
 // Who is ready for this call is taken in; of others it is kept.
 bool ArrivalCall::hear_ready() {
   bool moved = false;

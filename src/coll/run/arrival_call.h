@@ -152,6 +152,28 @@ class ArrivalCall {
   bool hearing_ = false;
 };
 
+// What those calls share that start with whoever comes first to each node.
+class FirstComers : public ArrivalCall {
+ protected:
+  // The root has the data; a winner is the first of another node, and takes them there for its
+  // node; readers are all others.
+  enum class Role : std::uint8_t { unknown, root, winner, reader };
+
+  using ArrivalCall::ArrivalCall;
+
+  // What this rank is in a call of so many bytes; a winner has told the root. Unknown: the node's
+  // entry is not free yet.
+  Role claim_role(std::int64_t bytes, std::int64_t segment_bytes);
+  // By root or winner: room in the node's area, where there is one. False: not yet.
+  bool open_area(std::uint64_t bytes, std::uint64_t segment_bytes);
+
+  Role role_ = Role::unknown;
+  bool placed_ = false;  // or there is no area
+
+ private:
+  bool owns_entry_ = false;
+};
+
 // Whether the decision asks for one.
 bool starts_with_first(const coll::Decision& decision);
 

@@ -15,7 +15,7 @@ using host::kSuccess;
 
 FirstArrival::FirstArrival(ArrivalComm& shared, int root, char* buffer, std::int64_t bytes,
                            std::int64_t segment_bytes)
-    : ArrivalCall(shared, root), buffer_(buffer), own_bytes_(bytes) {
+    : FirstComers(shared, root), buffer_(buffer), own_bytes_(bytes) {
   constexpr auto kMost = static_cast<std::int64_t>(ArrivalArea::kCellBytes);
   const auto most_cells = static_cast<std::int64_t>(cells());
   if (segment_bytes <= 0 || segment_bytes > kMost ||
@@ -63,41 +63,14 @@ bool FirstArrival::advance() {
 }
 
 void FirstArrival::find_role() {
-  const coll::Nodes& nodes = comm().collectives->nodes();
-  if (me() == root_) {
-    role_ = Role::root;
-    awaited_ = nodes.count() - 1;
-    there_ = segments_;
-    return;
-  }
-  if (nodes.node_of(me()) == nodes.node_of(root_)) {
-    role_ = Role::reader;
-    return;
-  }
-  if (area_ != nullptr) {
-    switch (area_->claim(number_)) {
-      case ArrivalArea::Claim::wait:
-        return;
-      case ArrivalArea::Claim::others:
-        role_ = Role::reader;
-        return;
-      case ArrivalArea::Claim::mine:
-        owns_entry_ = true;
-    }
-  }
-  role_ = Role::winner;
-  ++counters().arrival_claims;
-  tell(root_, kReady, Ready{number_, bytes_, static_cast<std::int32_t>(segment_bytes_), me()});
-  part_request_ = receive(&part_, sizeof(part_), root_, kPart);
+  role_ = claim_role(bytes_, segment_bytes_);
+  if (role_ == Role::root) there_ = segments_;
+  if (role_ == Role::winner) part_request_ = receive(&part_, sizeof(part_), root_, kPart);
 }
 
-// Room in the node's area, where there is one. False: not yet.
 bool FirstArrival::open_area() {
-  if (area_ == nullptr) return placed_ = true;
-  if (!owns_entry_) owns_entry_ = area_->claim(number_) == ArrivalArea::Claim::mine;
-  placed_ = owns_entry_ && area_->place(number_, static_cast<std::uint64_t>(bytes_),
-                                        static_cast<std::uint64_t>(segment_bytes_));
-  return placed_;
+  return FirstComers::open_area(static_cast<std::uint64_t>(bytes_),
+                                static_cast<std::uint64_t>(segment_bytes_));
 }
 
 // --- root -----------------------------------------------------------------------------------

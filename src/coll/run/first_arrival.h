@@ -29,7 +29,7 @@
 namespace od {
 
 // One broadcast, at this rank.
-class FirstArrival : public ArrivalCall {
+class FirstArrival : public FirstComers {
  public:
   // `buffer` has the packed data of the root, or takes them.
   FirstArrival(ArrivalComm& shared, int root, char* buffer, std::int64_t bytes,
@@ -39,7 +39,6 @@ class FirstArrival : public ArrivalCall {
   std::string describe() const override;
 
  private:
-  enum class Role : std::uint8_t { unknown, root, winner, reader };
   struct Part {
     std::uint64_t number;
     std::int64_t bytes;
@@ -84,11 +83,8 @@ class FirstArrival : public ArrivalCall {
   std::int64_t bytes_ = 0;        // as the root was
   std::int64_t segment_bytes_ = 0;
   std::uint64_t segments_ = 0;
-  Role role_ = Role::unknown;
 
   // Root and winner.
-  bool owns_entry_ = false;
-  bool placed_ = false;      // or there is no area
   std::vector<char> aside_;  // of a winner whose own buffer cannot take what comes
   std::vector<Stream> streams_;
   std::uint64_t there_ = 0;  // segments that this rank has; reader: that it has taken

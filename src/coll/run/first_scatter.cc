@@ -28,7 +28,7 @@ bool FirstScatter::fits(const ArrivalComm& shared, std::int64_t bytes) {
 
 FirstScatter::FirstScatter(ArrivalComm& shared, const CollectiveCall& call,
                            CollectiveBuffers& buffers, std::int64_t bytes)
-    : ArrivalCall(shared, call.root), bytes_(bytes), segments_(segments_of(bytes)) {
+    : FirstComers(shared, call.root), bytes_(bytes), segments_(segments_of(bytes)) {
   my_place_ = static_cast<std::size_t>(std::find(members().begin(), members().end(), me()) -
                                        members().begin());
   const bool root = me() == root_;
@@ -67,42 +67,15 @@ bool FirstScatter::advance() {
 }
 
 void FirstScatter::find_role() {
-  const coll::Nodes& nodes = comm().collectives->nodes();
-  if (me() == root_) {
-    role_ = Role::root;
-    awaited_ = nodes.count() - 1;
-    if (output_ != nullptr) {
-      memory::copy_ordinary(output_, input_ + me() * bytes_, static_cast<std::size_t>(bytes_));
-    }
-    return;
+  role_ = claim_role(bytes_, kSegment);
+  if (role_ == Role::winner) part_request_ = receive(&part_, sizeof(part_), root_, kPart);
+  if (role_ == Role::root && output_ != nullptr) {
+    memory::copy_ordinary(output_, input_ + me() * bytes_, static_cast<std::size_t>(bytes_));
   }
-  if (nodes.node_of(me()) == nodes.node_of(root_)) {
-    role_ = Role::reader;
-    return;
-  }
-  if (area_ != nullptr) {
-    switch (area_->claim(number_)) {
-      case ArrivalArea::Claim::wait:
-        return;
-      case ArrivalArea::Claim::others:
-        role_ = Role::reader;
-        return;
-      case ArrivalArea::Claim::mine:
-        owns_entry_ = true;
-    }
-  }
-  role_ = Role::winner;
-  ++counters().arrival_claims;
-  tell(root_, kReady, Ready{number_, bytes_, static_cast<std::int32_t>(kSegment), me()});
-  part_request_ = receive(&part_, sizeof(part_), root_, kPart);
 }
 
 bool FirstScatter::place() {
-  if (area_ == nullptr) return placed_ = true;
-  if (!owns_entry_) owns_entry_ = area_->claim(number_) == ArrivalArea::Claim::mine;
-  placed_ = owns_entry_ && area_->place(number_, all_segments() * ArrivalArea::kCellBytes,
-                                        ArrivalArea::kCellBytes);
-  return placed_;
+  return open_area(all_segments() * ArrivalArea::kCellBytes, ArrivalArea::kCellBytes);
 }
 
 void FirstScatter::finish() {
@@ -180,8 +153,7 @@ void FirstScatter::hear_part() {
 
 void FirstScatter::place_nothing() {
   // A length that no call has: readers see that it is not theirs.
-  placed_ = area_ == nullptr || area_->place(number_, 1, 1);
-  if (!placed_ || area_ == nullptr) return;
+  if (!open_area(1, 1) || area_ == nullptr) return;
   area_->publish(number_, 1);
   wake_neighbours();
 }

@@ -24,7 +24,7 @@
 
 namespace od {
 
-class FirstScatter : public ArrivalCall {
+class FirstScatter : public FirstComers {
  public:
   // Whether it can serve a call with blocks of so many bytes; the same on all ranks.
   static bool fits(const ArrivalComm& shared, std::int64_t bytes);
@@ -36,7 +36,6 @@ class FirstScatter : public ArrivalCall {
   std::string describe() const override;
 
  private:
-  enum class Role : std::uint8_t { unknown, root, winner, reader };
   struct Part {
     std::uint64_t number;
     std::int64_t bytes;  // of each block; where they differ from the winner's, nothing follows
@@ -77,11 +76,8 @@ class FirstScatter : public ArrivalCall {
   const char* input_ = nullptr;  // of the root
   char* output_ = nullptr;       // null: the root's own block is where it belongs
 
-  Role role_ = Role::unknown;
   std::size_t my_place_ = 0;  // among the members of the node
-  bool owns_entry_ = false;
-  bool placed_ = false;      // or there is no area
-  std::uint64_t there_ = 0;  // winner: received; root: left in the area; reader: taken
+  std::uint64_t there_ = 0;   // winner: received; root: left in the area; reader: taken
 
   std::vector<Stream> streams_;  // of the root
 
