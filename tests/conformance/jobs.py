@@ -116,13 +116,7 @@ class Launcher:
         temporary = Path(tempfile.mkdtemp(prefix=f"odc-{host.name}-"))
         launcher = Launcher(host, work, temporary, lib=lib, settings=dict(settings or {}), lab=lab)
         if host.name != "impi":
-            library = work / "yield.so"
-            # Of its own: both suites start at the same time, in threads of one process.
-            partial = work / f"{temporary.name}.so"
-            command = ["cc", "-O2", "-shared", "-fPIC", "-o", str(partial), str(HERE / "yield.c")]
-            subprocess.run([*command, "-ldl"], check=True)
-            partial.replace(library)  # never changes under a job that has it loaded
-            launcher.helpers.append(library)
+            launcher.helpers.append(programs.plain_library(HERE / "yield.c"))
         if lab is not None and host.name == "mpich4":
             launcher.helpers.append(programs.plain_library(programs.SUPPORT / "disconnect.c"))
         return launcher

@@ -13,39 +13,27 @@
  * waits is left alone.
  */
 #define _GNU_SOURCE
-#include <dlfcn.h>
 #include <link.h>
 #include <sched.h>
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { kYields = 3 };
+#include "ucx_progress.h"
 
-typedef unsigned (*Progress)(void*);
+enum { kYields = 3 };
 
 static void sleep_a_moment(void) {
   const struct timespec moment = {0, 1000}; /* the kernel makes about 50 us of it */
   nanosleep(&moment, 0);
 }
 
-static Progress find_real(void) {
-  Progress found = (Progress)dlsym(RTLD_NEXT, "ucp_worker_progress");
-  if (found != 0) return found;
-  /* Python loads MPI with local symbols, which are not behind us in the global order. */
-  void* library = dlopen("libucp.so.0", RTLD_LAZY | RTLD_NOLOAD);
-  if (library != 0) found = (Progress)dlsym(library, "ucp_worker_progress");
-  if (found == 0) abort();
-  return found;
-}
-
 unsigned ucp_worker_progress(void* worker) {
-  static Progress real;
+  static UcxProgress real;
   static __thread int idle;
-  if (real == 0) real = find_real();
+  if (real == 0) real = find_ucx_progress();
   unsigned events = real(worker);
   if (events != 0) {
     idle = 0;

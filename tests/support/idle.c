@@ -6,9 +6,10 @@
 #define _GNU_SOURCE
 #endif
 #include <dlfcn.h>
-#include <stdlib.h>
 #include <sys/epoll.h>
 #include <time.h>
+
+#include "ucx_progress.h"
 
 // What comes within so many rounds is not slept for.
 enum { kRounds = 3 };
@@ -20,22 +21,10 @@ static void sleep_a_moment(void) {
   nanosleep(&moment, NULL);
 }
 
-typedef unsigned (*Progress)(void*);
-
-static Progress find_progress(void) {
-  Progress found = (Progress)dlsym(RTLD_NEXT, "ucp_worker_progress");
-  if (found != NULL) return found;
-  // Python loads MPI with local symbols, which are not behind us in the global order.
-  void* library = dlopen("libucp.so.0", RTLD_LAZY | RTLD_NOLOAD);
-  if (library != NULL) found = (Progress)dlsym(library, "ucp_worker_progress");
-  if (found == NULL) abort();
-  return found;
-}
-
 unsigned ucp_worker_progress(void* worker) {
-  static Progress real;
+  static UcxProgress real;
   static __thread int rounds;
-  if (real == NULL) real = find_progress();
+  if (real == NULL) real = find_ucx_progress();
   in_ucx = 1;
   unsigned events = real(worker);
   in_ucx = 0;
