@@ -58,15 +58,15 @@ def _read(path: str) -> str:
 def _preload(installation: Installation) -> Finding:
     """Whether the dynamic linker takes the library into a program."""
     name = "preload"
-    if installation.library_path is None:
+    if installation.preload_path is None:
         return Finding(name, BAD, "liboverdrive.so was not found",
                        "run `make` in the checkout, or name it with --library PATH")  # fmt: skip
-    misfit = c_library.misfit(installation.library_path, tuple(FACES))
+    misfit = c_library.misfit(installation.preload_path, tuple(FACES))
     if misfit:
         text = f"{misfit}: jobs of this command run without it, others would not start"
         return Finding(name, BAD, text, c_library.REMEDY)
-    environment = {"LD_PRELOAD": installation.library_path, "PATH": os.environ.get("PATH", "")}
-    path = os.path.realpath(installation.library_path)
+    environment = {"LD_PRELOAD": installation.preload_path, "PATH": os.environ.get("PATH", "")}
+    path = os.path.realpath(installation.preload_path)
     code = f"import sys; sys.exit({path!r} not in open('/proc/self/maps').read())"
     try:
         done = subprocess.run(
@@ -77,10 +77,10 @@ def _preload(installation: Installation) -> Finding:
         return Finding(name, BAD, f"a program with it does not start: {reason}")
     if done.returncode != 0:
         said = " ".join(done.stderr.split()) or "the program runs without it"
-        return Finding(name, BAD, f"{installation.library_path}: {said}",
+        return Finding(name, BAD, f"{installation.preload_path}: {said}",
                        "the C library here may be older than the one it was built for; build it "
                        "here")  # fmt: skip
-    return Finding(name, GOOD, installation.library_path)
+    return Finding(name, GOOD, installation.preload_path)
 
 
 def _faces(report: Mapping[str, Any]) -> Iterator[Finding]:

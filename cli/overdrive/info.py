@@ -51,7 +51,7 @@ def gather(installation: Installation, environment: Mapping[str, str]) -> dict[s
     report: dict[str, Any] = {
         "version": installation.version,
         "home": installation.home_path,
-        "library": installation.library_path,
+        "library": installation.preload_path,
         "faces": _faces(installation),
         "launchers": [
             {"path": found.path, "family": found.family, "title": found.title}

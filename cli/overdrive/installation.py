@@ -50,12 +50,12 @@ class Installation:
     def __init__(
         self,
         home: str | os.PathLike[str],
-        library_path: str | os.PathLike[str] | None,
+        preload_path: str | os.PathLike[str] | None,
         tool_path: str | os.PathLike[str] | None,
         version: str | None = None,
     ) -> None:
         self.home_path = os.fspath(home)
-        self.library_path = None if library_path is None else os.fspath(library_path)
+        self.preload_path = None if preload_path is None else os.fspath(preload_path)
         self.tool_path = None if tool_path is None else os.fspath(tool_path)
         self._version = version
 
@@ -69,7 +69,7 @@ class Installation:
     @property
     def loader(self) -> Path | None:
         """The library that is preloaded."""
-        return _path(self.library_path)
+        return _path(self.preload_path)
 
     @property
     def tool(self) -> Path | None:
@@ -80,7 +80,7 @@ class Installation:
     def version(self) -> str:
         """Version of the tree or of what is installed."""
         if self._version is None:
-            self._version = _version(self.home_path, self.library_path)
+            self._version = _version(self.home_path, self.preload_path)
         return self._version
 
     def face(self, name: str) -> Path | None:
@@ -106,12 +106,12 @@ class Installation:
 
     def need_library(self) -> str:
         """Return the library's path, or raise an error that says how to get it."""
-        if self.library_path is None:
+        if self.preload_path is None:
             raise CommandError(
                 f"{LIBRARY} was not found near {self.home_path}: run `make` in the checkout, "
                 f"or name it with --library PATH"
             )
-        return self.library_path
+        return self.preload_path
 
     def need_measure(self) -> Path:
         """Return the path of the measuring program, or raise an error that says how to get it."""

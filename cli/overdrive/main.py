@@ -161,8 +161,8 @@ def run(arguments: list[str]) -> int:
         return 0
     environment = dict(os.environ)
     here = installation.find(environment, library=chosen.lib)
-    if chosen.lib is not None and here.library_path is not None:
-        environment["OVERDRIVE_LIBRARY"] = here.library_path
+    if chosen.lib is not None and here.preload_path is not None:
+        environment["OVERDRIVE_LIBRARY"] = here.preload_path
     if chosen.version:
         print(f"overdrive {here.version}")
         return 0
