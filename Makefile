@@ -23,7 +23,7 @@ VENV := $(or $(OVERDRIVE_VENV_DIR),build/venv)
 PACKAGES := $(PYTHON) tools/setup/packages.py
 HOSTS := $(PYTHON) tools/hosts/hosts.py
 # Nobody edits single files here: several are compiled as one.
-CONFIGURE_FLAGS := -DOVERDRIVE_UNITY=ON $(if $(filter 1,$(OVERDRIVE_WERROR)),-DOVERDRIVE_WERROR=ON)
+CONFIGURE_FLAGS := -DOVERDRIVE_UNITY=ON -DOVERDRIVE_LTO_TARGETS=all $(if $(filter 1,$(OVERDRIVE_WERROR)),-DOVERDRIVE_WERROR=ON)
 
 .PHONY: all release setup-build setup-tests setup-programs demo check check-all bench conformance \
 	build fuzz install wheel deb lint format clean

@@ -11,9 +11,7 @@ target_include_directories(overdrive_core SYSTEM PRIVATE "${OVERDRIVE_JSON_INCLU
 
 add_executable(overdrive-collectives "${CMAKE_SOURCE_DIR}/src/programs/coll_tool.cc")
 target_link_libraries(overdrive-collectives PRIVATE overdrive_core overdrive_options)
-# It prints tables: optimising the engine into it would only lengthen the build.
-set_property(TARGET overdrive-collectives PROPERTY INTERPROCEDURAL_OPTIMIZATION OFF)
-target_link_options(overdrive-collectives PRIVATE -fno-lto)
+overdrive_link_plainly(overdrive-collectives)
 if(NOT OVERDRIVE_SANITIZER)
   target_link_options(overdrive-collectives PRIVATE -static-libstdc++ -static-libgcc)
 endif()
@@ -22,4 +20,5 @@ endif()
 if(OVERDRIVE_TESTS)
   add_executable(overdrive-node-bench "${CMAKE_SOURCE_DIR}/src/programs/node_bench.cc")
   target_link_libraries(overdrive-node-bench PRIVATE overdrive_core overdrive_options)
+  overdrive_link_optimised(overdrive-node-bench)
 endif()

@@ -86,6 +86,7 @@ function(overdrive_add_face abi include)
     OD_FACE_${upper}=1 OD_FACE_ABI=OD_ABI_${upper} "OD_FACE_ABI_NAME=\"${abi}\""
     OMPI_SKIP_MPICXX=1 MPICH_SKIP_MPICXX=1)
   target_link_libraries(overdrive_face_${abi} PUBLIC overdrive_core)
+  overdrive_share_precompiled(overdrive_face_${abi} overdrive_core)
 
   add_library(overdrive-${abi} MODULE $<TARGET_OBJECTS:overdrive_face_${abi}>)
   target_link_libraries(overdrive-${abi} PRIVATE overdrive_core ${OVERDRIVE_UNWINDER})
@@ -94,6 +95,7 @@ function(overdrive_add_face abi include)
     LINKER_LANGUAGE CXX)
   target_link_options(overdrive-${abi} PRIVATE
     -Wl,-z,nodelete -Wl,-Bsymbolic -Wl,--as-needed)
+  overdrive_link_optimised(overdrive-${abi})
   if(NOT OVERDRIVE_SANITIZER)
     target_link_options(overdrive-${abi} PRIVATE
       -static-libstdc++ -Wl,-z,defs

@@ -25,12 +25,14 @@ target_include_directories(overdrive_switch_core PUBLIC "${CMAKE_SOURCE_DIR}")
 target_include_directories(overdrive_switch_core SYSTEM PRIVATE
   "${OVERDRIVE_CLI11_INCLUDE}" "${OVERDRIVE_JSON_INCLUDE}")
 target_link_libraries(overdrive_switch_core PUBLIC overdrive_innetwork overdrive_options)
+overdrive_share_precompiled(overdrive_switch_core overdrive_core)
 
 # Adds a program of one source, linked with the switch's parts.
 function(overdrive_add_switch_program name source)
   add_executable(${name} "${CMAKE_SOURCE_DIR}/switch/${source}")
   target_include_directories(${name} SYSTEM PRIVATE "${OVERDRIVE_CLI11_INCLUDE}")
   target_link_libraries(${name} PRIVATE overdrive_switch_core overdrive_options)
+  overdrive_link_optimised(${name})
   if(NOT OVERDRIVE_SANITIZER)
     target_link_options(${name} PRIVATE -static-libstdc++ -static-libgcc)
   endif()

@@ -30,6 +30,26 @@ set(OVERDRIVE_THREADS "std::j?thread|std::async|pthread_create|[Ss]tarts threads
 
 add_library(overdrive_threads_guard OBJECT "${CMAKE_SOURCE_DIR}/tests/support/threads_guard.cc")
 
+# Test code converts freely; the warnings guard the library. It is optimised less than what it tests,
+# and its own undefined behaviour is not looked for, which would take two fifths of its compilation.
+set(OVERDRIVE_TEST_OPTIONS -Wno-conversion -Wno-sign-conversion $<$<CONFIG:Release>:-O1>)
+if(OVERDRIVE_SANITIZER MATCHES "address")
+  list(APPEND OVERDRIVE_TEST_OPTIONS -fno-sanitize=undefined)
+endif()
+
+# What all test programs include, read once.
+if(OVERDRIVE_UNITY)
+  file(CONFIGURE OUTPUT "${CMAKE_BINARY_DIR}/generated/test_headers.cc"
+       CONTENT "// Holds the tests' precompiled header.\n")
+  add_library(overdrive_test_headers OBJECT "${CMAKE_BINARY_DIR}/generated/test_headers.cc")
+  # As a program's sources are compiled: a library's would not fit them.
+  set_property(TARGET overdrive_test_headers PROPERTY POSITION_INDEPENDENT_CODE OFF)
+  set_property(TARGET overdrive_test_headers PROPERTY INTERPROCEDURAL_OPTIMIZATION OFF)
+  target_link_libraries(overdrive_test_headers PRIVATE overdrive_options GTest::gtest_main)
+  target_compile_options(overdrive_test_headers PRIVATE ${OVERDRIVE_TEST_OPTIONS} -fPIE)
+  overdrive_precompile(overdrive_test_headers <gtest/gtest.h>)
+endif()
+
 # Sets `out` to whether the test's source starts threads.
 function(overdrive_starts_threads out source)
   file(STRINGS "${source}" found REGEX "${OVERDRIVE_THREADS}" LIMIT_COUNT 1)
@@ -53,12 +73,10 @@ function(overdrive_add_test_program name threads)
     target_sources(${name} PRIVATE $<TARGET_OBJECTS:overdrive_threads_guard>)
   endif()
   target_link_libraries(${name} PRIVATE ${arg_LIBRARIES} overdrive_options GTest::gtest_main)
-  # Test code converts freely; the warnings guard the library.
-  target_compile_options(${name} PRIVATE -Wno-conversion -Wno-sign-conversion)
+  target_compile_options(${name} PRIVATE ${OVERDRIVE_TEST_OPTIONS})
+  overdrive_share_precompiled(${name} overdrive_test_headers)
   set_property(TARGET ${name} PROPERTY RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
-  # Optimising each test program anew at link time would take most of the build.
-  set_property(TARGET ${name} PROPERTY INTERPROCEDURAL_OPTIMIZATION OFF)
-  target_link_options(${name} PRIVATE -fno-lto)
+  overdrive_link_plainly(${name})
   add_dependencies(unit_tests ${name})
   gtest_discover_tests(${name}
     TEST_PREFIX "${name}."
@@ -188,8 +206,7 @@ function(overdrive_use_xpmem target)
   target_include_directories(${target} PRIVATE "${OVERDRIVE_XPMEM_DECLARED}")
   target_compile_definitions(${target} PRIVATE OVERDRIVE_XPMEM)
   target_link_libraries(${target} PRIVATE overdrive_core overdrive_options)
-  set_property(TARGET ${target} PROPERTY INTERPROCEDURAL_OPTIMIZATION OFF)
-  target_link_options(${target} PRIVATE -fno-lto)
+  overdrive_link_plainly(${target})
   add_dependencies(with_xpmem ${target})
 endfunction()
 foreach(abi IN LISTS OVERDRIVE_FACES)
