@@ -1,4 +1,4 @@
-// Asking for a line before it is written.
+// Asking for a line before it is read or written.
 #ifndef OVERDRIVE_BASE_PREFETCH_H_
 #define OVERDRIVE_BASE_PREFETCH_H_
 
@@ -14,6 +14,9 @@ inline void prefetch_for_writing(const void* address) {
   __builtin_prefetch(address, 1);
 #endif
 }
+
+// Begins to fetch a line that is read soon, so that several are on their way at once.
+inline void prefetch_for_reading(const void* address) { __builtin_prefetch(address, 0); }
 
 }  // namespace od
 

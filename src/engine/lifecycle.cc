@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/populate.h"
 #include "engine/arrival_report.h"
 #include "engine/engine.h"
 #include "engine/overlap_report.h"
@@ -62,23 +63,14 @@ constexpr std::uint64_t kPrefaultPoolBytes = 512 << 10;
 // One step of the rest: 15 to 40 us.
 constexpr std::ptrdiff_t kWarmStepBytes = 64 << 10;
 
-bool populate(std::byte* start, std::uint64_t bytes, bool write) {
-#if defined(MADV_POPULATE_WRITE) && defined(MADV_POPULATE_READ)
-  return madvise(start, bytes, write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ) == 0;
-#else
-  (void)start, (void)bytes, (void)write;
-  return false;  // only an optimisation
-#endif
-}
-
 void prefault(RankState& s) {
   const node::RegionLayout& layout = s.node->layout();
   if (s.node->size() > kPrefaultRanks) return;
   std::byte* const own = s.node->member(s.node->my_index()).base;
   const std::uint64_t first_bytes = std::min(layout.pool_bytes, kPrefaultPoolBytes);
   // Header, boxes, release bytes: everything before the envelopes is touched all the time.
-  if (!populate(own, layout.envelopes_offset, true)) return;
-  if (!populate(own + layout.pool_offset, first_bytes, true) || !s.sharing) return;
+  if (!populate_pages(own, layout.envelopes_offset, true)) return;
+  if (!populate_pages(own + layout.pool_offset, first_bytes, true) || !s.sharing) return;
   s.transport->pool_exists(first_bytes);
   s.warm_next = own + layout.pool_offset + first_bytes;
   s.warm_end = own + layout.pool_offset + layout.pool_bytes;
@@ -90,8 +82,9 @@ void prefault_peers(node::Node& node) {
   for (int i = 0; i < node.size(); ++i) {
     if (i == node.my_index()) continue;
     std::byte* base = node.member(i).base;
-    populate(base, layout.envelopes_offset, true);
-    populate(base + layout.pool_offset, std::min(layout.pool_bytes, kPrefaultPoolBytes), false);
+    populate_pages(base, layout.envelopes_offset, true);
+    populate_pages(base + layout.pool_offset, std::min(layout.pool_bytes, kPrefaultPoolBytes),
+                   false);
   }
 }
 
@@ -140,7 +133,7 @@ void measure_distance(RankState& s) {
 
 void RankState::warm_some() {
   const std::ptrdiff_t bytes = std::min(kWarmStepBytes, warm_end - warm_next);
-  if (!populate(warm_next, static_cast<std::uint64_t>(bytes), true)) {
+  if (!populate_pages(warm_next, static_cast<std::uint64_t>(bytes), true)) {
     warm_next = warm_end;
     return;
   }

@@ -1,7 +1,11 @@
-"""Buffers in the memory of accelerators, over stand-ins for their runtimes (stand_in.h)."""
+"""Buffers in the memory of accelerators, over stand-ins for their runtimes (stand_in.h).
+
+Where there is a CUDA device, the same programs also run with its memory.
+"""
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from pathlib import Path
 
@@ -83,6 +87,32 @@ def test_buffers(
 ) -> None:
     """Buffers of one runtime over the hosts."""
     what("cuda", host, compiled, overdrive, tmp_path)
+
+
+def real_device() -> str:
+    """Return why there is no CUDA device here, or nothing."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return "no CUDA driver is installed"
+    error = driver.cuInit(0)
+    return f"the CUDA driver finds no device (error {error})" if error != 0 else ""
+
+
+@pytest.mark.quick
+@pytest.mark.abis
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize(("program", "ranks"), [("messages.c", 2), ("collectives.c", 3)])
+def test_real_device(
+    program: str, ranks: int, when: str, host: Host, compiled: Build, needs_overdrive: None
+) -> None:
+    """The same with memory of a real device, of every kind that CUDA has (real_cuda.c)."""
+    reason = real_device()
+    if reason:
+        pytest.skip(reason)
+    library = str(programs.plain_library(HERE / "real_cuda.c", ("-D_GNU_SOURCE", "-pthread")))
+    result = run(host, compiled, program, library, f"--when={when}", ranks=ranks)
+    assert result.counter("device_bytes") > 1_000_000, result.report()
 
 
 @pytest.mark.quick

@@ -88,9 +88,26 @@ void LineServer::take_next_lines(std::uint64_t bytes) {
   }
 }
 
+// Where everyone copies from many: one after the other, each line costs the whole way to its
+// owner's cache. Reductions and a gather's root gain nothing by it (16 ranks: 0.97 and 0.86).
+void LineServer::fetch_lines(const Line& line, Span sources) const {
+  if (line.use != Use::copy || line.pattern != Pattern::everyone) return;
+  if (sources.last - sources.first <= kFewSources) return;
+  const std::uint64_t number = channel_.next();
+  for (int i = sources.first; i < sources.last; ++i) {
+    if (i == shape_.me) continue;
+    const Post& post = channel_.lane(i, number).post;
+    prefetch_for_reading(&post);
+    if (line.bytes <= kFirstLineBytes) continue;
+    prefetch_for_reading(line.bytes <= kInlineBytes ? post.payload + kFirstLineBytes
+                                                    : channel_.slot(i) + line_offset(number));
+  }
+}
+
 // Whether the lines of all sources are there, and are what this member expects.
 bool LineServer::lines_here(const Line& line, Span sources, Patience patience) {
   const std::uint64_t number = channel_.next();
+  fetch_lines(line, sources);
   for (int i = sources.first; i < sources.last; ++i) {
     if (i == shape_.me) continue;
     const Post& post = channel_.lane(i, number).post;

@@ -77,6 +77,7 @@ class LineServer {
   void show(const Line& line);
   void tell_readers(const Line& line, Span readers);
   void take_next_lines(std::uint64_t bytes);
+  void fetch_lines(const Line& line, Span sources) const;
   bool lines_here(const Line& line, Span sources, Patience patience);
   bool as_expected(const Line& line, const Post& post) const;
   void take(const Line& line, Span sources);

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/populate.h"
 #include "coll/shm/line.h"
 #include "memory/reach.h"
 
@@ -158,7 +159,17 @@ bool Publisher::reserve(Exchange& x) {
     if (!channel_.acknowledged(ring_.oldest() + 1)) return false;
     ring_.release(channel_.acknowledged_below());
   }
+  if (ring_.window() != populated_bytes_) populate_window();
   return true;
+}
+
+// Pages that come one by one as cells are filled are found one by one by every reader: with 16
+// ranks and cells of 1 KiB some 4 us of faults for each exchange. Of a stretch that is there
+// readers map 64 KiB with one fault.
+void Publisher::populate_window() {
+  const std::uint64_t from = populated_bytes_;
+  populated_bytes_ = ring_.window();
+  populate_pages(channel_.slot(shape_.me) + kControlBytes + from, populated_bytes_ - from, true);
 }
 
 void Publisher::plan_cells(Exchange& x) {

@@ -43,6 +43,7 @@ class Publisher {
   static std::uint64_t shown_bytes(const Exchange& x);
   bool place_result(Exchange& x);
   bool reserve(Exchange& x);
+  void populate_window();
   void plan_cells(Exchange& x);
   void fill_piece(Exchange& x);
   static void fill_payload(const Exchange& x, Post& post);
@@ -55,6 +56,7 @@ class Publisher {
   std::vector<bool> reach_us_;
   bool all_reach_us_;
   SlotRing ring_;
+  std::uint64_t populated_bytes_ = 0;  // of the ring
   // Places for results, each with the exchange that shows what is in it: its number + 1; 0: unused
   // so far.
   std::array<std::uint64_t, kResults> result_shown_by_{};

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/prefetch.h"
 #include "memory/copy.h"
 
 namespace od::coll::shm {
@@ -13,6 +14,9 @@ namespace od::coll::shm {
 namespace {
 
 constexpr std::uint32_t kAllTaken = ~std::uint32_t{0};
+
+// Of each block; further lines are found by the processor's own prefetchers.
+constexpr std::uint64_t kFetchedAhead = 4 * kLineBytes;
 
 // What this member expects of a source.
 std::uint64_t expected_bytes(const Exchange& x, int source) {
@@ -79,6 +83,33 @@ void Reader::make_scratch(const Exchange& x) {
   scratch_.resize(scratch);
   const auto start = reinterpret_cast<std::uintptr_t>(scratch_.data());
   aligned_scratch_ = scratch_.data() + (kLineBytes - start % kLineBytes) % kLineBytes;
+}
+
+// With many sources: what they show beside their posts is fetched all at once. One after the other,
+// each post and then each block would cost the whole way to its owner's cache.
+void Reader::look_at_all(Exchange& x) {
+  const Span sources = x.seat.sources;
+  if (x.read.round != 0 || sources.last - sources.first <= kFewSources) return;
+  // Of the groups' results a member needs few.
+  if (x.spec.use == Use::wait || x.spec.combines_groups()) return;
+  const auto unseen = [&](int i) {
+    if (i == x.seat.me || x.read.shown[i].seen) return false;
+    const std::uint64_t bytes = expected_bytes(x, i);
+    const std::uint64_t blocks =
+        x.spec.content == Content::same ? 1 : static_cast<std::uint64_t>(x.seat.size);
+    return bytes * blocks > kInlineBytes;
+  };
+  for (int i = sources.first; i < sources.last; ++i) {
+    if (unseen(i)) prefetch_for_reading(&channel_.lane(x.member(i), x.number).post);
+  }
+  for (int i = sources.first; i < sources.last; ++i) {
+    if (!unseen(i) || !look(x, i)) continue;
+    const Shown& s = x.read.shown[i];
+    const std::uint64_t bytes = std::min(s.bytes, kFetchedAhead);
+    for (std::uint64_t at = 0; at < bytes; at += kLineBytes) prefetch_for_reading(s.start + at);
+  }
+  // Whom to wait for is found where what is missing is needed.
+  x.read.content = {};
 }
 
 // Whether the source has posted; what it shows is then in x.read.shown.
@@ -326,6 +357,7 @@ bool Reader::read_round(Exchange& x) {
     return false;
   }
   read.content = {};
+  look_at_all(x);
   const bool done = x.spec.use != Use::combine ? copy_round(x)
                     : x.spec.combines_groups() ? combine_groups(x)
                                                : combine_round(x);

@@ -44,6 +44,7 @@ class Reader {
   bool broken() const { return broken_; }
 
  private:
+  void look_at_all(Exchange& x);
   bool look(Exchange& x, int source);
   bool resolve(Exchange& x, int source, const Post& post);
   bool resolve_payload(Exchange& x, Shown& s, const Post& post);

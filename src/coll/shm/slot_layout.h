@@ -32,6 +32,9 @@ inline constexpr std::size_t kInlineBytes = 112;
 inline constexpr std::size_t kFirstLineBytes = 48;
 // What a member can show at once, past the ring: larger blocks gain little by it.
 inline constexpr std::size_t kLinesBytes = 4096;
+// With more sources than these (a member counted) a reader asks for the lines of all before it
+// looks at the first: of two it would only ask for what it waits for anyway.
+inline constexpr int kFewSources = 3;
 // What precedes the ring of a slot.
 inline constexpr std::size_t kLinesOffset = od::node::kPageBytes;
 inline constexpr std::size_t kControlBytes = kLinesOffset + kLanes * kLinesBytes;

@@ -24,6 +24,8 @@ class SlotRing {
       : bytes_(bytes), window_(std::min(bytes, kFirstWindowBytes)) {}
 
   std::uint64_t bytes() const { return bytes_; }
+  // Only what lies below is used so far; grows.
+  std::uint64_t window() const { return window_; }
 
   // Offset in the ring of `bytes` in one piece, kept until `release` is called with a number
   // greater than `exchange`. kNoRoom: try again when more exchanges are complete.

@@ -19,6 +19,7 @@
 #include <span>
 #include <vector>
 
+#include "base/populate.h"
 #include "coll/ops/kernels.h"
 #include "coll/shm/test_team.h"
 
@@ -871,6 +872,33 @@ TEST(Team, SlotsServeOneTeamAfterTheOther) {
       node.end_team(std::move(team));
     }
     REQUIRE(refused < 150);
+    return 0;
+  }));
+}
+
+// What readers look for in cells is there a window at a time, not page by page.
+TEST(Team, CellsComeByTheWindow) {
+  constexpr std::size_t kWindowBytes = 64 << 10;
+  expect_success(run_forked_job(4, [](int me, const Exchange& exchange) {
+    TestNode node(exchange, {});
+    auto team = node.make_team();
+    std::vector<std::byte> send(4 * 200), recv(4 * 200);
+    Operation op;
+    team->alltoall(op, Blocks{send.data(), 200, send.size(), nullptr, nullptr},
+                   Blocks{recv.data(), 200, recv.size(), nullptr, nullptr});
+    node.wait_for(*team, op);
+    std::byte* const ring =
+        slot_start(node.node().member(me).base, node.node().layout(), node.lease().slot) +
+        kControlBytes;
+    unsigned char there[kWindowBytes / od::node::kPageBytes];
+    REQUIRE(mincore(ring, kWindowBytes, there) == 0);
+    const auto pages = std::count_if(std::begin(there), std::end(there),
+                                     [](unsigned char page) { return (page & 1) != 0; });
+    void* const other = mmap(nullptr, od::node::kPageBytes, PROT_READ | PROT_WRITE,
+                             MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    const bool at_once = populate_pages(static_cast<std::byte*>(other), od::node::kPageBytes, true);
+    REQUIRE(pages == (at_once ? std::ssize(there) : 1));
+    exchange.barrier();
     return 0;
   }));
 }
