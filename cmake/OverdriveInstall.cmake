@@ -173,12 +173,17 @@ overdrive_install_completion(fish overdrive.fish
   "${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d")
 add_custom_target(completions ALL DEPENDS ${completions})
 
-foreach(file IN ITEMS README.md CHANGELOG.md LICENSE docs/manual.md docs/manual)
-  if(IS_DIRECTORY "${CMAKE_SOURCE_DIR}/${file}")
-    install(DIRECTORY "${CMAKE_SOURCE_DIR}/${file}" DESTINATION "${CMAKE_INSTALL_DOCDIR}"
-            COMPONENT documentation)
-  elseif(EXISTS "${CMAKE_SOURCE_DIR}/${file}")
-    install(FILES "${CMAKE_SOURCE_DIR}/${file}" DESTINATION "${CMAKE_INSTALL_DOCDIR}"
-            COMPONENT documentation)
-  endif()
-endforeach()
+# The manual: its pages lie otherwise than in the sources, and their links follow.
+file(GLOB OVERDRIVE_MANUAL CONFIGURE_DEPENDS
+  "${CMAKE_SOURCE_DIR}/README.md" "${CMAKE_SOURCE_DIR}/CHANGELOG.md" "${CMAKE_SOURCE_DIR}/LICENSE"
+  "${CMAKE_SOURCE_DIR}/docs/manual.md" "${CMAKE_SOURCE_DIR}/docs/manual/*.md")
+set(manual "${CMAKE_BINARY_DIR}/manual")
+add_custom_command(OUTPUT "${manual}/manual.md"
+  COMMAND ${CMAKE_COMMAND} -E rm -rf "${manual}"
+  COMMAND ${Python3_EXECUTABLE} "${CMAKE_SOURCE_DIR}/packaging/pages.py" "${manual}"
+  DEPENDS ${OVERDRIVE_MANUAL} "${CMAKE_SOURCE_DIR}/packaging/pages.py"
+  COMMENT "Pages of the manual"
+  VERBATIM)
+add_custom_target(manual ALL DEPENDS "${manual}/manual.md")
+install(DIRECTORY "${manual}/" DESTINATION "${CMAKE_INSTALL_DOCDIR}" COMPONENT documentation
+        OPTIONAL)

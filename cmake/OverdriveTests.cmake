@@ -165,6 +165,21 @@ if(TARGET overdrive_loader_objects)
   endforeach()
 endif()
 
+# The machine code of the entry points, in the order of libraries that preloading makes.
+if(TARGET overdrive AND NOT OVERDRIVE_SANITIZER)
+  add_library(plain_mpi SHARED "${CMAKE_SOURCE_DIR}/tests/face/plain_mpi.c")
+  add_executable(entry_points "${CMAKE_SOURCE_DIR}/tests/face/entry_points.c")
+  set_target_properties(plain_mpi entry_points PROPERTIES
+    C_VISIBILITY_PRESET default
+    INTERPROCEDURAL_OPTIMIZATION OFF
+    LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests"
+    RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
+  target_link_libraries(entry_points PRIVATE -Wl,--no-as-needed overdrive plain_mpi ${CMAKE_DL_LIBS})
+  add_test(NAME entry_points.MachineCode COMMAND entry_points)
+  set_property(TEST entry_points.MachineCode PROPERTY TIMEOUT ${OVERDRIVE_TEST_TIMEOUT_SECONDS})
+  add_dependencies(unit_tests entry_points)
+endif()
+
 foreach(abi IN LISTS OVERDRIVE_FACES)
   overdrive_add_tests(face_${abi} overdrive_face_${abi} ${OVERDRIVE_FACE_TEST_SOURCES})
 endforeach()

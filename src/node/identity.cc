@@ -153,6 +153,9 @@ std::uint64_t process_start_time(std::uint32_t pid, bool* ended) {
   }
   // A process whose first thread has ended while others run looks like a zombie but is not.
   *ended = state == 'X' || state == 'x' || (state == 'Z' && threads <= 1);
+  // No process that runs is without threads: an emulator of user programs shows each its own file,
+  // of its own making, with a time that others do not see.
+  if (threads == 0 && !*ended && state != 'Z') return 0;
   return start;
 }
 

@@ -1,9 +1,10 @@
-"""What is released names no folder of its build, and is equal wherever it is built."""
+"""What is released names no folder of its build, has no dead links, and is equal everywhere."""
 
 from __future__ import annotations
 
 import io
 import os
+import posixpath
 import re
 import subprocess
 import sys
@@ -90,6 +91,35 @@ def test_the_debian_packages_name_no_folder_of_their_build(
         found = {name: places(data) for name, data in package_members(package)}
         assert found
         assert not {name: paths for name, paths in found.items() if paths}, package.name
+
+
+def dead_links(members: dict[str, bytes]) -> set[tuple[str, str]]:
+    """Return the relative links of Markdown pages that lead to no member, with their pages."""
+    return {
+        (page, target.decode())
+        for page, data in members.items()
+        if page.endswith(".md") and "/doc/" in page
+        for target in re.findall(rb"\]\(([^)\s]+)\)", data)
+        if not re.match(rb"#|[a-z]+:", target)
+        and posixpath.normpath(f"{posixpath.dirname(page)}/{target.decode().partition('#')[0]}")
+        not in {posixpath.normpath(name) for name in members}
+    }
+
+
+def test_a_dead_link_is_found() -> None:
+    members = {"./doc/a.md": b"[b](b/c.md#x) [n](n.md) [t](#t)", "./doc/b/c.md": b"[up](../a.md)"}
+    assert dead_links(members) == {("./doc/a.md", "n.md")}
+
+
+def test_the_manual_has_no_dead_links_where_it_is_installed(
+    wheel: Path, debian_packages: dict[str, Path]
+) -> None:
+    for members in (
+        dict(wheel_members(wheel)),
+        dict(package_members(debian_packages["overdrive-mpi-doc"])),
+    ):
+        assert [name for name in members if re.search("/doc/[^/]+/manual.md$", name)]
+        assert not dead_links(members)
 
 
 @pytest.fixture

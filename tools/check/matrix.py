@@ -24,6 +24,13 @@ from packages import SetupError, ensure, log  # noqa: E402
 
 EMULATOR = "qemu-aarch64-static"
 TRIPLET = "aarch64-linux-gnu"
+LIBRARIES = f"/usr/{TRIPLET}/lib"
+IN_PLACE = (
+    f"-Wl,--dynamic-linker={LIBRARIES}/ld-linux-aarch64.so.1 "
+    f"-Wl,--disable-new-dtags -Wl,-rpath,{LIBRARIES}"
+)
+"""Programs find the C library where Debian puts it for cross-compilers. The emulator's own way, a
+folder that it puts before absolute paths (-L), also moves the root folder that programs open."""
 
 
 @dataclass
@@ -59,7 +66,8 @@ MATRIX = {
             "CMAKE_SYSTEM_PROCESSOR": "aarch64",
             "CMAKE_C_COMPILER": f"{TRIPLET}-gcc",
             "CMAKE_CXX_COMPILER": f"{TRIPLET}-g++",
-            "CMAKE_CROSSCOMPILING_EMULATOR": f"{EMULATOR};-L;/usr/{TRIPLET}",
+            "CMAKE_CROSSCOMPILING_EMULATOR": EMULATOR,
+            "CMAKE_EXE_LINKER_FLAGS": IN_PLACE,
             "OVERDRIVE_ABIS": "",
             # The library of this machine is for this machine; the sources are for all.
             "CMAKE_DISABLE_FIND_PACKAGE_GTest": "ON",

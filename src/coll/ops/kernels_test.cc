@@ -94,7 +94,9 @@ auto with_type(Kind kind, Visitor visit) {
 }
 
 template <typename T>
-constexpr std::size_t kUsedBytes = std::is_same_v<T, long double> ? 10 : sizeof(T);
+constexpr std::size_t kUsedBytes =
+    // The format of the x87 leaves six bytes of it unused; others use all.
+    std::is_same_v<T, long double>&& std::numeric_limits<T>::digits == 64 ? 10 : sizeof(T);
 
 // Reads and writes a value without touching padding.
 template <typename T>

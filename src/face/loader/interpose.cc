@@ -82,8 +82,8 @@ Continuation od_before_dlsym(void* handle, const char* name, void* caller) {
   if (!host.found || host.elf.Contains(caller)) return unchanged;
   void* found = real(handle, name);
   if (found == nullptr || !host.elf.Contains(found)) return unchanged;
-  return Answer(
-      const_cast<unsigned char*>(od_stubs + static_cast<unsigned>(index) * od::loader::kStubBytes));
+  return Answer(const_cast<unsigned char*>(od_stubs + static_cast<unsigned>(index) *
+                                                          od::loader::kEntryPointBytes));
 }
 
 void* od_before_dlopen(const char*, int) {

@@ -132,7 +132,7 @@ void Offer(const ElfView& own, const char* name, unsigned index, bool visible) {
   auto* symbol = const_cast<ElfW(Sym)*>(own.Find(name));
   if (symbol == nullptr) return;
   const ElfW(Addr) value =
-      visible ? reinterpret_cast<ElfW(Addr)>(od_stubs) + index * kStubBytes - own.base() : 0;
+      visible ? reinterpret_cast<ElfW(Addr)>(od_stubs) + index * kEntryPointBytes - own.base() : 0;
   // Relaxed: another thread that binds a symbol right now sees the old or the new value; both are
   // whole.
   if (symbol->st_value != value) __atomic_store_n(&symbol->st_value, value, __ATOMIC_RELAXED);
@@ -222,7 +222,7 @@ void KeepHost(const HostLibrary& host) {
 bool IsOurs(const void* address) {
   const auto value = reinterpret_cast<uintptr_t>(address);
   const auto start = reinterpret_cast<uintptr_t>(od_stubs);
-  return value >= start && value < start + OD_ENTRY_COUNT * kStubBytes;
+  return value >= start && value < start + OD_ENTRY_COUNT * kEntryPointBytes;
 }
 
 int Verbosity() {

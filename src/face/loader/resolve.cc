@@ -4,8 +4,9 @@
 // od_resolve may be entered by several threads at once and, while it works, again by the thread
 // that does the work (if code it loads calls MPI). One thread resolves; others wait; the same
 // thread again gets the host's function. Entries are written with release stores after everything
-// they lead to is in place; the entry points read them with plain loads, which is enough because
-// the code they reach depends on the value loaded.
+// they lead to is in place; the entry points read them with acquire loads. On x86-64 these are
+// plain loads; on aarch64 a branch to a loaded address orders nothing: what the code there reads
+// may have been read before the address was.
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>

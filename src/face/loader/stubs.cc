@@ -52,12 +52,12 @@ P\name:
 
 asm(R"(
         .section .text.od_stubs, "ax", @progbits
-        .p2align 4
+        .p2align 5
         .hidden od_stubs
         .globl  od_stubs
 od_stubs:
         .macro  od_stub index, name
-        .p2align 4
+        .p2align 5
         .globl  \name
         .type   \name, %function
         .globl  P\name
@@ -66,7 +66,8 @@ od_stubs:
 P\name:
         hint    #34
         adrp    x16, od_entry + 8 * \index
-        ldr     x16, [x16, :lo12:od_entry + 8 * \index]
+        add     x16, x16, :lo12:od_entry + 8 * \index
+        ldar    x16, [x16]
         br      x16
         .size   \name, . - \name
         .size   P\name, . - P\name

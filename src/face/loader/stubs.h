@@ -1,7 +1,7 @@
 // The loader's entry points and what they jump through; the code is in stubs.cc.
 //
-// For function number i there are three pieces of code, at od_stubs, od_lazy and od_missing, each
-// kStubBytes long and i * kStubBytes from the start:
+// For function number i there are three pieces of code, at od_stubs, each kEntryPointBytes long and
+// i * kEntryPointBytes from the start, and likewise, with kStubBytes, at od_lazy and od_missing:
 //   od_stubs    exported as MPI_X and PMPI_X; jumps to od_entry[i] and touches nothing else
 //   od_lazy     in od_entry[i] at first; saves the argument registers, calls od_resolve(i)
 //   od_missing  in od_entry[i] when the host has no such function; ends the process, saying so
@@ -15,6 +15,11 @@
 namespace od::loader {
 
 inline constexpr unsigned kStubBytes = 16;
+#if defined(__aarch64__)
+inline constexpr unsigned kEntryPointBytes = 32;
+#else
+inline constexpr unsigned kEntryPointBytes = 16;
+#endif
 
 // Where an interposed function is to go on, and with which first argument.
 struct Continuation {
