@@ -75,10 +75,14 @@ def measure(
             words += ["--sizes", options.sizes, "--pattern", options.pattern]
             words += ["--repeats", str(options.repeats), "--delay", str(options.delay)]
             words += ["--csv", str(file)]
+            # A run that fails must not leave the samples of the one before in its place.
+            file.unlink(missing_ok=True)
             done = subprocess.run([*COMMAND, *words], env=environment, check=False)
             if done.returncode != 0:
                 point = f"{collective} {host.name} {layout} {rate}"
                 print(f"{point}: exit status {done.returncode}", file=sys.stderr)
+            if not file.exists():
+                continue
             with file.open() as lines:
                 for row in csv.DictReader(lines):
                     found = (row[field] for field in FIELDS[4:])

@@ -28,7 +28,9 @@ namespace od {
 class NodesHost {
  public:
   static constexpr int kMostRanks = 8;
-  static inline int tag_ub = 32767;  // the least that MPI allows
+  static constexpr int kLeastTagUb = 32767;  // that MPI allows
+  // Of the next job; a test that needs more tags sets it before it starts one.
+  static inline int tag_ub = kLeastTagUb;
 
   // Before the ranks are forked; what they send through.
   static void prepare() {
@@ -37,7 +39,10 @@ class NodesHost {
     if (memory == MAP_FAILED) std::abort();
     rings_ = new (memory) Rings;
   }
-  static void finish() { munmap(rings_, sizeof(Rings)); }
+  static void finish() {
+    munmap(rings_, sizeof(Rings));
+    tag_ub = kLeastTagUb;
+  }
 
   // In a rank.
   static host::HostTable table(const node::Exchange& exchange, bool threads) {
