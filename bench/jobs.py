@@ -6,7 +6,9 @@ always do.
 
 from __future__ import annotations
 
+import functools
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -36,8 +38,19 @@ BUSY_SECONDS = 0.2
 
 
 def library(preset: str = "release") -> Path:
-    """Return the path of the library that is preloaded."""
+    """Return the path of the library that is preloaded; says so where it is not for measuring."""
+    warn_of_plain_links(preset)
     return BUILD / preset / "lib" / "liboverdrive.so"
+
+
+@functools.cache
+def warn_of_plain_links(preset: str) -> None:
+    """Say when the check linked this build last: all but one face as their objects are."""
+    cache = BUILD / preset / "CMakeCache.txt"
+    settings = cache.read_text(encoding="utf-8") if cache.exists() else ""
+    if re.search(r"^OVERDRIVE_LTO_TARGETS:\w+=(?!all$).+$", settings, re.MULTILINE):
+        text = "`make check` linked this build without optimisation for most hosts: run make first"
+        print(f"bench: {text}", file=sys.stderr)
 
 
 def overdrive_variables(lib: Path) -> dict[str, str]:
