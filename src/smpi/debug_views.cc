@@ -142,6 +142,18 @@ void DebugViews::unprotect(std::byte* block) {
   lent_.erase(found);
 }
 
+void DebugViews::unprotect_all(std::byte* start, std::uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  auto next = lent_.lower_bound(start);
+  if (next != lent_.begin() && std::prev(next)->first + std::prev(next)->second.bytes > start) {
+    --next;
+  }
+  while (next != lent_.end() && next->first < start + bytes) {
+    protect_pages(next->first, next->second.bytes, PROT_READ | PROT_WRITE);
+    next = lent_.erase(next);
+  }
+}
+
 std::size_t DebugViews::report_open() {
   const std::lock_guard lock(mutex_);
   std::size_t count = 0;

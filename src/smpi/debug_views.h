@@ -35,6 +35,8 @@ class DebugViews {
   // Whole pages of a block in this process that the owner must not write now.
   void protect(std::byte* block, std::uint64_t bytes, Block* record, const char* site);
   void unprotect(std::byte* block);
+  // Every block that has bytes there, also one that only this rank still knows.
+  void unprotect_all(std::byte* start, std::uint64_t bytes);
   // One line for each view that is still open; their number.
   std::size_t report_open();
 

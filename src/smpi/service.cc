@@ -80,6 +80,8 @@ Service::Found Service::find(const void* address) {
     if (at >= range.end) return {};
     slot = {start, range};
   }
+  // What a forked child sees of other ranks' memory is theirs and its parent's.
+  if (slot.range.home != member_ && !usable_.load(std::memory_order_relaxed)) return {};
   std::byte* block = slot.start;
   if (slot.range.stride_bytes != 0) {
     const auto within = static_cast<std::uint64_t>(at - slot.start);
@@ -234,6 +236,8 @@ int Service::settle(void* block, std::uint64_t bytes, overdrive_smpi_place* plac
 // The record of a place that a peer has told, null when it cannot be.
 Block* Service::checked(const overdrive_smpi_place& place, std::byte** arena) const {
   *arena = arena_of(place.home);
+  // As in find().
+  if (place.home != member_ && !usable_.load(std::memory_order_relaxed)) return nullptr;
   if (*arena == nullptr || place.block < kFrontBytes || place.block % OVERDRIVE_SMPI_ALIGNMENT != 0)
     return nullptr;
   const std::uint64_t end = arena_bytes_of(place.home);
@@ -301,7 +305,8 @@ int Service::own(const overdrive_smpi_place& place, std::uint64_t view, const ch
   std::byte* const first = arena + place.block;
   if (debug_ != nullptr) {
     debug_->close(view);
-    debug_->unprotect(first);
+    // Its home may have made it of blocks that this rank had once and lent.
+    debug_->unprotect_all(first, record->capacity_bytes);
   }
   record->owner.store(member_, std::memory_order_relaxed);
   if (place.home != member_) {

@@ -278,6 +278,47 @@ int pass_around(int rank, const node::Exchange& exchange) {
 
 TEST(SmpiService, OwnershipPassesAndTheLastOwnerFrees) { expect_job(4, pass_around); }
 
+// What a child does with a block that its parent got from another rank reaches neither of them.
+int forked_child(int rank, const node::Exchange& exchange) {
+  TestRank own(exchange);
+  Service& service = *own.service;
+  Place place = {};
+  if (rank == 0) {
+    void* const block = service.alloc(40000, nullptr);
+    OD_REQUIRE(service.pass(block, 8, &place) == OVERDRIVE_SMPI_OK);
+  }
+  place = from_first(exchange, place);
+  if (rank == 1) {
+    const void* address = nullptr;
+    std::uint64_t view = 0;
+    void* block = nullptr;
+    OD_REQUIRE(service.open(place, nullptr, &address, &view) == OVERDRIVE_SMPI_OK);
+    OD_REQUIRE(service.own(place, view, nullptr, &block) == OVERDRIVE_SMPI_OK);
+    const pid_t child = fork();
+    if (child == 0) {
+      service.forget();
+      Place lent = {};
+      const bool refused = service.lend(block, 8, 1, &lent) == OVERDRIVE_SMPI_NOT_A_BLOCK &&
+                           service.pass(block, 8, &lent) == OVERDRIVE_SMPI_NOT_A_BLOCK &&
+                           service.own(place, view, nullptr, &block) == OVERDRIVE_SMPI_BAD_PLACE &&
+                           service.free(block, nullptr) == OVERDRIVE_SMPI_NOT_A_BLOCK;
+      _exit(refused ? 0 : 1);
+    }
+    int status = -1;
+    OD_REQUIRE(waitpid(child, &status, 0) == child && status == 0);
+    OD_REQUIRE(service.lent(block) == 0);
+    OD_REQUIRE(service.free(block, nullptr) == OVERDRIVE_SMPI_OK);
+  }
+  exchange.barrier();
+  if (rank == 0) {
+    service.finish();
+    OD_REQUIRE(own.counters.smpi_returned == 1);
+  }
+  return 0;
+}
+
+TEST(SmpiService, AForkedChildLeavesBlocksOfOthersAlone) { expect_job(2, forked_child); }
+
 int nonsense(int rank, const node::Exchange& exchange) {
   TestRank own(exchange);
   Service& service = *own.service;
@@ -602,6 +643,61 @@ int debug_rank(int rank, const node::Exchange& exchange) {
   return debug_job(rank, exchange, misuse);
 }
 
+// Rank 1 gets a block of rank 0, lends it and passes it on; rank 0 makes a larger block of that
+// memory, which begins earlier, and rank 1 gets that: it may write to all of it.
+int comes_again_within_another(int rank, const node::Exchange& exchange) {
+  Options with;
+  with.debug = true;
+  TestRank own(exchange, with);
+  Service& service = *own.service;
+  constexpr std::uint64_t kBytes = 200000;
+  std::vector<Place> all(2);
+  void* block = nullptr;
+  std::byte* pad = nullptr;
+  Place place = {}, lent = {};
+  const auto get = [&](const Place& from) {
+    const void* address = nullptr;
+    std::uint64_t view = 0;
+    return service.open(from, "program.c:20", &address, &view) == OVERDRIVE_SMPI_OK &&
+           service.own(from, view, "program.c:21", &block) == OVERDRIVE_SMPI_OK;
+  };
+  if (rank == 0) {
+    pad = static_cast<std::byte*>(service.alloc(kBytes, nullptr));
+    block = service.alloc(kBytes, nullptr);
+    OD_REQUIRE(static_cast<std::byte*>(block) > pad);
+    OD_REQUIRE(service.pass(block, kBytes, &place) == OVERDRIVE_SMPI_OK);
+  }
+  place = from_first(exchange, place);
+  if (rank == 1) {
+    OD_REQUIRE(get(place));
+    OD_REQUIRE(service.lend(block, kBytes, 1, &lent) == OVERDRIVE_SMPI_OK);
+    service.take_back(lent, 1);
+    OD_REQUIRE(service.pass(block, kBytes, &place) == OVERDRIVE_SMPI_OK);
+  }
+  exchange.allgather(&place, all.data(), sizeof place);
+  if (rank == 0) {
+    OD_REQUIRE(get(all[1]));
+    OD_REQUIRE(service.free(block, nullptr) == OVERDRIVE_SMPI_OK);
+    OD_REQUIRE(service.free(pad, nullptr) == OVERDRIVE_SMPI_OK);
+    // As a heap does that joins what is free.
+    OD_REQUIRE(g_arena.sizes.empty());
+    g_arena.spare.clear();
+    g_arena.next = 1 << 20;
+    block = service.alloc(3 * kBytes, nullptr);
+    OD_REQUIRE(service.pass(block, 3 * kBytes, &place) == OVERDRIVE_SMPI_OK);
+  }
+  place = from_first(exchange, place);
+  if (rank == 1) {
+    OD_REQUIRE(get(place));
+    // Upwards and with different values: also over what was the record of the smaller block.
+    auto* const bytes = static_cast<volatile unsigned char*>(block);
+    for (std::uint64_t i = 0; i < 3 * kBytes; ++i) bytes[i] = static_cast<unsigned char>(i % 251);
+    OD_REQUIRE(service.free(block, nullptr) == OVERDRIVE_SMPI_OK);
+  }
+  exchange.barrier();
+  return 0;
+}
+
 // The address sanitizer was there before our handler and ends the process in its own way.
 #if defined(__SANITIZE_ADDRESS__)
 constexpr int kKilledByFault = 1;
@@ -612,6 +708,7 @@ constexpr int kKilledByFault = 128 + SIGSEGV;
 TEST(SmpiDebug, RightUseIsNotDisturbed) {
   EXPECT_EQ(node::run_forked_job(2, debug_rank<0>), (std::vector<int>{0, 0}));
 }
+TEST(SmpiDebug, WhatWasLentComesAgainWithinAnother) { expect_job(2, comes_again_within_another); }
 TEST(SmpiDebug, WritingThroughAViewFaults) {
   EXPECT_EQ(node::run_forked_job(2, debug_rank<1>)[1], kKilledByFault);
 }
