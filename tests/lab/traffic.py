@@ -18,6 +18,8 @@ ANSWER_SECONDS = 20.0
 """Where all come back nobody waits so long, and a busy machine changes nothing."""
 LAST_SECONDS = 2.0
 """For what a busy machine has held up, at the end, where some may be lost."""
+LINK_SECONDS = 60.0
+"""Only a link that is broken lets nobody send for so long."""
 AT_ONCE = 50
 """Datagrams on their way at once; they fit into any socket's buffer."""
 
@@ -62,6 +64,8 @@ def echo(host: str, count: int, seconds: float) -> int:
         own.connect((host, PORT))
         for first in range(0, count, AT_ONCE):
             batch = range(first, min(first + AT_ONCE, count))
+            # A link that is kept to a rate takes a datagram when it has room, however late that is.
+            own.settimeout(LINK_SECONDS)
             for number in batch:
                 own.send(b"%d" % number)
             back += _received(own, seconds, len(batch))
