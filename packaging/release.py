@@ -33,7 +33,7 @@ BILL_TOOLS = ["cyclonedx-python-lib[json-validation]==11.12.0"]
 DRY_RUN = ROOT / "build" / "release-dry-run"
 RECIPES = (
     ("packaging/easybuild/Overdrive-GCCcore-13.3.0.eb", "version = '{}'"),
-    ("packaging/spack/packages/overdrive/package.py", 'version("{}")'),
+    ("packaging/spack/spack_repo/overdrive/packages/overdrive/package.py", 'version("{}")'),
 )
 """Files that name the version, and how."""
 CHANGED = ("VERSION", "CHANGELOG.md", "packaging/debian/changelog", *(name for name, _ in RECIPES))

@@ -7,13 +7,15 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 EASYCONFIG = next((ROOT / "packaging" / "easybuild").glob("*.eb"))
-RECIPE = ROOT / "packaging" / "spack" / "packages" / "overdrive" / "package.py"
+SPACK_REPOSITORY = ROOT / "packaging" / "spack" / "spack_repo" / "overdrive"
+RECIPE = SPACK_REPOSITORY / "packages" / "overdrive" / "package.py"
 
 EASYBUILD = [
     "easybuild-framework==5.4.1",
@@ -115,6 +117,66 @@ def test_spack_has_all_that_its_recipe_depends_on() -> None:
         recipe = builtin / "packages" / name.replace("-", "_") / "package.py"
         known = [numbers(version) for version in calls(recipe.read_text(), "version")]
         assert any(version >= numbers(least) for version in known), text
+
+
+@pytest.fixture
+def spack(tmp_path: Path) -> Callable[..., str]:
+    """Return a function that runs Spack with its collection and the repository of this recipe.
+
+    OVERDRIVE_TEST_SPACK_COMMAND names Spack, OVERDRIVE_TEST_SPACK a checkout of spack-packages, and
+    SPACK_PYTHON an interpreter that has the package clingo, since nothing is fetched here.
+    """
+    command, collection = (
+        os.environ.get(name) for name in ("OVERDRIVE_TEST_SPACK_COMMAND", "OVERDRIVE_TEST_SPACK")
+    )
+    if not command or not collection:
+        pytest.skip("no Spack: it is in no package registry, OVERDRIVE_TEST_SPACK_COMMAND names it")
+    builtin = Path(collection).resolve() / "repos" / "spack_repo" / "builtin"
+    settings = tmp_path / "settings"
+    settings.mkdir()
+    (settings / "repos.yaml").write_text(
+        f"repos:\n  builtin: {builtin}\n  overdrive: {SPACK_REPOSITORY}\n"
+    )
+    (settings / "bootstrap.yaml").write_text("bootstrap:\n  enable: false\n")
+    variables = {
+        "SPACK_USER_CONFIG_PATH": str(tmp_path / "user"),
+        "SPACK_USER_CACHE_PATH": str(tmp_path / "cache"),
+    }
+
+    def run(*words: str) -> str:
+        done = subprocess.run(
+            [command, "-C", str(settings), *words], cwd=tmp_path, env={**os.environ, **variables},
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    return run
+
+
+@pytest.mark.slow
+def test_spack_finds_nothing_wrong_with_its_recipe(spack: Callable[..., str]) -> None:
+    said = spack("audit", "packages", "overdrive")
+    assert "PKG-DIRECTIVES: passed" in said and "PKG-PROPERTIES: passed" in said
+    assert "issue" not in said, said
+
+
+@pytest.mark.slow
+def test_spack_resolves_its_recipe(spack: Callable[..., str]) -> None:
+    """With both MPI libraries at once, of which only headers are used."""
+    said = spack("spec", "overdrive")
+    version = (ROOT / "VERSION").read_text().strip()
+    assert f"overdrive@{version}" in said
+    for name in ("openmpi", "mpich", "highway", "hwloc", "cli11", "ninja"):
+        assert f"^{name}@" in said, said
+
+
+def test_spacks_repository_lies_where_spack_demands_it() -> None:
+    """Below a folder `spack_repo`, in one of the repository's own name."""
+    said = (SPACK_REPOSITORY / "repo.yaml").read_text()
+    assert SPACK_REPOSITORY.parent.name == "spack_repo"
+    assert f"namespace: {SPACK_REPOSITORY.name}\n" in said
+    assert re.search(r"^  api: v2\.\d+$", said, re.MULTILINE)
 
 
 @pytest.mark.slow

@@ -1,4 +1,6 @@
-"""Spack recipe of Overdrive; `spack repo add packaging/spack` makes Spack find it."""
+"""Spack recipe; `spack repo add packaging/spack/spack_repo/overdrive` makes Spack find it."""
+
+import os
 
 from spack_repo.builtin.build_systems.cmake import CMakePackage, generator
 
@@ -13,9 +15,14 @@ class Overdrive(CMakePackage):
     with.
     """
 
+    homepage = "https://overdrive-mpi.invalid"
+    # The sources are a checkout (`spack dev-build -d CHECKOUT overdrive`) or, in the current
+    # folder, the archive of `make deb` (`spack install --no-checksum overdrive`).
+    manual_download = True
+    url = f"file://{os.getcwd()}/overdrive-mpi_0.0.0.orig.tar.xz"
+
     license("Apache-2.0")
 
-    # Give the checkout or an archive: `spack dev-build -d /path/to/overdrive overdrive@0.1.0`.
     version("0.1.0")
 
     variant("lto", default=True, description="Optimise across files")
