@@ -284,9 +284,9 @@ int main(int argc, char** argv) {
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   if (ranks > kMostRanks) Fail("too many ranks");
   char all_patterns[] = "together", all_sizes[] = "1M";
-  Words patterns = {{all_patterns}, 1}, sizes = {{all_sizes}, 1};
-  double delay_us = 40000;
-  int repeats = 10, warm_up = 2, root = 0, job = 0, jobs = 1;
+  char usual_delay[] = "40000";
+  Words patterns = {{all_patterns}, 1}, sizes = {{all_sizes}, 1}, delays = {{usual_delay}, 1};
+  int repeats = 10, warm_up = 2, rehearsals = 0, root = 0, job = 0, jobs = 1;
   char* turns = NULL;
   for (int i = 1; i + 1 < argc; i += 2) {
     char* value = argv[i + 1];
@@ -295,11 +295,13 @@ int main(int argc, char** argv) {
     else if (strcmp(argv[i], "--sizes") == 0)
       sizes = Split(value);
     else if (strcmp(argv[i], "--delay-us") == 0)
-      delay_us = atof(value);
+      delays = Split(value);
     else if (strcmp(argv[i], "--repeats") == 0)
       repeats = atoi(value);
     else if (strcmp(argv[i], "--warm-up") == 0)
       warm_up = atoi(value);
+    else if (strcmp(argv[i], "--rehearsals") == 0)
+      rehearsals = atoi(value);
     else if (strcmp(argv[i], "--root") == 0)
       root = atoi(value);
     else if (strcmp(argv[i], "--collective") == 0)
@@ -321,6 +323,7 @@ int main(int argc, char** argv) {
     }
   }
   if (root < 0 || root >= ranks) Fail("there is no such root");
+  if (delays.count != 1 && delays.count != sizes.count) Fail("a delay for each size, or one");
   FindNode();
   if (turns != NULL && od_turns_attach(turns, job, jobs) != 0) Fail("cannot map the file of turns");
   size_t most = 1;
@@ -343,13 +346,18 @@ int main(int argc, char** argv) {
       Call("together", buffer, result, SizeOf(sizes.words[size]), root, 0, call++, 0);
     }
   }
-  for (int round = 0; round < repeats; ++round) {
+  // A size and pattern at a time if there are rehearsals, so that what is learnt in them holds.
+  int rounds = rehearsals > 0 ? 1 : repeats, in_a_row = rehearsals > 0 ? repeats : 1;
+  for (int round = 0; round < rounds; ++round) {
     for (int size = 0; size < sizes.count; ++size) {
+      double delay_us = atof(delays.words[delays.count == 1 ? 0 : size]);
       for (int i = 0; i < patterns.count; ++i) {
-        Barrier();
-        od_turns_next(rank == 0);
-        Call(patterns.words[i], buffer, result, SizeOf(sizes.words[size]), root, delay_us, call++,
-             1);
+        for (int n = -rehearsals; n < in_a_row; ++n) {
+          Barrier();
+          od_turns_next(rank == 0);
+          Call(patterns.words[i], buffer, result, SizeOf(sizes.words[size]), root, delay_us, call++,
+               n >= 0);
+        }
       }
     }
   }

@@ -33,9 +33,11 @@ PROGRAM = bench.Program(
     ("p2p/turns.h", "p2p/probe.h"),
 )
 COLLECTIVES = ("bcast", "reduce", "gather", "scatter")
-PLAIN, FIRST = "plain", "first_arrival"
+PLAIN, FIRST, LEARNT = "plain", "first_arrival", "learnt"
 VALUES = ("wait", "others", "whole")
 MORE_SECONDS = 120
+MOST_DELAY = 10_000
+"""In milliseconds."""
 MOST_CALLS = 500
 """Of a record, that are played again."""
 
@@ -88,9 +90,18 @@ def parser() -> Parser:
     )
     made.add_argument("--sizes", default="1M", metavar="LIST", help="bytes; suffixes K and M")
     made.add_argument(
-        "--delay", type=number(0, 10_000, whole=False), default=40, metavar="MS", help="(40)"
+        "--delay",
+        default="40",
+        metavar="MS",
+        help="how late, or a list with one for each size (40)",
     )
     made.add_argument("--repeats", type=number(1, 10_000), default=9, metavar="N", help="calls (9)")
+    made.add_argument(
+        "--learnt",
+        type=number(1, 10_000),
+        metavar="N",
+        help="also with the choice that is learnt, after N calls of each pattern",
+    )
     made.add_argument("--root", type=number(0, bench.MOST_RANKS), default=0, metavar="RANK")
     made.add_argument("-n", type=number(1, 1024), metavar="RANKS", help="number of ranks (2)")
     made.add_argument("--launcher", default="mpirun", help="mpirun or another one, or its path")
@@ -113,6 +124,18 @@ def parser() -> Parser:
     return made
 
 
+def _delays(made: Parser, text: str, sizes: int) -> list[float]:
+    """Return the delays in milliseconds: one, or one for each size."""
+    each = number(0, MOST_DELAY, whole=False)
+    try:
+        found = [each(word) for word in text.split(",")]
+    except argparse.ArgumentTypeError as reason:
+        made.error(f"--delay {text}: {reason}")
+    if len(found) not in (1, sizes):
+        made.error(f"--delay takes one number, or one for each size ({sizes}), and not '{text}'")
+    return found
+
+
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     made = parser()
     words = list(arguments)
@@ -128,6 +151,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         made.error("--file and the pattern `file` belong together")
     if options.file is not None and not options.file.exists():
         made.error(f"--file {options.file}: there is no such file")
+    options.delays = _delays(made, options.delay, len(options.sizes.split(",")))
     for text in options.sizes.split(","):
         if not 1 <= bench_tables.parse_size(text) <= bench.MOST_BYTES:
             made.error(f"--sizes takes sizes from 1 to {bench.MOST_BYTES >> 20}M, and not '{text}'")
@@ -143,7 +167,9 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     return options
 
 
-def variants(without_overdrive: bool, collective: str = "bcast") -> list[bench.Variant]:
+def variants(
+    without_overdrive: bool, collective: str = "bcast", learnt: bool = False
+) -> list[bench.Variant]:
     """Return the jobs to compare."""
     found = [bench.Variant(bench.HOST, None)]
     if not without_overdrive:
@@ -155,6 +181,8 @@ def variants(without_overdrive: bool, collective: str = "bcast") -> list[bench.V
                 {"OVERDRIVE_LEARN": "off", f"OVERDRIVE_ADJUST_{collective.upper()}": FIRST},
             )
         )
+        if learnt:
+            found.append(bench.Variant(LEARNT, {"OVERDRIVE_FIRST_ARRIVAL": "on"}))
     return found
 
 
@@ -217,20 +245,26 @@ def delays_of_record(folder: Path, ranks: int, where: str) -> str:
 
 def _measure(made: bench.Bench, options: argparse.Namespace, delays: Path | None) -> list[Sample]:
     """Run all jobs at the same time; they take turns over a file."""
-    jobs = variants(options.without_overdrive, options.collective)
+    jobs = variants(options.without_overdrive, options.collective, options.learnt is not None)
     outcomes: dict[int, tuple[str, str, bool]] = {}
     stop = threading.Event()
-    calls = options.repeats * len(options.pattern.split(",")) * len(options.sizes.split(","))
-    longest = options.delay * 1e3
+    calls = (
+        (options.repeats + (options.learnt or 0))
+        * len(options.pattern.split(","))
+        * len(options.sizes.split(","))
+    )
+    longest = max(options.delays) * 1e3
     if delays is not None:
         longest = max(
             [longest, *(float(word) for word in delays.read_text().replace(",", " ").split())]
         )
     limit = MORE_SECONDS + calls * len(jobs) * (longest / 1e6 + 1)
     arguments = ["--patterns", options.pattern, "--sizes", options.sizes]
-    arguments += ["--delay-us", f"{options.delay * 1e3:g}", "--repeats", str(options.repeats)]
+    delays_us = ",".join(f"{delay * 1e3:.9g}" for delay in options.delays)
+    arguments += ["--delay-us", delays_us, "--repeats", str(options.repeats)]
     arguments += ["--root", str(options.root), "--collective", options.collective]
     arguments += ["--file", str(delays)] if delays is not None else []
+    arguments += ["--rehearsals", str(options.learnt)] if options.learnt is not None else []
     with tempfile.NamedTemporaryFile(
         prefix="turns-", dir=bench.cache_folder(made.environment)
     ) as turns:
@@ -297,7 +331,7 @@ def run(
     compiler = bench.find_compiler(path, options.mpicc)
     made.program = bench.build(sources, compiler, environment, PROGRAM)
     place = f"{made.nodes} nodes of lab '{options.lab}'" if options.lab else "this node"
-    print(f"# {found.title}; {made.ranks} ranks, {place}; delay {options.delay:g} ms", flush=True)
+    print(f"# {found.title}; {made.ranks} ranks, {place}; delay {options.delay} ms", flush=True)
     delays = options.file.resolve() if options.file is not None else None
     with tempfile.NamedTemporaryFile(
         "w", prefix="delays-", dir=bench.cache_folder(made.environment)
@@ -314,7 +348,8 @@ def run(
             writer.writerow(Sample.__dataclass_fields__)
             writer.writerows(vars(sample).values() for sample in samples)
         print(f"{len(samples)} samples: {options.csv}", file=sys.stderr)
-    names = [variant.name for variant in variants(options.without_overdrive)]
+    chosen_jobs = variants(options.without_overdrive, learnt=options.learnt is not None)
+    names = [variant.name for variant in chosen_jobs]
     print(render(samples, names), end="")
     for problem in made.problems:
         print(f"overdrive: error: {problem}", file=sys.stderr)
