@@ -256,12 +256,15 @@
     "time. "                                                                                       \
     "As with any two algorithms, the last bits of a floating-point sum may depend on who made it.")  \
   A(first_arrival, BoolType, "first_arrival", false, false, true, coll,                            \
-    "On communicators that span nodes also tries broadcasts and scatters of 64 KiB and more that " \
-    "start on each node with whoever comes first, and reductions to a root and gathers that its "  \
-    "last rank ends, and keeps to them where ranks wait less: in turn with the usual algorithm "   \
-    "from the ninth call on for 8 to 24 calls, before anything is measured against the installed " \
-    "MPI library. Needs `learn`; `OVERDRIVE_ADJUST_BCAST=first_arrival`, and the same for REDUCE, " \
-    "GATHER and SCATTER, takes them without measuring.")                                                   \
+    "On communicators that span nodes ranks look how far apart those of each node come to "        \
+    "broadcasts, scatters, reductions to a root and gathers of 64 KiB and more, and tell each "    \
+    "other before calls 8, 16, 32 and so on; places in the program that take turns are told "      \
+    "apart. Where it may pay, broadcasts and scatters that start on each node with whoever "       \
+    "comes first, and reductions and gathers that its last rank ends, take turns with the "        \
+    "usual algorithm for 8 to 24 calls, and are kept to where ranks wait less; the winner is "     \
+    "then measured against the installed MPI library. Needs `learn`. "                             \
+    "`OVERDRIVE_ADJUST_BCAST=first_arrival`, and the same for REDUCE, GATHER, GATHERV, "           \
+    "SCATTER and SCATTERV, takes them without measuring.")                                         \
   A(progress, ProgressChoice, "progress", ProgressMode::kOff, ProgressMode::kOff,                  \
     ProgressMode::kAgent, coll,                                                                    \
     "Who makes non-blocking and persistent collectives go on, on communicators that span nodes. "  \

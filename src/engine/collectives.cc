@@ -90,7 +90,11 @@ void RankState::let_host_follow() {
 
 int Rank::collective(const CollectiveCall& call, Comm& comm, bool* served) {
   Trial* trial = nullptr;
+  if (comm.collectives != nullptr) comm.collectives->watched = nullptr;
   const int error = serve_collective(call, comm, served, &trial, nullptr);
+  if (*served && comm.collectives != nullptr && comm.collectives->watched != nullptr) {
+    std::exchange(comm.collectives->watched, nullptr)->habit.ended(now_ns());
+  }
   // A host's turn from which an error handler of the program has jumped away is over.
   if (!*served && comm.collectives != nullptr) comm.collectives->host_turn = nullptr;
   if (trial == nullptr) [[likely]] {
@@ -112,12 +116,14 @@ int Rank::collective(const CollectiveCall& call, Comm& comm, bool* served) {
 
 bool Rank::in_host_turn(const Comm& comm) const {
   return comm.collectives != nullptr &&
-         (comm.collectives->host_turn != nullptr ||
+         (comm.collectives->host_turn != nullptr || comm.collectives->watched != nullptr ||
           (state_->overlap != nullptr && state_->overlap->awaits_return()));
 }
 
 int Rank::host_turn_ended(Comm& comm) {
   CollectiveComm& own = *comm.collectives;
+  ArrivalChoice* const watched = std::exchange(own.watched, nullptr);
+  if (watched != nullptr) watched->habit.ended(now_ns());
   Trial* const trial = std::exchange(own.host_turn, nullptr);
   const int error = trial == nullptr ? kSuccess : turn_ended(*trial, own.turn_began_ns, comm);
   if (state_->overlap != nullptr) state_->overlap->call_returned();
@@ -186,6 +192,10 @@ int Rank::serve_collective(const CollectiveCall& call, Comm& comm, bool* served,
     const int error = prepare_switch(call, comm);
     if (error != kSuccess) return error;
   }
+  if (decided == nullptr && trial != nullptr && s.settings.first_arrival) {
+    const int error = watch_arrivals(call, comm);
+    if (error != kSuccess) return error;
+  }
   CollectiveOp* op = nullptr;
   coll::Decision decision;
   {
@@ -205,7 +215,7 @@ int Rank::serve_collective(const CollectiveCall& call, Comm& comm, bool* served,
     }
   }
   if (op == nullptr) [[unlikely]] {
-    const int error = prepare_arrival(comm);
+    const int error = prepare_arrival(comm, comm.collectives->arrival);
     return error != kSuccess ? error : serve_collective(call, comm, served, nullptr, &decision);
   }
   WaitLoop loop(*this, name_of(call), comm.collectives->spans_nodes(), *op);
@@ -216,6 +226,40 @@ int Rank::serve_collective(const CollectiveCall& call, Comm& comm, bool* served,
   s.collectives.give_back(op);
   s.let_host_follow();
   return error;
+}
+
+// Notes when this rank comes to a call for which that may decide how it is served, and now and then
+// tells the others about the last ones.
+int Rank::watch_arrivals(const CollectiveCall& call, Comm& comm) {
+  RankState& s = *state_;
+  CollectiveComm& own = *comm.collectives;
+  if (!own.spans_nodes()) return kSuccess;
+  const std::uint64_t came_ns = now_ns();
+  ArrivalChoice* choice = nullptr;
+  {
+    Guard guard(s);
+    choice = s.collectives.arrivals_of(call, comm);
+    if (choice == nullptr) return kSuccess;
+    if (s.call_sites == nullptr) s.call_sites = std::make_unique<overlap::CallSites>();
+  }
+  ArrivalHabit& habit = choice->habit;
+  if (habit.agreement_due()) {
+    const ArrivalHabit::Told mine = habit.offer();
+    std::vector<ArrivalHabit::Told> all(static_cast<std::size_t>(comm.size));
+    bool served = false;
+    const int error = own_gather(&mine, sizeof(mine), all.data(), comm, &served, "bruck");
+    if (error != kSuccess) return error;
+    habit.judge(all, own.nodes());
+    Guard guard(s);
+    ++s.counters.arrival_agreements;
+  }
+  std::uint64_t place = 0;
+  for (const std::uintptr_t address : s.call_sites->here().addresses) {
+    place = combine(place, address);
+  }
+  habit.begins(place, came_ns, call.root);
+  own.watched = choice;
+  return kSuccess;
 }
 
 // How a call goes that may overlap, alike on all ranks. In automatic mode they agree about that now
@@ -268,9 +312,9 @@ int Rank::open_hidden(Comm& comm) {
   return error;
 }
 
-// What broadcasts that start with whoever comes first need: memory on the nodes, which all ranks
+// What calls that start with whoever comes first need: memory on the nodes, which all ranks
 // have to know of, and a communicator of the host.
-int Rank::prepare_arrival(Comm& comm) {
+int Rank::prepare_arrival(Comm& comm, std::unique_ptr<ArrivalComm>& into) {
   RankState& s = *state_;
   host::Handle host_comm = 0;
   {
@@ -291,7 +335,7 @@ int Rank::prepare_arrival(Comm& comm) {
   if (error != kSuccess) return error;
   Guard guard(s);
   made->join(all);
-  comm.collectives->arrival = std::move(made);
+  into = std::move(made);
   return kSuccess;
 }
 
@@ -326,7 +370,7 @@ int Rank::make_collective(CollectiveCall&& call, Comm& comm, bool persistent, Re
   }
   Collectives::Lane lane;
   if (!persistent && spans_nodes) {
-    lane = s.collectives.next_channel(comm, decision);
+    lane = s.collectives.next_channel(call, comm, decision);
   } else if (!persistent) {
     lane.context = Collectives::next_context_without_blocking(comm);
     if (call.neighbours == nullptr) {

@@ -128,6 +128,15 @@ void Rank::prepare_for_later(Comm& comm) {
     if (!s.collectives.comm_state(comm).spans_nodes()) return;
   }
   comm.collectives->serves_later = open_hidden(comm) == host::kSuccess;
+  bool starts_with_first = false;
+  {
+    Guard guard(s);
+    starts_with_first = comm.collectives->any_first_bcast(s.collectives.selection);
+  }
+  if (!comm.collectives->serves_later || !starts_with_first) return;
+  if (prepare_arrival(comm, comm.collectives->arrival_later) != host::kSuccess) {
+    comm.collectives->arrival_later.reset();
+  }
 }
 
 void Rank::comm_not_member(Comm& parent) { ++parent.children; }
@@ -172,11 +181,15 @@ void Rank::comm_freed(Comm& comm) {
       own.hidden = 0;
     }
   }
-  if (comm.collectives != nullptr && comm.collectives->arrival != nullptr) {
-    const HostVisit visit(*this);
-    host::Handle handle = comm.collectives->arrival->host_comm();
-    s.host.comm_free(&handle);
-    comm.collectives->arrival->forget_host_comm();
+  if (comm.collectives != nullptr) {
+    for (ArrivalComm* const arrival :
+         {comm.collectives->arrival.get(), comm.collectives->arrival_later.get()}) {
+      if (arrival == nullptr) continue;
+      const HostVisit visit(*this);
+      host::Handle handle = arrival->host_comm();
+      s.host.comm_free(&handle);
+      arrival->forget_host_comm();
+    }
   }
   Guard guard(s);
   if (comm.collectives != nullptr) s.close_switch(*comm.collectives);

@@ -32,6 +32,7 @@ enum class Op : std::uint8_t;
 
 namespace od {
 
+class ArrivalComm;
 class Trial;
 
 struct CollectiveCall;  // coll/run/call.h
@@ -235,7 +236,7 @@ class Rank {
  private:
   explicit Rank(std::unique_ptr<RankState> state);
   int open_hidden(Comm& comm);
-  int prepare_arrival(Comm& comm);
+  int prepare_arrival(Comm& comm, std::unique_ptr<ArrivalComm>& into);
   void prepare_for_later(Comm& comm);
   void finish_between(const Comm& comm);
   int own_collective(const CollectiveCall& call, std::uint64_t bytes, Comm& comm, bool* served,
@@ -253,6 +254,7 @@ class Rank {
   int serve_collective(const CollectiveCall& call, Comm& comm, bool* served, Trial** trial,
                        const coll::Decision* decided);
   int choose_overlap(const CollectiveCall& call, Comm& comm, overlap::Automatic::Turn* turn);
+  int watch_arrivals(const CollectiveCall& call, Comm& comm);
   int overlapped(const CollectiveCall& call, Comm& comm, overlap::Automatic::Turn turn,
                  bool* served);
   int turn_ended(Trial& trial, std::uint64_t began_ns, Comm& comm);

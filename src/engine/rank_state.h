@@ -114,7 +114,8 @@ class RankState : public p2p::Endpoint {
   void leave_switches();
   void let_host_follow();
 
-  std::unique_ptr<Overlap> overlap;  // null: collectives complete before they return
+  std::unique_ptr<Overlap> overlap;                // null: collectives complete before they return
+  std::unique_ptr<overlap::CallSites> call_sites;  // null: nobody has asked from where calls come
 
   // Receives in progress through the host (Imrecv), polled until done. The host receives bytes, so
   // that the program may free its datatype meanwhile; what is not one run of bytes is staged.

@@ -48,6 +48,8 @@
   X(arrival_calls, kSum, messages, "collectives that a node's first or last rank begins or ends")      \
   X(arrival_claims, kSum, messages, "of these, where this rank was the one")                          \
   X(arrival_late, kSum, messages, "of those calls, where nothing was left to wait for")              \
+  X(arrival_long, kSum, messages, "blocks of different lengths that go straight to or from the root")  \
+  X(arrival_agreements, kSum, messages, "agreements about how far apart ranks come to calls")        \
   X(arrival_trials, kSum, messages, "measurements of such calls against the usual algorithm")        \
   X(arrival_chosen, kSum, messages, "of those, after which they go on that way")                     \
   X(collectives_between, kSum, messages, "of the non-blocking ones, served between nodes")        \

@@ -5,6 +5,10 @@
  *   --seed=N        of what is drawn by chance
  *   --threads=1     several threads instead of everything else
  *   --late=R        rank R is late for every call, instead of everything else
+ *   --places=1      calls from two places in turn, for one of which ranks come late so that the
+ *                   algorithm pays, instead of everything else
+ *   --random=1      nothing but calls by chance
+ *   --later=1       non-blocking broadcasts, instead of everything else
  */
 #include <mpi.h>
 #include <pthread.h>
@@ -115,7 +119,7 @@ static void AwaitOthers(int late) {
 }
 
 /* Each rank that is not alone on its node comes when all others have left several calls. */
-static int Late(void) {
+static int Late(int later) {
   static const size_t kSizes[kLateCalls] = {1 << 20, 100000, 5, 65536, 1 << 20, 700001};
   int cases = 0;
   for (int late = 0; late < ranks; ++late) {
@@ -125,7 +129,7 @@ static int Late(void) {
       ++cases;
       if (rank == late) AwaitOthers(late);
       for (int i = 0; i < kLateCalls; ++i) {
-        Bcast(MPI_COMM_WORLD, root, kSizes[i], (uint64_t)(late * 100 + root * 10 + i), 0, 0);
+        Bcast(MPI_COMM_WORLD, root, kSizes[i], (uint64_t)(late * 100 + root * 10 + i), 0, later);
       }
       if (rank != late) AwaitOthers(late);
     }
@@ -198,14 +202,72 @@ static void AlwaysLate(int late) {
   }
 }
 
+/* At one place the leader of the second node is late, at the other one its second rank, for whom
+ * nobody waits. */
+static void TwoPlaces(void) {
+  for (int i = 0; i < 40; ++i) {
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 2) usleep(15000);
+    Bcast(MPI_COMM_WORLD, 0, 300000, (uint64_t)i, 0, 0);
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 3) usleep(30000);
+    Bcast(MPI_COMM_WORLD, 0, 300000, (uint64_t)i, 0, 0);
+  }
+}
+
+/* Several under way at once, on two communicators, completed in some order. */
+static void Outstanding(void) {
+  enum { kAtOnce = 6 };
+  MPI_Comm comms[2] = {MPI_COMM_WORLD};
+  MPI_Comm_dup(MPI_COMM_WORLD, &comms[1]);
+  uint64_t common = seed, own = seed * 31 + (uint64_t)rank;
+  for (int round = 0; round < 40; ++round) {
+    MPI_Request requests[kAtOnce];
+    char* buffers[kAtOnce];
+    size_t lengths[kAtOnce];
+    for (int i = 0; i < kAtOnce; ++i) {
+      MPI_Comm comm = comms[Draw(&common) % 2];
+      int root = (int)(Draw(&common) % (uint64_t)ranks);
+      lengths[i] = 1 + Draw(&common) % 400000;
+      buffers[i] = malloc(lengths[i]);
+      uint64_t call = (uint64_t)(round * kAtOnce + i);
+      for (size_t at = 0; at < lengths[i]; ++at) {
+        buffers[i][at] = rank == root ? Expected(at, call) : 0;
+      }
+      if (Draw(&own) % 3 == 0) usleep((useconds_t)(Draw(&own) % 1000));
+      MPI_Ibcast(buffers[i], (int)lengths[i], MPI_BYTE, root, comm, &requests[i]);
+    }
+    for (int left = kAtOnce; left > 0; --left) {
+      int which;
+      if (Draw(&own) % 2 == 0) {
+        MPI_Waitany(kAtOnce, requests, &which, MPI_STATUS_IGNORE);
+        continue;
+      }
+      MPI_Waitall(kAtOnce, requests, MPI_STATUSES_IGNORE);
+      break;
+    }
+    for (int i = 0; i < kAtOnce; ++i) {
+      for (size_t at = 0; at < lengths[i]; ++at) {
+        if (buffers[i][at] != Expected(at, (uint64_t)(round * kAtOnce + i)))
+          Fail("wrong data of a non-blocking broadcast", (int64_t)at);
+      }
+      free(buffers[i]);
+    }
+  }
+  MPI_Comm_free(&comms[1]);
+}
+
 int main(int argc, char** argv) {
-  int threads = 0, late_rank = -1, calls = 120, provided;
+  int threads = 0, places = 0, only_random = 0, later = 0, late_rank = -1, calls = 120, provided;
   for (int i = 1; i < argc; ++i) {
     if (strncmp(argv[i], "--nodes=", 8) == 0) nodes = argv[i] + 8;
     if (strncmp(argv[i], "--seed=", 7) == 0) seed = strtoull(argv[i] + 7, NULL, 10);
     if (strncmp(argv[i], "--calls=", 8) == 0) calls = atoi(argv[i] + 8);
     if (strncmp(argv[i], "--late=", 7) == 0) late_rank = atoi(argv[i] + 7);
     if (strcmp(argv[i], "--threads=1") == 0) threads = 1;
+    if (strcmp(argv[i], "--places=1") == 0) places = 1;
+    if (strcmp(argv[i], "--random=1") == 0) only_random = 1;
+    if (strcmp(argv[i], "--later=1") == 0) later = 1;
   }
   MPI_Init_thread(&argc, &argv, threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &provided);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -219,10 +281,18 @@ int main(int argc, char** argv) {
     }
   } else if (late_rank >= 0) {
     AlwaysLate(late_rank);
+  } else if (places) {
+    TwoPlaces();
+  } else if (only_random) {
+    Random(calls);
+  } else if (later) {
+    Outstanding();
+    int late = Late(1);
+    if (rank == 0) printf("LATE %d\n", late * kLateCalls);
   } else {
     Random(calls);
     Bcast(MPI_COMM_WORLD, 0, 1000, 1, 0, 0);
-    int late = Late();
+    int late = Late(0);
     OtherOrder();
     FarBehind();
     ManyCommunicators();

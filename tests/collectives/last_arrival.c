@@ -1,11 +1,12 @@
 /* Reductions to a root and gathers that end with whoever comes last, and scatters that start with
- * whoever comes first (OVERDRIVE_ADJUST_REDUCE, _GATHER and _SCATTER=first_arrival): right results
- * whoever comes when, the same bits whenever they come, and nobody but the root waits for a rank
- * that is late.
+ * whoever comes first (OVERDRIVE_ADJUST_REDUCE, _GATHER(V) and _SCATTER(V)=first_arrival): right
+ * results whoever comes when, the same bits whenever they come, and nobody but the root waits for a
+ * rank that is late.
  *
  *   --nodes=00112   node of each rank
  *   --seed=N        of what is drawn by chance
  *   --calls=N       calls by chance
+ *   --random=1      nothing but these
  *   --threads=1     several threads instead of everything else
  *   --lengths=1     ranks that do not agree how long a message is, instead of everything else
  */
@@ -176,6 +177,90 @@ static void Scatter(MPI_Comm comm, int root, size_t bytes, uint64_t call, int ga
   free(out);
 }
 
+/* Of blocks of different lengths: some are empty, some longer than a node has room for. */
+static int LengthOf(int who, uint64_t call, size_t most) {
+  uint64_t value = Value(who, 3, call);
+  if (value % 5 == 0) return 0;
+  return (int)(value / 5 % (value % 5 == 1 ? 300 : most));
+}
+
+/* Blocks of all ranks in `order` of their numbers or the other way round, with a byte between. */
+typedef struct {
+  int *lengths, *places;
+  size_t room;
+} Blocks;
+
+static Blocks BlocksOf(int size, uint64_t call, size_t most) {
+  Blocks made = {malloc((size_t)size * sizeof(int)), malloc((size_t)size * sizeof(int)), 0};
+  for (int i = 0; i < size; ++i) {
+    int who = call % 2 == 0 ? i : size - 1 - i;
+    made.lengths[who] = LengthOf(who, call, most);
+    made.places[who] = (int)made.room;
+    made.room += (size_t)made.lengths[who] + 1;
+  }
+  return made;
+}
+
+static void Free(Blocks blocks) {
+  free(blocks.lengths);
+  free(blocks.places);
+}
+
+static void CheckBlock(const unsigned char* found, int who, int length, uint64_t call) {
+  for (int at = 0; at < length; ++at) {
+    if (found[at] != (unsigned char)Value(who, (size_t)at, call)) Fail("a wrong block", at);
+  }
+  if (found[length] != 0x55) Fail("too much of a block written", length);
+}
+
+static void Gatherv(MPI_Comm comm, int root, size_t most, uint64_t call, int in_place) {
+  int me, size;
+  MPI_Comm_rank(comm, &me);
+  MPI_Comm_size(comm, &size);
+  in_place = in_place && me == root;
+  Blocks blocks = BlocksOf(size, call, most);
+  int mine = blocks.lengths[me];
+  unsigned char* in = malloc((size_t)mine + 1);
+  unsigned char* out = me == root ? malloc(blocks.room) : NULL;
+  if (out != NULL) memset(out, 0x55, blocks.room);
+  for (int at = 0; at < mine; ++at) {
+    in[at] = (unsigned char)Value(me, (size_t)at, call);
+    if (in_place) out[blocks.places[me] + at] = in[at];
+  }
+  MPI_Gatherv(in_place ? MPI_IN_PLACE : in, mine, MPI_BYTE, out, me == root ? blocks.lengths : NULL,
+              me == root ? blocks.places : NULL, MPI_BYTE, root, comm);
+  for (int who = 0; who < size && me == root; ++who) {
+    CheckBlock(out + blocks.places[who], who, blocks.lengths[who], call);
+  }
+  free(in);
+  free(out);
+  Free(blocks);
+}
+
+static void Scatterv(MPI_Comm comm, int root, size_t most, uint64_t call, int in_place) {
+  int me, size;
+  MPI_Comm_rank(comm, &me);
+  MPI_Comm_size(comm, &size);
+  in_place = in_place && me == root;
+  Blocks blocks = BlocksOf(size, call, most);
+  int mine = blocks.lengths[me];
+  unsigned char* in = me == root ? malloc(blocks.room) : NULL;
+  unsigned char* out = malloc((size_t)mine + 1);
+  memset(out, 0x55, (size_t)mine + 1);
+  if (in != NULL) memset(in, 0x55, blocks.room);
+  for (int who = 0; who < size && me == root; ++who) {
+    for (int at = 0; at < blocks.lengths[who]; ++at) {
+      in[blocks.places[who] + at] = (unsigned char)Value(who, (size_t)at, call);
+    }
+  }
+  MPI_Scatterv(in, me == root ? blocks.lengths : NULL, me == root ? blocks.places : NULL, MPI_BYTE,
+               in_place ? MPI_IN_PLACE : out, mine, MPI_BYTE, root, comm);
+  CheckBlock(in_place ? in + blocks.places[me] : out, me, mine, call);
+  free(in);
+  free(out);
+  Free(blocks);
+}
+
 static void Random(int calls) {
   static const size_t kCounts[] = {1, 3, 999, 8192, 8193, 24999, 50000};
   MPI_Comm comms[4] = {MPI_COMM_WORLD};
@@ -186,7 +271,7 @@ static void Random(int calls) {
   for (int call = 0; call < calls; ++call) {
     MPI_Comm comm = comms[Draw(&common) % 4];
     size_t count = kCounts[Draw(&common) % (sizeof(kCounts) / sizeof(kCounts[0]))];
-    uint64_t kind = Draw(&common) % 5, root = Draw(&common);
+    uint64_t kind = Draw(&common) % 7, root = Draw(&common);
     int in_place = Draw(&common) % 3 == 0;
     int size;
     MPI_Comm_size(comm, &size);
@@ -198,6 +283,10 @@ static void Random(int calls) {
       Gather(comm, (int)root, count * 3, (uint64_t)call, Draw(&own) % 2 == 0, in_place);
     } else if (kind == 3) {
       Scatter(comm, (int)root, count * 3, (uint64_t)call, Draw(&own) % 2 == 0, in_place);
+    } else if (kind == 4) {
+      Gatherv(comm, (int)root, count * 20, (uint64_t)call, in_place);
+    } else if (kind == 5) {
+      Scatterv(comm, (int)root, count * 20, (uint64_t)call, in_place);
     } else {
       /* Numbers are shared with broadcasts, which another algorithm may serve. */
       char* data = malloc(count);
@@ -233,16 +322,21 @@ static void SameBits(void) {
 
 /* Each rank in turn calls only when all others but the root have left the call. */
 static void Late(void) {
+  enum { kShort = 60000 };
   for (int late = 0; late < ranks; ++late) {
     for (int root = 0; root < ranks; ++root) {
       if (root == late) continue;
-      for (int kind = 0; kind < 3; ++kind) {
+      for (int kind = 0; kind < 5; ++kind) {
         for (int other = 0; other < ranks && rank == late; ++other) {
           if (other == late || other == root) continue;
           MPI_Recv(NULL, 0, MPI_BYTE, other, kToken, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         }
         uint64_t call = (uint64_t)(late * 100 + root * 10 + kind);
-        if (kind == 2) {
+        if (kind == 4) {
+          Gatherv(MPI_COMM_WORLD, root, kShort, call, 0);
+        } else if (kind == 3) {
+          Scatterv(MPI_COMM_WORLD, root, kShort, call, 0);
+        } else if (kind == 2) {
           Scatter(MPI_COMM_WORLD, root, 200000, call, 0, 0);
         } else if (kind == 1) {
           Gather(MPI_COMM_WORLD, root, 200000, call, 0, 0);
@@ -261,6 +355,8 @@ static void FarBehind(void) {
     if (rank == late) usleep(20000);
     for (int i = 0; i < 24; ++i) Reduce(MPI_COMM_WORLD, 0, 100000, (uint64_t)i, 0, 0);
     for (int i = 0; i < 24; ++i) Scatter(MPI_COMM_WORLD, 0, 300000, (uint64_t)i, 0, 0);
+    for (int i = 0; i < 24; ++i) Gatherv(MPI_COMM_WORLD, 0, 300000, (uint64_t)i, 0);
+    for (int i = 0; i < 24; ++i) Scatterv(MPI_COMM_WORLD, 0, 1 << 20, (uint64_t)i, 0);
   }
 }
 
@@ -273,6 +369,10 @@ static void* Thread(void* argument) {
       Reduce(comm, i % ranks, i % 3 == 0 ? 50000 : 9000, (uint64_t)i, 0, i % 5 == 0);
     } else if (i % 4 == 2) {
       Scatter(comm, i % ranks, 70000, (uint64_t)i, 0, i % 5 == 0);
+    } else if (i % 8 == 1) {
+      Gatherv(comm, i % ranks, 1 << 20, (uint64_t)i, i % 5 == 0);
+    } else if (i % 8 == 3) {
+      Scatterv(comm, i % ranks, 1 << 20, (uint64_t)i, i % 5 == 0);
     } else {
       Gather(comm, i % ranks, 70000, (uint64_t)i, 0, i % 5 == 0);
     }
@@ -292,20 +392,34 @@ static void Threads(void) {
 
 /* An error of the program, which somebody is told; nobody hangs, and what follows is right. */
 static void OtherLengths(void) {
-  enum { kBytes = 100000, kLonger = 70000 };
-  char* in = malloc((size_t)ranks * (kBytes + kLonger));
-  char* out = malloc((size_t)ranks * (kBytes + kLonger));
-  memset(in, 1, (size_t)ranks * (kBytes + kLonger));
+  enum { kBytes = 100000, kLonger = 70000, kMostLonger = 2 << 20 };
+  size_t room = (size_t)ranks * (kBytes + kMostLonger);
+  char* in = malloc(room);
+  char* out = malloc(room);
+  int* lengths = malloc((size_t)ranks * sizeof(int));
+  int* places = malloc((size_t)ranks * sizeof(int));
+  memset(in, 1, room);
+  for (int who = 0; who < ranks; ++who) {
+    lengths[who] = kBytes;
+    places[who] = who * kBytes;
+  }
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   for (int odd = 1; odd < ranks; ++odd) {
-    for (int kind = 0; kind < 3; ++kind) {
-      int bytes = kBytes + (rank == odd ? kLonger : 0), error, told[2] = {0, 0};
+    for (int kind = 0; kind < 7; ++kind) {
+      /* Of different lengths: one that is longer, and one that does not fit into its node. */
+      int longer = kind < 5 ? kLonger : kMostLonger;
+      int bytes = kBytes + (rank == odd ? longer : 0), error, told[2] = {0, 0};
       if (kind == 0) {
         error = MPI_Reduce(in, out, bytes, MPI_BYTE, MPI_BOR, 0, MPI_COMM_WORLD);
       } else if (kind == 1) {
         error = MPI_Gather(in, bytes, MPI_BYTE, out, bytes, MPI_BYTE, 0, MPI_COMM_WORLD);
-      } else {
+      } else if (kind == 2) {
         error = MPI_Scatter(in, bytes, MPI_BYTE, out, bytes, MPI_BYTE, 0, MPI_COMM_WORLD);
+      } else if (kind % 2 == 1) {
+        error = MPI_Gatherv(in, bytes, MPI_BYTE, out, lengths, places, MPI_BYTE, 0, MPI_COMM_WORLD);
+      } else {
+        error =
+            MPI_Scatterv(in, lengths, places, MPI_BYTE, out, bytes, MPI_BYTE, 0, MPI_COMM_WORLD);
       }
       if (error != MPI_SUCCESS) {
         MPI_Error_class(error, &told[0]);
@@ -320,16 +434,19 @@ static void OtherLengths(void) {
   }
   free(in);
   free(out);
+  free(lengths);
+  free(places);
 }
 
 int main(int argc, char** argv) {
-  int threads = 0, lengths = 0, calls = 160, provided;
+  int threads = 0, lengths = 0, only_random = 0, calls = 160, provided;
   for (int i = 1; i < argc; ++i) {
     if (strncmp(argv[i], "--nodes=", 8) == 0) nodes = argv[i] + 8;
     if (strncmp(argv[i], "--seed=", 7) == 0) seed = strtoull(argv[i] + 7, NULL, 10);
     if (strncmp(argv[i], "--calls=", 8) == 0) calls = atoi(argv[i] + 8);
     if (strcmp(argv[i], "--threads=1") == 0) threads = 1;
     if (strcmp(argv[i], "--lengths=1") == 0) lengths = 1;
+    if (strcmp(argv[i], "--random=1") == 0) only_random = 1;
   }
   MPI_Init_thread(&argc, &argv, threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &provided);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -346,6 +463,8 @@ int main(int argc, char** argv) {
     }
   } else if (lengths) {
     OtherLengths();
+  } else if (only_random) {
+    Random(calls);
   } else {
     Random(calls);
     SameBits();

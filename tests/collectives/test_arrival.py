@@ -18,7 +18,12 @@ FORCED = {"OVERDRIVE_ADJUST_BCAST": "first_arrival"}
 
 
 def run(
-    host: Host, program: str, nodes: str, *arguments: str, chosen: dict[str, str] = FORCED
+    host: Host,
+    program: str,
+    nodes: str,
+    *arguments: str,
+    chosen: dict[str, str] = FORCED,
+    limit: float = LIMIT,
 ) -> jobs.Result:
     """Run the program with ranks on the nodes that the letters name."""
     apart = [f"{a}-{b}" for a, b in combinations(range(len(nodes)), 2) if nodes[a] != nodes[b]]
@@ -32,7 +37,7 @@ def run(
             **sharing.environment(host),
         },
         preload=([], sharing.libraries(host)),
-        limit=LIMIT,
+        limit=limit,
     )
     if "SKIP " in result.stdout and result.returncode == 0:
         pytest.skip(result.stdout.split("SKIP ")[1].splitlines()[0])
@@ -87,3 +92,49 @@ def test_it_is_chosen_where_ranks_wait_less(
     assert result.counter("arrival_chosen") == 4, result.report()
     result = run(host, program, "0011", "--late=2", chosen={"OVERDRIVE_FIRST_ARRIVAL": "false"})
     assert result.counter("arrival_calls") == 0, result.report()
+
+
+@pytest.mark.quick
+@pytest.mark.one
+def test_places_in_the_program_are_told_apart(
+    host: Host, compiled: Callable[[Path], str], needs_overdrive: None
+) -> None:
+    """At one of two places that take turns nothing could be gained, so nothing is measured."""
+    program = compiled(HERE / "arrival.c")
+    chosen = {"OVERDRIVE_FIRST_ARRIVAL": "true"}
+    result = run(host, program, "0011", "--places=1", chosen=chosen)
+    # Of 80 calls: before calls 8, 16, 32 and 64, on each rank.
+    assert result.counter("arrival_agreements") == 4 * 4, result.report()
+    assert result.counter("arrival_trials") == 4, result.report()
+    assert result.counter("arrival_chosen") == 4, result.report()
+
+
+@pytest.mark.quick
+@pytest.mark.one
+@pytest.mark.parametrize("progress", ["calls", "agent"])
+def test_broadcasts_that_do_not_block(
+    progress: str, host: Host, compiled: Callable[[Path], str], needs_overdrive: None, seed: int
+) -> None:
+    """Several at once; and ranks that come when all others have completed theirs."""
+    chosen = {**FORCED, "OVERDRIVE_PROGRESS": progress, "OVERDRIVE_NONBLOCKING_MIN": "1"}
+    program = compiled(HERE / "arrival.c")
+    judge(run(host, program, "0011", "--later=1", f"--seed={seed}", chosen=chosen))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("nodes", ["0011", "00112", "001122", "0001223", "010101"])
+@pytest.mark.parametrize("name", ["arrival.c", "last_arrival.c"])
+def test_ten_thousand_calls(
+    name: str,
+    nodes: str,
+    host: Host,
+    compiled: Callable[[Path], str],
+    needs_overdrive: None,
+    seed: int,
+) -> None:
+    """Everything by chance, when ranks come as well."""
+    collectives = ("BCAST", "REDUCE", "GATHER", "GATHERV", "SCATTER", "SCATTERV")
+    chosen = {f"OVERDRIVE_ADJUST_{each}": "first_arrival" for each in collectives}
+    words = ["--random=1", "--calls=10000", f"--seed={seed}"]
+    result = run(host, compiled(HERE / name), nodes, *words, chosen=chosen, limit=900.0)
+    assert result.counter("arrival_calls") > 5000 * len(nodes), result.report()

@@ -139,7 +139,8 @@ def judge(collective: str, forced: Forced, result: jobs.Result) -> list[str]:
     ways = {"messages"}
     if forced.algorithm == "host":
         ways = {"host"}
-    elif forced.hierarchical:
+    elif forced.hierarchical or (forced.algorithm == "first_arrival" and not forced.has_form):
+        # Where ranks do not know each other's lengths this has two levels, whatever the mode.
         # A rank that is alone on its node has nobody to share memory with.
         ways = {"messages", "both levels"}
     right = sum(served[forced.algorithm, way] for way in ways)

@@ -14,7 +14,8 @@ from hosts import Host
 from .test_arrival import run
 
 HERE = Path(__file__).parent
-FORCED = {f"OVERDRIVE_ADJUST_{name}": "first_arrival" for name in ("REDUCE", "GATHER", "SCATTER")}
+FROM_ARRIVALS = ("REDUCE", "GATHER", "GATHERV", "SCATTER", "SCATTERV")
+FORCED = {f"OVERDRIVE_ADJUST_{name}": "first_arrival" for name in FROM_ARRIVALS}
 WITH_BCAST = {**FORCED, "OVERDRIVE_ADJUST_BCAST": "first_arrival"}
 
 
@@ -29,6 +30,7 @@ def test_whoever_comes_when(
     calls, claims = result.counter("arrival_calls"), result.counter("arrival_claims")
     assert calls > 300, result.report()
     assert 0 < claims < calls, result.report()
+    assert result.counter("arrival_long") > 0, result.report()
 
 
 @pytest.mark.slow

@@ -30,7 +30,7 @@ LAYOUTS: dict[int, list[str]] = {
 }
 """Node of each rank; the empty layout is one node."""
 
-FROM_ARRIVALS = ("BCAST", "REDUCE", "GATHER", "SCATTER")
+FROM_ARRIVALS = ("BCAST", "REDUCE", "GATHER", "GATHERV", "SCATTER", "SCATTERV")
 """Collectives that can start with whoever comes first, or end with whoever comes last."""
 
 FIRST_ARRIVAL = {f"OVERDRIVE_ADJUST_{name}": "first_arrival" for name in FROM_ARRIVALS}

@@ -228,6 +228,8 @@ constexpr Algorithm kAlgorithms[] = {
      "All send to the root"},
     {kGatherv, "linear_sync", 102, 0, kTakesWindow, window(4), true, OD_WITH_COST(gatherv_linear_sync),
      "All send to the root, each when the root has asked for it"},
+    {kGatherv, "first_arrival", 103, 0, kTakesWindow, window(-1), true, OD_WITH_COST(gatherv_linear),
+     "Each node's ranks leave it theirs, and the last one sends for all (on one node: as linear)"},
     OD_SHARED(kGatherv, "shared_memory", 200, automatic, OD_AS(window(-1), true), gatherv_linear,
               "In shared memory inside a node, as sizes and caches say; messages as linear"),
     OD_HOST(kReduce),
@@ -327,6 +329,8 @@ constexpr Algorithm kAlgorithms[] = {
      "The root sends to everyone"},
     {kScatterv, "throttled", 102, 0, kTakesWindow, window(8), true, OD_WITH_COST(scatterv_linear),
      "The root sends to everyone, with a limited number of messages under way"},
+    {kScatterv, "first_arrival", 103, 0, 0, window(-1), true, OD_WITH_COST(scatterv_linear),
+     "Each node's first rank takes what the root has for all of them (on one node: as linear)"},
     OD_SHARED(kScatterv, "shared_memory", 200, automatic, OD_AS(window(-1), true), scatterv_linear,
               "In shared memory inside a node, as sizes and caches say; messages as linear"),
 #undef OD_SHARED

@@ -23,7 +23,9 @@ constexpr std::uint32_t kSpare = 4;
 }  // namespace
 
 bool starts_with_first(const coll::Decision& decision) {
-  return decision.mode == coll::Mode::kHierarchical &&
+  // Those whose ranks do not know each other's lengths have no form in two levels but this.
+  return (decision.mode == coll::Mode::kHierarchical ||
+          coll::info(decision.algorithm->collective).counts_are_local()) &&
          std::strcmp(decision.algorithm->name, "first_arrival") == 0;
 }
 
@@ -104,13 +106,20 @@ ArrivalCall::ArrivalCall(ArrivalComm& shared, int root)
   ++counters().arrival_calls;
 }
 
+std::int64_t ArrivalCall::segment_for(std::int64_t bytes, std::int64_t unit_bytes) {
+  const std::int64_t most = std::max<std::int64_t>(1, kMessageBytes / unit_bytes);  // units
+  const std::int64_t units = std::max<std::int64_t>(1, bytes / unit_bytes);
+  const std::int64_t segments = (units + most - 1) / most;
+  return (units + segments - 1) / segments * unit_bytes;
+}
+
 observe::Counters& ArrivalCall::counters() const { return shared_.owner_.endpoint.counters; }
 
 std::uint64_t ArrivalCall::cells() const { return shared_.largest_ / ArrivalArea::kCellBytes; }
 
-host::Handle ArrivalCall::send(const void* data, std::int64_t bytes, int to) {
+host::Handle ArrivalCall::send(const void* data, std::int64_t bytes, int to, Tag tag) {
   host::Handle request = 0;
-  note(host_.isend(data, bytes, host_.byte_type, to, kData, shared_.host_comm_, &request));
+  note(host_.isend(data, bytes, host_.byte_type, to, tag, shared_.host_comm_, &request));
   return request;
 }
 

@@ -80,12 +80,22 @@ class ArrivalComm {
 // One call, at this rank.
 class ArrivalCall {
  public:
+  // The longest message. Hosts send up to 64 KiB, with what they add, without a handshake.
+  static constexpr std::int64_t kMessageBytes = 63 << 10;
+
   virtual ~ArrivalCall() = default;
   ArrivalCall(const ArrivalCall&) = delete;
   ArrivalCall& operator=(const ArrivalCall&) = delete;
 
   // True if anything moved.
-  virtual bool advance() = 0;
+  bool step() {
+    if (area_ != nullptr) seen_changes_ = area_->changes(number_);
+    return advance();
+  }
+  // Whether ranks of this node have done something since; what other nodes do is not seen.
+  bool anything_ready() const {
+    return area_ != nullptr && !done_ && area_->changes(number_) != seen_changes_;
+  }
   virtual std::string describe() const = 0;
   bool done() const { return done_; }
   int error() const { return error_; }
@@ -93,8 +103,12 @@ class ArrivalCall {
   bool shares_memory() const { return area_ != nullptr; }
 
  protected:
+  // The length of equal segments of whole units that are no longer, if a unit is not.
+  static std::int64_t segment_for(std::int64_t bytes, std::int64_t unit_bytes);
+
+  virtual bool advance() = 0;
   using Ready = ArrivalComm::Ready;
-  enum Tag : int { kReady = 1, kPart, kNext, kData };
+  enum Tag : int { kReady = 1, kPart, kNext, kData, kLong };
   static constexpr int kNobody = -1;
   static constexpr std::size_t kWindow = 16;  // segments under way to or from one rank
 
@@ -119,7 +133,7 @@ class ArrivalCall {
   // Whether all that was told has left; settles what has.
   bool told_all() const { return sent_.empty(); }
   bool settle_sent();
-  host::Handle send(const void* data, std::int64_t bytes, int to);
+  host::Handle send(const void* data, std::int64_t bytes, int to, Tag tag = kData);
   host::Handle receive(void* into, std::int64_t bytes, int from, Tag tag);
   // Whether it is over; then the request is gone.
   bool test(host::Handle& request);
@@ -147,6 +161,7 @@ class ArrivalCall {
 
   ArrivalComm& shared_;
   std::vector<Sent> sent_;
+  std::uint64_t seen_changes_ = 0;
   Ready ready_{};
   host::Handle ready_request_ = 0;
   bool hearing_ = false;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/quiet_floats.h"
+#include "coll/run/arrival_blocks.h"
 #include "coll/run/first_scatter.h"
 #include "coll/run/last_arrival.h"
 #include "coll/run/line.h"
@@ -137,12 +138,15 @@ bool Collectives::decide(const CollectiveCall& call, Comm& comm, coll::Decision*
       }
     }
     if (trial != nullptr && learns(own)) {
-      const bool widely = endpoint.settings.learn == config::LearnMode::kOn && !switch_place.on();
-      Contest* const contest = own.contest(selection, call.collective, commutative, bytes, widely);
-      *trial = contest;
-      if (endpoint.settings.first_arrival) try_first_arrival(own, call, bytes, decision, trial);
-      if (contest != nullptr && *trial == contest && contest->turn() != Trial::kOwn) {
-        *decision = contest->rivals[static_cast<std::size_t>(contest->turn() - 1)];
+      if (own.watched != nullptr) try_first_arrival(own, call, bytes, decision, trial);
+      if (*trial == nullptr) {
+        const bool widely = endpoint.settings.learn == config::LearnMode::kOn && !switch_place.on();
+        Contest* const contest =
+            own.contest(selection, call.collective, commutative, bytes, widely);
+        *trial = contest;
+        if (contest != nullptr && contest->turn() != Trial::kOwn) {
+          *decision = contest->rivals[static_cast<std::size_t>(contest->turn() - 1)];
+        }
       }
     }
   }
@@ -167,11 +171,26 @@ bool Collectives::decide(const CollectiveCall& call, Comm& comm, coll::Decision*
 // Which of Overdrive's own algorithms serves comes first, then whether the host is faster.
 void Collectives::try_first_arrival(CollectiveComm& own, const CollectiveCall& call,
                                     std::uint64_t bytes, coll::Decision* decision, Trial** trial) {
-  Contest* const mine =
-      own.arrival_contest(selection, call.collective, call.reduction.commutative, bytes);
+  ArrivalChoice& choice = *own.watched;
+  Contest* const mine = choice.contest();
+  if (choice.turned()) own.renew_contest(call.collective, call.reduction.commutative, bytes);
   if (mine == nullptr) return;
-  if (mine->turn() == Trial::kRival) *decision = mine->rivals.front();
+  if (mine->turn() == Trial::kRival) *decision = choice.rival;
   if (!mine->judged()) *trial = mine;
+}
+
+ArrivalChoice* Collectives::arrivals_of(const CollectiveCall& call, Comm& comm) {
+  // Below, hosts send without a handshake, and nothing is gained by knowing who is there.
+  constexpr std::uint64_t kLeastBytes = 64 << 10;
+  CollectiveComm& own = *comm.collectives;
+  if (!own.spans_nodes() || !learns(own) || call.neighbours != nullptr ||
+      endpoint.settings.collective_shuffle != 0) {
+    return nullptr;
+  }
+  const std::uint64_t bytes = message_bytes(call, comm.size, comm.rank);
+  if (bytes < kLeastBytes) return nullptr;
+  own.choose(selection, call.collective, call.reduction.commutative, bytes);
+  return own.arrival_choice(selection, call.collective, call.reduction.commutative, bytes);
 }
 
 int Collectives::start(CollectiveOp& op, const CollectiveCall& call, Comm& comm,
@@ -237,8 +256,32 @@ CollectiveTeam* Collectives::blocking_team(Comm& comm, const coll::Decision& dec
   return make_team(own.team, comm, decision, own.context, 0);
 }
 
-Collectives::Lane Collectives::next_channel(Comm& comm, const coll::Decision& decision) {
+namespace {
+
+// Whether the call fits what the ranks' nodes have for it; the same on all ranks.
+bool fits_arrival(const CollectiveCall& call, const Comm& comm, const ArrivalComm& arrival) {
+  const CollectiveComm& own = *comm.collectives;
+  const auto bytes = static_cast<std::int64_t>(message_bytes(call, comm.size, comm.rank));
+  if (call.collective == coll::Collective::kBcast) {
+    return bytes <= static_cast<std::int64_t>(arrival.largest());
+  }
+  if (call.collective == coll::Collective::kScatter) {
+    return FirstScatter::fits(arrival, bytes);
+  }
+  if (coll::info(call.collective).counts_are_local()) return ArrivalBlocks::fits(arrival);
+  const std::int64_t unit = coll::info(call.collective).reduces ? call.recv_type->size : 1;
+  return LastArrival::fits(arrival, own.nodes().count(), bytes, unit);
+}
+
+}  // namespace
+
+Collectives::Lane Collectives::next_channel(const CollectiveCall& call, Comm& comm,
+                                            const coll::Decision& decision) {
   CollectiveComm& own = *comm.collectives;
+  if (own.arrival_later != nullptr && call.collective == coll::Collective::kBcast &&
+      starts_with_first(call, comm, decision) && fits_arrival(call, comm, *own.arrival_later)) {
+    return {next_context_without_blocking(comm), nullptr, 0, &own.arrival_channel};
+  }
   const auto number = static_cast<std::uint32_t>(own.sequence_between++ % HostTags::kChannels);
   HostChannel& channel = own.channels[number];
   if (channel.team == nullptr) {
@@ -282,20 +325,6 @@ bool serves(const CollectiveTeam* team, const CollectiveCall& call,
          team->phase() == CollectiveTeam::Phase::ready && team->serves(call);
 }
 
-// Whether the call fits what the ranks' nodes have for it; the same on all ranks.
-bool fits_arrival(const CollectiveCall& call, const Comm& comm) {
-  const CollectiveComm& own = *comm.collectives;
-  const auto bytes = static_cast<std::int64_t>(message_bytes(call, comm.size, comm.rank));
-  if (call.collective == coll::Collective::kBcast) {
-    return bytes <= static_cast<std::int64_t>(own.arrival->largest());
-  }
-  if (call.collective == coll::Collective::kScatter) {
-    return FirstScatter::fits(*own.arrival, bytes);
-  }
-  const std::int64_t unit = coll::info(call.collective).reduces ? call.recv_type->size : 1;
-  return LastArrival::fits(*own.arrival, own.nodes().count(), bytes, unit);
-}
-
 }  // namespace
 
 int Collectives::launch(CollectiveOp& op, CollectiveTeam* team) {
@@ -306,8 +335,13 @@ int Collectives::launch(CollectiveOp& op, CollectiveTeam* team) {
     return op.begin(way_of(task), task.call->neighbours->schedule(task.call->collective), 1,
                     nullptr);
   }
+  if (op.channel() == &own.arrival_channel) {
+    ++endpoint.counters.collectives_shared;
+    op.begin_arrival(*own.arrival_later);
+    return kSuccess;
+  }
   if (op.request == nullptr && starts_with_first(*task.call, *task.comm, task.decision) &&
-      fits_arrival(*task.call, *task.comm)) {
+      fits_arrival(*task.call, *task.comm, *own.arrival)) {
     ++endpoint.counters.collectives_shared;
     op.begin_arrival(*own.arrival);
     return kSuccess;

@@ -63,6 +63,7 @@ class Collectives {
   bool anything_ready() const {
     const CollectiveTeam* asked = nullptr;
     for (const CollectiveOp* op : active) {
+      if (op->arrival_ready()) return true;
       const CollectiveTeam* const team = op->team();
       if (team == nullptr || team == asked) continue;
       if (team->anything_ready()) return true;
@@ -107,12 +108,15 @@ class Collectives {
     return learn == config::LearnMode::kOn ||
            (learn == config::LearnMode::kNodes && own.spans_nodes());
   }
+  // Where it is looked when ranks come to calls like this; null: nowhere.
+  ArrivalChoice* arrivals_of(const CollectiveCall& call, Comm& comm);
   // Whether whoever comes first begins the call, or whoever comes last ends it, as far as the
   // decision goes; then the communicator's `arrival` has to be made before it starts.
   static bool starts_with_first(const CollectiveCall& call, const Comm& comm,
                                 const coll::Decision& decision) {
     return comm.collectives->spans_nodes() && od::starts_with_first(decision) &&
-           message_bytes(call, comm.size, comm.rank) > 0;
+           (coll::info(call.collective).counts_are_local() ||
+            message_bytes(call, comm.size, comm.rank) > 0);
   }
   static bool unprepared(const CollectiveCall& call, const Comm& comm,
                          const coll::Decision& decision) {
@@ -126,7 +130,7 @@ class Collectives {
     HostChannel* channel = nullptr;  // in which it waits for its turn; null: it begins at once
   };
   // The lane of the next non-blocking call on a communicator that spans nodes.
-  Lane next_channel(Comm& comm, const coll::Decision& decision);
+  Lane next_channel(const CollectiveCall& call, Comm& comm, const coll::Decision& decision);
   // Starts a call; `call` outlives it. Whoever asked advances it until it is done, and then calls
   // leave_channel().
   int start(CollectiveOp& op, const CollectiveCall& call, Comm& comm,

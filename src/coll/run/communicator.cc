@@ -44,66 +44,103 @@ CollectiveComm::CollectiveComm(const Comm& comm, const std::vector<int>& node_of
       layout_(nodes_.layout()),
       schedules_(schedule_bytes) {}
 
-Contest* CollectiveComm::contest(const coll::Selection& selection, Collective collective,
-                                 bool commutative, std::uint64_t bytes, bool widely) {
-  return contest(selection, collective, commutative, bytes, Trial::Rival::host, widely);
-}
-
-Contest* CollectiveComm::arrival_contest(const coll::Selection& selection, Collective collective,
-                                         bool commutative, std::uint64_t bytes) {
-  // Below, hosts send without a handshake, and nothing is gained by knowing who is there.
-  constexpr std::uint64_t kLeastBytes = 64 << 10;
-  if (bytes < kLeastBytes || layout_.nodes < 2 || layout_.most_per_node < 2) return nullptr;
-  const coll::Algorithm* const rival = coll::find_algorithm(collective, "first_arrival");
-  if (rival == nullptr || coll::why_not_hierarchical(*rival, layout_, commutative) != nullptr) {
-    return nullptr;
-  }
-  return contest(selection, collective, commutative, bytes, Trial::Rival::first_arrival, false);
-}
-
-Contest* CollectiveComm::contest(const coll::Selection& selection, Collective collective,
-                                 bool commutative, std::uint64_t bytes, Trial::Rival rival,
-                                 bool widely) {
+template <typename Made>
+CollectiveComm::Place<Made>& CollectiveComm::place(Places<Made>& places, Collective collective,
+                                                   bool commutative, std::uint64_t bytes) const {
   const auto number = static_cast<std::size_t>(collective);
-  coll::Table& table = *tables_[number][commutative ? 1 : 0];
-  const std::size_t range = table.range_of(bytes);
-  const std::size_t kind =
-      number << 2 | static_cast<std::size_t>(rival) << 1 | (commutative ? 1 : 0);
-  if (contests_.empty()) [[unlikely]]
-    contests_.resize(coll::kCollectives << 2);
-  std::vector<Place>& places = contests_[kind];
+  const coll::Table& table = *tables_[number][commutative ? 1 : 0];
   if (places.empty()) [[unlikely]]
-    places.resize(table.last_bytes().size());
-  Place& place = places[range];
+    places.resize(coll::kCollectives << 1);
+  std::vector<Place<Made>>& ranges = places[number << 1 | (commutative ? 1 : 0)];
+  if (ranges.empty()) [[unlikely]]
+    ranges.resize(table.last_bytes().size());
+  return ranges[table.range_of(bytes)];
+}
+
+bool CollectiveComm::may_measure(const coll::Selection& selection, Collective collective,
+                                 bool commutative, std::uint64_t bytes) const {
+  coll::Table& table = *tables_[static_cast<std::size_t>(collective)][commutative ? 1 : 0];
+  // Times are added up by an allreduce that does not depend on the host.
+  return !table.ruled(table.range_of(bytes)) && !table.at(bytes).algorithm->is_host() &&
+         !selection.own_choice(Collective::kAllreduce, layout_, true, 0).algorithm->is_host();
+}
+
+ArrivalChoice* CollectiveComm::arrival_choice(const coll::Selection& selection,
+                                              Collective collective, bool commutative,
+                                              std::uint64_t bytes) {
+  Place<ArrivalChoice>& place = this->place(arrivals_, collective, commutative, bytes);
   if (!place.known) [[unlikely]] {
     place.known = true;
     const QuietFloats quiet;
-    // Times are added up by an allreduce that does not depend on the host.
-    const bool possible =
-        !table.ruled(range) && !table.at(bytes).algorithm->is_host() &&
-        !selection.own_choice(Collective::kAllreduce, layout_, true, 0).algorithm->is_host();
-    if (!possible) return nullptr;
-    std::vector<coll::Decision> rivals;
-    if (rival == Trial::Rival::host) {
-      rivals.push_back({&coll::host_algorithm(collective), coll::Mode::kFlat, {}});
-    } else {
-      rivals.push_back(selection.complete(*coll::find_algorithm(collective, "first_arrival"),
-                                          coll::Mode::kHierarchical, {}, layout_, commutative));
+    const coll::Algorithm* const rival = coll::find_algorithm(collective, "first_arrival");
+    if (rival == nullptr || layout_.nodes < 2 || layout_.most_per_node < 2 ||
+        coll::why_not_hierarchical(*rival, layout_, commutative) != nullptr ||
+        !may_measure(selection, collective, commutative, bytes)) {
+      return nullptr;
     }
+    const coll::CollectiveInfo& info = coll::info(collective);
+    place.made = std::make_unique<ArrivalChoice>(info.flow == coll::Flow::kToRoot);
+    place.made->rival =
+        selection.complete(*rival, coll::Mode::kHierarchical, {}, layout_, commutative);
+  }
+  return place.made.get();
+}
+
+Contest* ArrivalChoice::contest() {
+  std::unique_ptr<Contest>& mine = contests[habit.position()];
+  if (habit.take_fresh()) mine.reset();
+  if (!habit.worth_measuring()) return nullptr;
+  if (mine == nullptr) mine = std::make_unique<Contest>(2, Trial::Rival::first_arrival, 0);
+  return mine.get();
+}
+
+bool ArrivalChoice::turned() {
+  const Contest* const mine = contests[habit.position()].get();
+  // While it is measured again what was found stays.
+  if (mine != nullptr && !mine->judged()) return false;
+  const bool now = mine != nullptr && mine->winner() == Trial::kRival;
+  return std::exchange(chosen[habit.position()], now) != now;
+}
+
+void CollectiveComm::renew_contest(Collective collective, bool commutative, std::uint64_t bytes) {
+  place(contests_, collective, commutative, bytes) = {};
+}
+
+Contest* CollectiveComm::contest(const coll::Selection& selection, Collective collective,
+                                 bool commutative, std::uint64_t bytes, bool widely) {
+  Place<Contest>& place = this->place(contests_, collective, commutative, bytes);
+  if (!place.known) [[unlikely]] {
+    place.known = true;
+    const QuietFloats quiet;
+    if (!may_measure(selection, collective, commutative, bytes)) return nullptr;
+    std::vector<coll::Decision> rivals;
+    rivals.push_back({&coll::host_algorithm(collective), coll::Mode::kFlat, {}});
     if (widely) {
+      coll::Table& table = *tables_[static_cast<std::size_t>(collective)][commutative ? 1 : 0];
       // The model is wrong by such factors at times, seldom by more.
       constexpr double kMostTimes = 8;
       const std::size_t most = Trial::kMostWays - 1 - rivals.size();
-      for (const coll::Decision& each : selection.alternatives(
-               table.at(bytes), layout_, commutative, table.bytes_of(range), kMostTimes, most)) {
+      for (const coll::Decision& each :
+           selection.alternatives(table.at(bytes), layout_, commutative,
+                                  table.bytes_of(table.range_of(bytes)), kMostTimes, most)) {
         rivals.push_back(each);
       }
     }
-    auto made = std::make_unique<Contest>(static_cast<int>(rivals.size()) + 1, rival);
+    auto made = std::make_unique<Contest>(static_cast<int>(rivals.size()) + 1, Trial::Rival::host);
     made->rivals = std::move(rivals);
-    place.contest = std::move(made);
+    place.made = std::move(made);
   }
-  return place.contest.get();
+  return place.made.get();
+}
+
+bool CollectiveComm::any_first_bcast(const coll::Selection& selection) {
+  if (!spans_nodes()) return false;
+  const std::vector<std::uint64_t> ends =
+      selection.compile(Collective::kBcast, layout_, true).last_bytes();
+  return std::any_of(ends.begin(), ends.end(), [&](std::uint64_t bytes) {
+    return starts_with_first(choose(selection, Collective::kBcast, true, bytes)) &&
+           ruled(Collective::kBcast, true, bytes);
+  });
 }
 
 coll::Decision CollectiveComm::choose_any(const coll::Selection& selection, Collective collective,

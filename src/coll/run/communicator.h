@@ -18,6 +18,7 @@
 #include "coll/plan/schedule_cache.h"
 #include "coll/plan/select/selection.h"
 #include "coll/run/arrival_call.h"
+#include "coll/run/arrival_habit.h"
 #include "coll/run/call.h"
 #include "coll/run/host_channel.h"
 #include "coll/run/host_tags.h"
@@ -31,8 +32,23 @@ namespace od {
 
 // A measurement, and what is compared.
 struct Contest : Trial {
-  Contest(int ways, Rival rival) : Trial(ways, rival) {}
+  Contest(int ways, Rival rival, int quiet = kQuiet) : Trial(ways, rival, quiet) {}
   std::vector<coll::Decision> rivals;  // the ways after Overdrive's usual choice
+};
+
+// Whether calls of one kind and range of sizes are served by what starts with whoever comes first:
+// measured at positions (arrival_habit.h) where ranks come so far apart that it may pay.
+struct ArrivalChoice {
+  explicit ArrivalChoice(bool to_root) : habit(to_root) {}
+  ArrivalHabit habit;
+  coll::Decision rival;
+  std::array<std::unique_ptr<Contest>, ArrivalHabit::kMostPeriod> contests;
+  std::array<bool, ArrivalHabit::kMostPeriod> chosen{};
+
+  // That of the call that has begun; null: not worth measuring.
+  Contest* contest();
+  // Whether something else is chosen for its position than before; says so once.
+  bool turned();
 };
 
 class CollectiveComm {
@@ -61,10 +77,14 @@ class CollectiveComm {
   // other algorithms; null where a rule decides, or where there is nothing to compare.
   Contest* contest(const coll::Selection& selection, coll::Collective collective, bool commutative,
                    std::uint64_t bytes, bool widely);
-  // That of the usual algorithm against the one that starts with whoever comes first; also null
-  // where that one cannot serve or is not worth trying.
-  Contest* arrival_contest(const coll::Selection& selection, coll::Collective collective,
-                           bool commutative, std::uint64_t bytes);
+  // Forgets what that has found, because Overdrive's own choice has changed.
+  void renew_contest(coll::Collective collective, bool commutative, std::uint64_t bytes);
+  // Between the usual algorithm and the one that starts with whoever comes first; null where a rule
+  // decides, or where that one cannot serve.
+  ArrivalChoice* arrival_choice(const coll::Selection& selection, coll::Collective collective,
+                                bool commutative, std::uint64_t bytes);
+  // Whether by the rules a broadcast of some size starts with whoever comes first.
+  bool any_first_bcast(const coll::Selection& selection);
   // One of the algorithms that can serve, by chance that all ranks share.
   coll::Decision choose_any(const coll::Selection& selection, coll::Collective collective,
                             bool commutative, std::uint64_t bytes, std::uint64_t seed);
@@ -90,6 +110,9 @@ class CollectiveComm {
   std::unique_ptr<CollectiveTeam> team_without_blocking;
   // Of calls that start with whoever comes first, or end with the last; made at the first of them.
   std::unique_ptr<ArrivalComm> arrival;
+  // Likewise of non-blocking broadcasts, made with the communicator; null: they go as others do.
+  std::unique_ptr<ArrivalComm> arrival_later;
+  HostChannel arrival_channel;  // of these, which begin one after the other
   std::array<HostChannel, HostTags::kChannels> channels;  // where the communicator spans nodes
   // The leaders and the switch between them; null: not looked for yet.
   std::unique_ptr<InNetwork> in_network;
@@ -99,6 +122,7 @@ class CollectiveComm {
   // Of a call that is measured: when it began, and its trial while the host serves it.
   std::uint64_t turn_began_ns = 0;
   Trial* host_turn = nullptr;
+  ArrivalChoice* watched = nullptr;  // of the call under way, if anybody looks when ranks come
   // What is known about calls that may outlast themselves (engine/overlap.h); null: nothing yet.
   std::shared_ptr<void> overlap;
 
@@ -108,14 +132,22 @@ class CollectiveComm {
   coll::Layout layout_;
   std::array<std::array<std::unique_ptr<coll::Table>, 2>, coll::kCollectives> tables_;
   coll::ScheduleCache schedules_;
-  Contest* contest(const coll::Selection& selection, coll::Collective collective, bool commutative,
-                   std::uint64_t bytes, Trial::Rival rival, bool widely);
+  // Whether there is anything to measure in a range of sizes.
+  bool may_measure(const coll::Selection& selection, coll::Collective collective, bool commutative,
+                   std::uint64_t bytes) const;
+  template <typename Made>
   struct Place {
     bool known = false;
-    std::unique_ptr<Contest> contest;  // null: there is nothing to measure
+    std::unique_ptr<Made> made;  // null: there is nothing to measure
   };
-  // By rival, collective and kind of operation, then by range of sizes.
-  std::vector<std::vector<Place>> contests_;
+  // By collective and kind of operation, then by range of sizes.
+  template <typename Made>
+  using Places = std::vector<std::vector<Place<Made>>>;
+  template <typename Made>
+  Place<Made>& place(Places<Made>& places, coll::Collective collective, bool commutative,
+                     std::uint64_t bytes) const;
+  Places<Contest> contests_;
+  Places<ArrivalChoice> arrivals_;
 };
 
 // The size by which algorithms are chosen, as the collective defines it (docs/design).

@@ -18,10 +18,8 @@ FirstArrival::FirstArrival(ArrivalComm& shared, int root, char* buffer, std::int
     : FirstComers(shared, root), buffer_(buffer), own_bytes_(bytes) {
   constexpr auto kMost = static_cast<std::int64_t>(ArrivalArea::kCellBytes);
   const auto most_cells = static_cast<std::int64_t>(cells());
-  if (segment_bytes <= 0 || segment_bytes > kMost ||
-      (bytes + segment_bytes - 1) / segment_bytes > most_cells) {
-    segment_bytes = kMost;
-  }
+  if (segment_bytes <= 0 || segment_bytes > kMessageBytes) segment_bytes = segment_for(bytes, 1);
+  if ((bytes + segment_bytes - 1) / segment_bytes > most_cells) segment_bytes = kMost;
   // What counts is what the root says; until then, and if nothing is heard of it, this.
   set_shape(bytes, segment_bytes);
 }
@@ -106,15 +104,22 @@ void FirstArrival::take_in(const Ready& ready) {
   tail_ = winner;
 }
 
-// A segment at a time, so that what goes to other nodes is not kept waiting.
+// A few segments at a time, so that what goes to other nodes is not kept waiting.
 bool FirstArrival::publish_own() {
   if (!placed_ && !open_area()) return false;
   if (area_ == nullptr || published_ == segments_) return false;
-  std::memcpy(area_->segment(number_, published_), place_of(published_),
-              static_cast<std::size_t>(length_of(published_)));
-  area_->publish(number_, ++published_);
-  wake_neighbours();
+  do {
+    std::memcpy(area_->segment(number_, published_), place_of(published_),
+                static_cast<std::size_t>(length_of(published_)));
+    publish(++published_);
+  } while (published_ < segments_ && published_ % kSegmentsPerWake != 0);
   return true;
+}
+
+// Waking a reader for each segment would cost more than it saves.
+void FirstArrival::publish(std::uint64_t segments) {
+  area_->publish(number_, segments);
+  if (segments == 1 || segments == segments_ || segments % kSegmentsPerWake == 0) wake_neighbours();
 }
 
 // --- winner ---------------------------------------------------------------------------------
@@ -175,8 +180,7 @@ void FirstArrival::segment_is_there(std::uint64_t index) {
   const std::int64_t offset = static_cast<std::int64_t>(index) * segment_bytes_;
   there_ = index + 1;
   if (area_ != nullptr) {
-    area_->publish(number_, there_);
-    wake_neighbours();
+    publish(there_);
   } else if (aside_.empty()) {
     return;
   }

@@ -39,6 +39,7 @@ class FirstArrival : public FirstComers {
   std::string describe() const override;
 
  private:
+  static constexpr std::uint64_t kSegmentsPerWake = 4;
   struct Part {
     std::uint64_t number;
     std::int64_t bytes;
@@ -66,6 +67,7 @@ class FirstArrival : public FirstComers {
 
   bool open_area();
   bool publish_own();
+  void publish(std::uint64_t segments);
   void take_in(const Ready& ready) override;
   bool receive_segments();
   void segment_is_there(std::uint64_t index);

@@ -14,7 +14,8 @@ using host::kSuccess;
 
 namespace {
 
-constexpr auto kSegment = static_cast<std::int64_t>(ArrivalArea::kCellBytes);
+// A segment has a cell, which it does not quite fill.
+constexpr std::int64_t kSegment = ArrivalCall::kMessageBytes;
 
 std::uint64_t segments_of(std::int64_t bytes) {
   return static_cast<std::uint64_t>((bytes + kSegment - 1) / kSegment);

@@ -16,11 +16,9 @@ using coll::shm::ArrivalArea;
 namespace {
 
 constexpr auto kCell = static_cast<std::int64_t>(ArrivalArea::kCellBytes);
+static_assert(ArrivalCall::kMessageBytes <= kCell);
 // What the root keeps of other nodes until it has all of it.
 constexpr std::int64_t kMostAside = 64 << 20;
-
-// Segments end where units do.
-std::int64_t segment_of(std::int64_t unit_bytes) { return kCell / unit_bytes * unit_bytes; }
 
 std::uint64_t segments_of(std::int64_t bytes, std::int64_t segment_bytes) {
   return static_cast<std::uint64_t>((bytes + segment_bytes - 1) / segment_bytes);
@@ -31,7 +29,7 @@ std::uint64_t segments_of(std::int64_t bytes, std::int64_t segment_bytes) {
 bool LastArrival::fits(const ArrivalComm& shared, int nodes, std::int64_t bytes,
                        std::int64_t unit_bytes) {
   return unit_bytes > 0 && unit_bytes <= kCell && (nodes - 1) * bytes <= kMostAside &&
-         segments_of(bytes, segment_of(unit_bytes)) <= shared.cells_per_rank();
+         segments_of(bytes, segment_for(bytes, unit_bytes)) <= shared.cells_per_rank();
 }
 
 LastArrival::LastArrival(ArrivalComm& shared, const CollectiveCall& call,
@@ -40,7 +38,7 @@ LastArrival::LastArrival(ArrivalComm& shared, const CollectiveCall& call,
       buffers_(buffers),
       reduces_(coll::info(call.collective).reduces),
       bytes_(bytes),
-      segment_bytes_(segment_of(buffers.unit_bytes())),
+      segment_bytes_(segment_for(bytes, buffers.unit_bytes())),
       segments_(segments_of(bytes, segment_bytes_)) {
   const coll::Nodes& nodes = comm().collectives->nodes();
   my_place_ = static_cast<std::size_t>(std::find(members().begin(), members().end(), me()) -

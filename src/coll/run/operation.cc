@@ -8,7 +8,9 @@
 #include "coll/run/collectives.h"
 #include "coll/run/first_arrival.h"
 #include "coll/run/first_scatter.h"
+#include "coll/run/first_scatterv.h"
 #include "coll/run/last_arrival.h"
+#include "coll/run/last_gatherv.h"
 
 namespace od {
 
@@ -97,6 +99,10 @@ void CollectiveOp::begin_arrival(ArrivalComm& shared) {
                                               bytes, task_.decision.parameters.segment_bytes);
   } else if (call.collective == coll::Collective::kScatter) {
     arrival_ = std::make_unique<FirstScatter>(shared, call, buffers_, bytes);
+  } else if (call.collective == coll::Collective::kScatterv) {
+    arrival_ = std::make_unique<FirstScatterv>(shared, call, buffers_);
+  } else if (call.collective == coll::Collective::kGatherv) {
+    arrival_ = std::make_unique<LastGatherv>(shared, call, buffers_);
   } else {
     arrival_ = std::make_unique<LastArrival>(shared, call, buffers_, bytes);
   }
@@ -128,7 +134,7 @@ bool CollectiveOp::settle(bool without_host) {
     return true;
   }
   if (arrival_ != nullptr) {
-    const bool moved = arrival_->advance();
+    const bool moved = arrival_->step();
     if (!arrival_->done() || (without_host && buffers_.unpacks_in_host())) return moved;
     note(arrival_->error());
     finish();

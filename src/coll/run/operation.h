@@ -108,6 +108,9 @@ class CollectiveOp {
   // After done(): forgets everything that belongs to the call.
   void release();
 
+  // Whether a call that starts with whoever comes first, or ends with the last, would move.
+  bool arrival_ready() const { return arrival_ != nullptr && arrival_->anything_ready(); }
+
   // As Team::awaited_member().
   const std::atomic<std::uint32_t>* awaited_member() const {
     return team_ != nullptr && !waits_for_team() ? team_->team().awaited_member() : nullptr;

@@ -22,7 +22,10 @@ constexpr double kMostRatio = 100;
 
 }  // namespace
 
-Trial::Trial(int ways, Rival rival) : ways_(std::clamp(ways, 2, kMostWays)), rival_(rival) {
+Trial::Trial(int ways, Rival rival, int quiet)
+    : begins_(static_cast<std::uint64_t>(quiet)),
+      ways_(std::clamp(ways, 2, kMostWays)),
+      rival_(rival) {
   ratios_.fill(1);
   for (int way = 0; way < ways_; ++way) add_block(way);
 }

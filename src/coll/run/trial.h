@@ -51,7 +51,8 @@ class Trial {
   static constexpr std::uint64_t kAgain = 1024;
   static constexpr double kShare = 0.01;
 
-  explicit Trial(int ways = 2, Rival rival = Rival::host);
+  // `quiet`: so many calls go by before the first measurement.
+  explicit Trial(int ways = 2, Rival rival = Rival::host, int quiet = kQuiet);
   Rival rival() const { return rival_; }
   int ways() const { return ways_; }
 
@@ -100,7 +101,7 @@ class Trial {
   void plan();
 
   std::uint64_t calls_ = 0;
-  std::uint64_t begins_ = kQuiet;  // number of the first call of the present or next stage
+  std::uint64_t begins_;  // number of the first call of the present or next stage
   int ways_;
   int winner_ = kOwn;
   int stage_ = 1;

@@ -135,6 +135,13 @@ ArrivalArea::Seen ArrivalArea::look(std::uint64_t number) const {
   return seen;
 }
 
+std::uint64_t ArrivalArea::changes(std::uint64_t number) const {
+  const Entry& it = entry(number);
+  // Relaxed: a hint; who acts on it looks again. These words grow.
+  return it.made.load(std::memory_order_relaxed) + it.taken.load(std::memory_order_relaxed) +
+         it.given.load(std::memory_order_relaxed);
+}
+
 std::byte* ArrivalArea::segment(std::uint64_t number, std::uint64_t index) const {
   const std::uint64_t cell = (entry(number).begin.load(std::memory_order_relaxed) + index) % cells_;
   const std::uint32_t slot = lease_.slots[cell / cells_per_slot_];

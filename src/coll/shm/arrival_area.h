@@ -77,6 +77,8 @@ class ArrivalArea {
     std::uint64_t segment_bytes = 0;
   };
   Seen look(std::uint64_t number) const;
+  // Another number when there is more to see of a broadcast, or of what stands in its way.
+  std::uint64_t changes(std::uint64_t number) const;
   // Of a broadcast that has been placed.
   std::byte* segment(std::uint64_t number, std::uint64_t index) const;
 

@@ -1,0 +1,94 @@
+// What ranks tell each other about their arrivals, and what follows from it.
+
+#include "coll/run/arrival_habit.h"
+
+#include <algorithm>
+
+#include "base/quiet_floats.h"
+
+namespace od {
+
+void ArrivalHabit::begins(std::uint64_t place, std::uint64_t ns, int root) {
+  last_[calls_ % kRemembered] = {place, static_cast<std::int64_t>(ns), 0, root};
+  ++calls_;
+}
+
+void ArrivalHabit::ended(std::uint64_t ns) {
+  Call& last = last_[(calls_ - 1) % kRemembered];
+  last.inside_ns = std::max<std::int64_t>(1, static_cast<std::int64_t>(ns) - last.came_ns);
+}
+
+ArrivalHabit::Told ArrivalHabit::offer() const {
+  Told told;
+  const std::uint64_t known = std::min<std::uint64_t>(calls_, kRemembered);
+  for (std::uint64_t period = 1; period <= kMostPeriod; ++period) {
+    bool repeats = true;
+    for (std::uint64_t at = calls_ - known + period; at < calls_; ++at) {
+      repeats = repeats && call(at).place == call(at - period).place;
+    }
+    if (repeats) told.periods |= std::int64_t{1} << period;
+  }
+  for (std::size_t i = 0; i < kKept; ++i) {
+    const Call& it = call(calls_ - kKept + i);
+    told.came_ns[i] = it.came_ns;
+    told.inside_ns[i] = it.inside_ns;
+  }
+  return told;
+}
+
+// Of all ranks together, in the call at this place among those that were told.
+std::int64_t ArrivalHabit::avoidable_ns(std::span<const Told> all, const coll::Nodes& nodes,
+                                        std::size_t at, int root) const {
+  const auto came = [&](int rank) { return all[static_cast<std::size_t>(rank)].came_ns[at]; };
+  std::int64_t sum = 0;
+  for (int node = 0; node < nodes.count(); ++node) {
+    if (!to_root_ && node == nodes.node_of(root)) continue;
+    const std::span<const int> members = nodes.members(node);
+    std::int64_t until = came(members.front());
+    for (const int rank : members) {
+      if (to_root_) until = std::max(until, came(rank));
+    }
+    for (const int rank : members) {
+      // The root has to wait in any case.
+      if (rank != root) sum += std::max<std::int64_t>(0, until - came(rank));
+    }
+  }
+  return sum;
+}
+
+void ArrivalHabit::judge(std::span<const Told> all, const coll::Nodes& nodes) {
+  const QuietFloats quiet;
+  agreed_at_ = calls_;
+  std::int64_t periods = -1;
+  for (const Told& told : all) periods &= told.periods;
+  std::uint64_t period = 1;
+  while (period < kMostPeriod && (periods >> period & 1) == 0) ++period;
+  // Where no period is common to all, calls are not told apart.
+  if ((periods >> period & 1) == 0) period = 1;
+  const bool same = period == period_;
+  period_ = period;
+  std::array<double, kMostPeriod> avoidable{};
+  std::array<double, kMostPeriod> inside{};
+  for (std::size_t i = 0; i < kKept; ++i) {
+    const std::uint64_t number = calls_ - kKept + i;
+    double together = 0;
+    bool known = true;
+    for (const Told& told : all) {
+      known = known && told.inside_ns[i] != 0;
+      together += static_cast<double>(told.inside_ns[i]);
+    }
+    if (!known) continue;
+    const std::size_t position = number % period;
+    inside[position] += together;
+    avoidable[position] += static_cast<double>(avoidable_ns(all, nodes, i, call(number).root));
+  }
+  for (std::size_t position = 0; position < period; ++position) {
+    // Nothing is known: it stays as it is.
+    if (inside[position] == 0 && same) continue;
+    const bool worth = avoidable[position] > kWorth * inside[position];
+    if (!same || worth != worth_[position] || calls_ >= kAgain) fresh_[position] = true;
+    worth_[position] = worth;
+  }
+}
+
+}  // namespace od

@@ -1,0 +1,99 @@
+// How far apart the ranks of each node come to the calls of one kind on a communicator, and so
+// whether it is worth measuring what starts with whoever comes first, or ends with whoever comes
+// last.
+//
+// Each rank notes when it came to its last calls, how long it was inside, and from which place in
+// the program. Before call 8, 16, 32 and so on (counted from 0) the ranks tell each other; from the
+// same numbers all of them draw the same conclusions. Only moments of ranks of one node are
+// compared: they have one clock.
+//
+// Calls from several places may have different habits, but the ranks of one call may stand at
+// different places, and nothing says which of them belong together. So places decide only after how
+// many calls they repeat: if that is the same number on all ranks, the *period*, then the number of
+// a call tells its *position*, on all ranks alike, also where the program leaves the pattern before
+// the next agreement. Each position is judged by itself.
+//
+//   Spread  What ranks would not wait if nobody waited for others of its node without need: in
+//           broadcasts and scatters, on nodes without the root, from when each comes until the
+//           node's leader has come; in reductions and gathers until its node's last rank has.
+//           Where that is more than kWorth of all time inside, measuring is worth its price.
+//   Fresh   A position whose habit has changed is measured anew; so is each, as programs and
+//           machines change, at agreements from call kAgain on.
+#ifndef OVERDRIVE_COLL_RUN_ARRIVAL_HABIT_H_
+#define OVERDRIVE_COLL_RUN_ARRIVAL_HABIT_H_
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "coll/plan/hierarchy/nodes.h"
+
+namespace od {
+
+class ArrivalHabit {
+ public:
+  static constexpr std::size_t kKept = 8;  // calls; the first agreement is after so many
+  static constexpr std::size_t kMostPeriod = 4;
+  static constexpr double kWorth = 0.05;
+  static constexpr std::uint64_t kAgain = 1024;
+
+  // What a rank tells the others.
+  struct Told {
+    std::int64_t periods = 0;  // bit p: its places repeat after p calls
+    std::array<std::int64_t, kKept> came_ns{};
+    std::array<std::int64_t, kKept> inside_ns{};  // 0: not known
+  };
+
+  // `to_root`: data flow to a root, otherwise from it.
+  explicit ArrivalHabit(bool to_root) : to_root_(to_root) {}
+
+  // Before a call: whether the ranks have to tell each other offer(), and to call judge().
+  bool agreement_due() const {
+    return calls_ >= kKept && std::has_single_bit(calls_) && agreed_at_ != calls_;
+  }
+  Told offer() const;
+  void judge(std::span<const Told> all, const coll::Nodes& nodes);
+
+  // The next call, from a place in the program.
+  void begins(std::uint64_t place, std::uint64_t ns, int root);
+  void ended(std::uint64_t ns);
+
+  // Of the call that has begun last.
+  std::size_t position() const { return static_cast<std::size_t>((calls_ - 1) % period_); }
+  bool worth_measuring() const { return worth_[position()]; }
+  // Whether what was measured for its position holds no more; says so once.
+  bool take_fresh() {
+    const bool fresh = fresh_[position()];
+    fresh_[position()] = false;
+    return fresh;
+  }
+  std::uint64_t period() const { return period_; }
+
+ private:
+  struct Call {
+    std::uint64_t place = 0;
+    std::int64_t came_ns = 0;
+    std::int64_t inside_ns = 0;
+    int root = 0;
+  };
+  static constexpr std::size_t kRemembered = 2 * kKept;
+
+  // The call with this number, one of the last kRemembered.
+  const Call& call(std::uint64_t number) const { return last_[number % kRemembered]; }
+  std::int64_t avoidable_ns(std::span<const Told> all, const coll::Nodes& nodes, std::size_t at,
+                            int root) const;
+
+  bool to_root_;
+  std::uint64_t calls_ = 0;
+  std::uint64_t agreed_at_ = 0;
+  std::uint64_t period_ = 1;
+  std::array<bool, kMostPeriod> worth_{};
+  std::array<bool, kMostPeriod> fresh_{};
+  std::array<Call, kRemembered> last_{};
+};
+
+}  // namespace od
+
+#endif  // OVERDRIVE_COLL_RUN_ARRIVAL_HABIT_H_

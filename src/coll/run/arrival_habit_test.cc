@@ -1,0 +1,175 @@
+// What is concluded from when ranks came: worth, periods, and when a measurement is made anew.
+
+#include "coll/run/arrival_habit.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+namespace od {
+namespace {
+
+constexpr int kRanks = 4;
+constexpr std::uint64_t kInsideNs = 1'000'000;
+
+// The ranks of a communicator on two nodes, all of whom are in this process.
+class Job {
+ public:
+  // Who comes how late to which call, from which place.
+  using Late = std::function<std::uint64_t(int rank, std::uint64_t call)>;
+  using Place = std::function<std::uint64_t(int rank, std::uint64_t call)>;
+
+  explicit Job(bool to_root) : ranks_(kRanks, ArrivalHabit(to_root)) {}
+
+  void call(const Late& late, const Place& place, int root = 0) {
+    if (ranks_[0].agreement_due()) {
+      std::vector<ArrivalHabit::Told> all;
+      for (const ArrivalHabit& rank : ranks_) {
+        EXPECT_TRUE(rank.agreement_due());
+        all.push_back(rank.offer());
+      }
+      for (ArrivalHabit& rank : ranks_) rank.judge(all, nodes_);
+      ++agreements;
+    }
+    now_ += 100 * kInsideNs;
+    for (int rank = 0; rank < kRanks; ++rank) {
+      // The clocks of the nodes have nothing to do with each other.
+      const std::uint64_t came = now_ + (rank >= 2 ? 1'000'000'000'000 : 0) + late(rank, calls_);
+      ranks_[index(rank)].begins(place(rank, calls_), came, root);
+      if (!left_to_host) ranks_[index(rank)].ended(came + kInsideNs);
+    }
+    ++calls_;
+    for (const ArrivalHabit& rank : ranks_) {
+      EXPECT_EQ(rank.worth_measuring(), ranks_[0].worth_measuring());
+      EXPECT_EQ(rank.period(), ranks_[0].period());
+    }
+  }
+  bool worth() const { return ranks_[0].worth_measuring(); }
+  std::uint64_t period() const { return ranks_[0].period(); }
+  // Of the last call.
+  bool fresh() {
+    bool first = ranks_[0].take_fresh();
+    for (std::size_t rank = 1; rank < ranks_.size(); ++rank) {
+      EXPECT_EQ(ranks_[rank].take_fresh(), first);
+    }
+    return first;
+  }
+
+  int agreements = 0;
+  bool left_to_host = false;
+
+ private:
+  static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
+  std::vector<ArrivalHabit> ranks_;
+  coll::Nodes nodes_ = coll::Nodes::in_blocks(kRanks, 2);
+  std::uint64_t calls_ = 0;
+  std::uint64_t now_ = 0;
+};
+
+const Job::Place kOnePlace = [](int, std::uint64_t) { return 1; };
+const Job::Late kTogether = [](int, std::uint64_t) { return 0; };
+
+Job::Late always_late(int late) {
+  return [late](int rank, std::uint64_t) { return rank == late ? kInsideNs / 2 : 0; };
+}
+
+bool worth_after(bool to_root, const Job::Late& late, int calls = 9) {
+  Job job(to_root);
+  for (int i = 0; i < calls; ++i) job.call(late, kOnePlace);
+  return job.worth();
+}
+
+TEST(ArrivalHabit, RanksAgreeBeforePowersOfTwo) {
+  Job job(false);
+  std::vector<int> at;
+  for (int i = 0, before = 0; i < 100; ++i) {
+    job.call(kTogether, kOnePlace);
+    if (job.agreements != before) at.push_back(i);
+    before = job.agreements;
+  }
+  EXPECT_EQ(at, (std::vector<int>{8, 16, 32, 64}));
+}
+
+TEST(ArrivalHabit, OnlyALateLeaderOfAnotherNodeIsWorthABroadcast) {
+  EXPECT_FALSE(worth_after(false, kTogether));
+  EXPECT_FALSE(worth_after(false, always_late(0)));
+  EXPECT_FALSE(worth_after(false, always_late(1)));
+  EXPECT_TRUE(worth_after(false, always_late(2)));
+  EXPECT_FALSE(worth_after(false, always_late(2), 8));
+  EXPECT_FALSE(worth_after(false, always_late(3)));
+}
+
+TEST(ArrivalHabit, AnyLateRankIsWorthAReductionButTheRoot) {
+  EXPECT_FALSE(worth_after(true, kTogether));
+  EXPECT_TRUE(worth_after(true, always_late(0)));
+  EXPECT_FALSE(worth_after(true, always_late(1)));  // only the root waits for it
+  EXPECT_TRUE(worth_after(true, always_late(2)));
+  EXPECT_TRUE(worth_after(true, always_late(3)));
+}
+
+TEST(ArrivalHabit, LittleIsNotWorthIt) {
+  const auto little = [](int rank, std::uint64_t) { return rank == 2 ? kInsideNs / 10 : 0; };
+  EXPECT_FALSE(worth_after(false, little));
+}
+
+TEST(ArrivalHabit, PlacesThatTakeTurnsAreJudgedApart) {
+  // The root stands elsewhere than the others. Every third call has a late leader.
+  const auto place = [](int rank, std::uint64_t call) { return call % 3 * 10 + (rank == 0); };
+  const auto late = [](int rank, std::uint64_t call) {
+    return rank == 2 && call % 3 == 1 ? kInsideNs : 0;
+  };
+  Job job(false);
+  for (std::uint64_t i = 0; i < 40; ++i) {
+    job.call(late, place);
+    if (i < 8) continue;
+    EXPECT_EQ(job.period(), 3u);
+    EXPECT_EQ(job.worth(), i % 3 == 1) << i;
+  }
+}
+
+TEST(ArrivalHabit, WithoutAPeriodOfAllRanksCallsAreNotToldApart) {
+  const auto place = [](int rank, std::uint64_t call) {
+    return rank == 3 ? call * call % 7 : call % 2;
+  };
+  Job job(false);
+  for (int i = 0; i < 20; ++i) job.call(kTogether, place);
+  EXPECT_EQ(job.period(), 1u);
+}
+
+TEST(ArrivalHabit, WhatHasChangedIsMeasuredAnew) {
+  Job job(false);
+  for (int i = 0; i < 9; ++i) job.call(always_late(2), kOnePlace);
+  EXPECT_TRUE(job.fresh());
+  for (int i = 9; i < 33; ++i) {
+    job.call(always_late(2), kOnePlace);
+    EXPECT_FALSE(job.fresh()) << i;
+  }
+  for (int i = 33; i < 64; ++i) job.call(kTogether, kOnePlace);
+  EXPECT_TRUE(job.worth());
+  job.call(kTogether, kOnePlace);
+  EXPECT_FALSE(job.worth());
+  EXPECT_TRUE(job.fresh());
+}
+
+TEST(ArrivalHabit, LongProgramsAreMeasuredAgain) {
+  Job job(false);
+  std::vector<int> at;
+  for (int i = 0; i < 4200; ++i) {
+    job.call(always_late(2), kOnePlace);
+    if (job.fresh()) at.push_back(i);
+  }
+  EXPECT_EQ(at, (std::vector<int>{8, 1024, 2048, 4096}));
+}
+
+TEST(ArrivalHabit, CallsOfWhichNothingIsKnownChangeNothing) {
+  Job job(false);
+  for (int i = 0; i < 9; ++i) job.call(always_late(2), kOnePlace);
+  job.left_to_host = true;
+  for (int i = 9; i < 40; ++i) job.call(kTogether, kOnePlace);
+  EXPECT_TRUE(job.worth());
+}
+
+}  // namespace
+}  // namespace od
