@@ -89,8 +89,19 @@ endfunction()
 # Links a program or module optimised as a whole, where OVERDRIVE_LTO says so and OVERDRIVE_LTO_TARGETS
 # holds its name.
 function(overdrive_link_optimised target)
-  if(NOT OVERDRIVE_LTO_TARGETS STREQUAL "all" AND NOT target IN_LIST OVERDRIVE_LTO_TARGETS)
+  if(NOT "all" IN_LIST OVERDRIVE_LTO_TARGETS AND NOT target IN_LIST OVERDRIVE_LTO_TARGETS)
     # Its sources are compiled as ever, so that a later build for use only links it again.
+    target_link_options(${target} PRIVATE -fno-lto)
+  endif()
+endfunction()
+
+# Links a test program: plainly, unless OVERDRIVE_LTO_TARGETS holds `tests`. Then what it tests is
+# optimised as a whole, as a face is, and the tests' own objects stay what they are.
+function(overdrive_link_test target)
+  set_property(TARGET ${target} PROPERTY INTERPROCEDURAL_OPTIMIZATION OFF)
+  if(OVERDRIVE_LTO AND "tests" IN_LIST OVERDRIVE_LTO_TARGETS)
+    target_link_options(${target} PRIVATE ${CMAKE_CXX_COMPILE_OPTIONS_IPO})
+  else()
     target_link_options(${target} PRIVATE -fno-lto)
   endif()
 endfunction()

@@ -37,6 +37,11 @@ if(OVERDRIVE_SANITIZER MATCHES "address")
   list(APPEND OVERDRIVE_TEST_OPTIONS -fno-sanitize=undefined)
 endif()
 
+if(CMAKE_CROSSCOMPILING_EMULATOR)
+  # What an emulator cannot show is skipped (base/test_emulator.h).
+  list(APPEND OVERDRIVE_TEST_OPTIONS -DOVERDRIVE_EMULATED)
+endif()
+
 # What all test programs include, read once.
 if(OVERDRIVE_UNITY)
   file(CONFIGURE OUTPUT "${CMAKE_BINARY_DIR}/generated/test_headers.cc"
@@ -76,7 +81,7 @@ function(overdrive_add_test_program name threads)
   target_compile_options(${name} PRIVATE ${OVERDRIVE_TEST_OPTIONS})
   overdrive_share_precompiled(${name} overdrive_test_headers)
   set_property(TARGET ${name} PROPERTY RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
-  overdrive_link_plainly(${name})
+  overdrive_link_test(${name})
   add_dependencies(unit_tests ${name})
   gtest_discover_tests(${name}
     TEST_PREFIX "${name}."

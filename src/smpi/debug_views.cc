@@ -12,6 +12,9 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
 
 #include "node/region_layout.h"
 #include "observe/log.h"
@@ -36,6 +39,23 @@ bool is_write(const void* context) {
   const auto* const machine = static_cast<const ucontext_t*>(context);
   constexpr greg_t kWriteBit = 2;  // of the processor's page fault error code
   return (machine->uc_mcontext.gregs[REG_ERR] & kWriteBit) != 0;
+#elif defined(__aarch64__)
+  // The kernel says it in one of the records that follow the registers; the last one is empty.
+  constexpr std::uint64_t kWriteBit = 1 << 6;  // of the exception syndrome of a data abort
+  const auto* const machine = static_cast<const ucontext_t*>(context);
+  const unsigned char* at = machine->uc_mcontext.__reserved;
+  const unsigned char* const end = at + sizeof machine->uc_mcontext.__reserved;
+  while (static_cast<std::size_t>(end - at) >= sizeof(esr_context)) {
+    esr_context record;
+    std::memcpy(&record, at, sizeof record);
+    if (record.head.magic == ESR_MAGIC) return (record.esr & kWriteBit) != 0;
+    if (record.head.magic == 0 || record.head.size < sizeof record.head ||
+        record.head.size > static_cast<std::size_t>(end - at)) {
+      break;
+    }
+    at += record.head.size;
+  }
+  return true;
 #else
   (void)context;
   return true;
