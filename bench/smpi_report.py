@@ -217,7 +217,10 @@ def draw_views(figures: Figures) -> None:
 
     figure, all_axes = plt.subplots(1, 2, figsize=(11, 4))
     host = figures.of("views", "host")[0]
-    regime = next(name for name in REGIMES if name in figures.of("views", "regime"))
+    regimes = {
+        one["regime"] for one in figures.rows if (one["part"], one["host"]) == ("views", host)
+    }
+    regime = next(name for name in REGIMES if name in regimes)
     for axes, read in zip(all_axes, ("nothing", "all")):
         for side, way, label in (
             ("plain", "message", f"message, {HOST_TITLES[host]}"),
@@ -276,7 +279,7 @@ def write_page(rows: Sequence[Row], notes: Sequence[str], product: str, lab: str
         "- Every point is the median of several jobs in which the variants take turns; in a job",
         "  messages and views take turns in batches. Jobs in which the cores came nearer to each",
         "  other, or went farther, are left out: a cache line takes less than 100 ns *near*.",
-        *(f"- {note}" for note in notes),
+        *(note if note.startswith(" ") else f"- {note}" for note in notes),
         "",
         "## Round trips between two ranks of a node",
         "",
