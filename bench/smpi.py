@@ -45,8 +45,8 @@ NOTES = [
     "  on the machine. Over MPICH the far figures are of one job.",
     "Cannon's rows are two jobs of three products each, with two cores: 4 and 16 ranks wait for a",
     "  core most of the time that they spend in communication, and that differs by two to ten",
-    "  times from product to product in all variants (order 4000, 4 ranks, Open MPI: 0.03 to 0.17 s",
-    "  plain, 0.01 to 0.28 s SMPI). Ratios of communication there say little.",
+    "  times from product to product in all variants (order 4000, 4 ranks, Open MPI: 0.03 to 0.17",
+    "  s plain, 0.01 to 0.28 s SMPI). Ratios of communication there say little.",
 ]
 """What the present figures do not say by themselves, as lines; to be written anew with them."""
 
