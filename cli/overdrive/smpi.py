@@ -41,10 +41,11 @@ __all__ = ["Block", "Comm", "View", "attach"]
 
 _VERSION = 2
 _FRONT, _HEAD, _ALIGNMENT = 192, 48, 64
-_DESCRIPTOR_BYTES = 44
-_NEAR_BYTES = _HEAD + 512
+_DESCRIPTOR_BYTES = 40
+_SHORT_HEAD, _SHORT_BYTES = 16, 512
+_NEAR_BYTES = _SHORT_HEAD + _SHORT_BYTES
 """Most that a near message has: short ones come with their data."""
-_DESCRIPTOR, _DATA = 0x6F641, 0x6F642
+_LENT, _PASSED, _SHORT, _DATA = 0x6F643, 0x6F644, 0x6F645, 0x6F646
 _OK = 0
 Buffer = Any
 """An object with a contiguous buffer, or a Block."""
@@ -63,11 +64,19 @@ class _Head(ctypes.Structure):
         ("kind", ctypes.c_uint32),
         ("source", ctypes.c_int32),
         ("tag", ctypes.c_int32),
-        ("passed", ctypes.c_uint32),
-        *((name, ctypes.c_uint64) for name in ("bytes", "block", "offset")),
-        ("home", ctypes.c_uint32),
-        ("unused", ctypes.c_uint32),
+        ("home", ctypes.c_uint32),  # of a short message: how many bytes it has
+        *((name, ctypes.c_uint64) for name in ("bytes", "block", "offset", "unused")),
     ]
+
+    def length(self) -> int:
+        """Return how many bytes the message has."""
+        return self.home if self.kind == _SHORT else self.bytes
+
+    def lengthen(self) -> None:
+        """Make a short message look like one whose data lies behind the whole of the head."""
+        start = ctypes.addressof(self)
+        ctypes.memmove(start + _HEAD, start + _SHORT_HEAD, self.home)
+        self.kind, self.bytes = _DATA, self.home
 
 
 class _Card(ctypes.Structure):
@@ -362,7 +371,7 @@ class View:
     """
 
     def __init__(self) -> None:
-        self._near = (ctypes.c_char * _NEAR_BYTES)()
+        self._near = (ctypes.c_char * (_HEAD + _SHORT_BYTES))()
         self._head = _Head.from_buffer(self._near)
         self._block = 0  # where a far message is received
         self._limit = 0
@@ -391,11 +400,13 @@ class View:
         if head.kind == 0:
             raise MPI.Exception(MPI.ERR_TRUNCATE if self._block else MPI.ERR_PENDING)
         self._source, self._tag = head.source, head.tag
-        too_long = head.bytes > self._limit
+        too_long = head.length() > self._limit
         block, self._block = self._block, 0
-        if head.kind == _DESCRIPTOR:
-            start = head.offset + self._start
-            place = _Place(head.block, start, head.bytes, head.home, head.passed)
+        if head.kind == _SHORT and not too_long:
+            head.lengthen()
+        if head.kind in (_LENT, _PASSED):
+            start, passed = head.offset + self._start, int(head.kind == _PASSED)
+            place = _Place(head.block, start, head.bytes, head.home, passed)
             if block:
                 engine.free(block)
             if too_long:
@@ -576,15 +587,15 @@ class Comm:
         return place
 
     def _tell(self, place: _Place, dest: int, tag: int) -> MPI.Request:
-        head = _Head(_DESCRIPTOR, self.rank, tag, place.passed, place.bytes, place.block)
-        head.offset, head.home = place.offset, place.home
+        kind = _PASSED if place.passed else _LENT
+        head = _Head(kind, self.rank, tag, place.home, place.bytes, place.block, place.offset)
         return self._hidden.Isend([head, _DESCRIPTOR_BYTES, MPI.BYTE], dest, tag)
 
     def _far(self, address: int, size: int, passed: int, dest: int, tag: int) -> MPI.Request:
         """Send head and data in one piece; the request keeps a copy where there has to be one."""
         engine = _engine()
         engine.note_copy(size)
-        head = _Head(_DATA, self.rank, tag, passed, size)
+        head = _Head(_DATA, self.rank, tag, 0, size)
         if address and engine.capacity(address) is not None:
             front = _Head.from_address(address - _HEAD)
             if front.kind == 0 or passed:
@@ -657,8 +668,15 @@ class Comm:
     def _fetch(self, message: MPI.Message, status: MPI.Status) -> View:
         """Receive a matched message, whatever its length."""
         view, size = View(), status.Get_count(MPI.BYTE)
-        if size < _HEAD:
-            message.Recv([view._head, _DESCRIPTOR_BYTES, MPI.BYTE])
+        if size <= _NEAR_BYTES:
+            message.Recv([view._near, _NEAR_BYTES, MPI.BYTE])
+            if view._head.kind == _SHORT:
+                view._head.lengthen()
+            if view._head.kind == _DATA:
+                view._block = _engine().alloc(view._head.bytes)
+                if not view._block:
+                    raise MPI.Exception(MPI.ERR_NO_MEM)
+                ctypes.memmove(view._block - _HEAD, view._near, _HEAD + view._head.bytes)
         else:
             view._block = _engine().alloc(size - _HEAD)
             if not view._block:
@@ -836,7 +854,7 @@ class Comm:
         return [views[rank] for rank in range(self.size)]
 
     def _announce(self, head: _Head, place: _Place, size: int) -> None:
-        head.kind, head.source, head.tag = _DESCRIPTOR, self.rank, MPI.ANY_TAG
+        head.kind, head.source, head.tag = _LENT, self.rank, MPI.ANY_TAG
         head.bytes, head.block, head.offset = size, place.block, place.offset
         head.home = place.home
 

@@ -88,7 +88,7 @@ SMPI_API_ int SMPI_Bcast(const void* buf, MPI_Count count, MPI_Datatype datatype
   int code, mine;
   struct smpi_comm_* c = smpi_collective_(comm, count, datatype, root, view, &bytes, &code);
   if (c == 0) return code;
-  smpi_progress_(0);
+  smpi_progress_();
   memset(&place, 0, sizeof place);
   mine = c->group_of[root] == c->group_of[c->rank];
   if (mine) {
@@ -126,7 +126,7 @@ SMPI_API_ int SMPI_Scatter(const void* buf, MPI_Count count, MPI_Datatype dataty
   int code, mine, i, g;
   struct smpi_comm_* c = smpi_collective_(comm, count, datatype, root, view, &bytes, &code);
   if (c == 0) return code;
-  smpi_progress_(0);
+  smpi_progress_();
   memset(&place, 0, sizeof place);
   mine = c->group_of[root] == c->group_of[c->rank];
   if (mine) {
@@ -187,7 +187,7 @@ SMPI_API_ int SMPI_Allgather(const void* buf, MPI_Count count, MPI_Datatype data
   struct smpi_comm_* c = smpi_collective_(comm, count, datatype, 0, views, &bytes, &code);
   int own, leads;
   if (c == 0) return code;
-  smpi_progress_(0);
+  smpi_progress_();
   own = c->group_of[c->rank];
   leads = c->leaders != MPI_COMM_NULL;
   places = (struct overdrive_smpi_place*)malloc((size_t)c->size * sizeof *places);

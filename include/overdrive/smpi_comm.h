@@ -5,11 +5,10 @@
 #include "overdrive/smpi_core.h"
 
 /* Completes our own sends as far as they are done, or, at the end, all of them. */
-SMPI_API_ void smpi_progress_(int at_the_end) {
+SMPI_API_ void smpi_complete_(int at_the_end) {
   struct smpi_process_* p = &smpi_process_state_;
   struct smpi_pending_ *done = 0, **at;
   int looks = 0;
-  if (__atomic_load_n(&p->pending, __ATOMIC_RELAXED) == 0) return;
   smpi_lock_();
   for (at = &p->pending; *at != 0 && looks < 4;) {
     struct smpi_pending_* one = *at;
@@ -44,6 +43,11 @@ SMPI_API_ void smpi_progress_(int at_the_end) {
     p->spare = one;
     smpi_unlock_();
   }
+}
+
+SMPI_HOT_ void smpi_progress_(void) {
+  /* Relaxed: a thread's own sends are there, and nobody waits for others' here. */
+  if (__atomic_load_n(&smpi_process_state_.pending, __ATOMIC_RELAXED) != 0) smpi_complete_(0);
 }
 
 SMPI_API_ struct smpi_pending_* smpi_pending_new_(void) {
@@ -81,7 +85,7 @@ SMPI_API_ void smpi_pending_keep_(struct smpi_pending_* one, int complete) {
 /* MPI frees the attributes of MPI_COMM_SELF first of all in MPI_Finalize. */
 SMPI_API_ int smpi_at_finalize_(MPI_Comm comm, int keyval, void* value, void* extra) {
   (void)comm, (void)keyval, (void)value, (void)extra;
-  smpi_progress_(1);
+  smpi_complete_(1);
   return MPI_SUCCESS;
 }
 
@@ -239,7 +243,7 @@ SMPI_API_ int SMPI_Alloc(MPI_Aint size, void* baseptr) {
   void* block;
   if (engine == 0) return MPI_ERR_OTHER;
   if (size < 0 || baseptr == 0) return smpi_raise_(MPI_COMM_WORLD, MPI_ERR_ARG);
-  smpi_progress_(0);
+  smpi_progress_();
   block = engine->alloc(engine->self, (uint64_t)size, smpi_site_);
   if (block == 0) return smpi_raise_(MPI_COMM_WORLD, MPI_ERR_NO_MEM);
   *(void**)baseptr = block;
@@ -275,7 +279,7 @@ SMPI_API_ int SMPI_Reclaim(const void* base) {
       /* Viewers may need this rank's progress before they let go. */
       int flag;
       MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_SELF, &flag, MPI_STATUS_IGNORE);
-      smpi_progress_(0);
+      smpi_progress_();
     }
     engine->pause(engine->self);
   }

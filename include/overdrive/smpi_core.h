@@ -22,22 +22,31 @@
 #include "overdrive/smpi_engine.h"
 
 #define SMPI_API_ __attribute__((weak))
+/* What is part of the time of every short message, and too little for a call. */
+#define SMPI_HOT_ static __inline__ __attribute__((unused))
 
-/* The head of every message. A descriptor is its first SMPI_DESCRIPTOR_BYTES_; data comes behind
- * the whole of it: so the two differ in length, too. */
-enum { SMPI_NOTHING_ = 0, SMPI_DESCRIPTOR_ = 0x6f641, SMPI_DATA_ = 0x6f642 };
+/* The head of every message. A descriptor is its first SMPI_DESCRIPTOR_BYTES_, which is what fits a
+ * line of Overdrive's; of a short message its first SMPI_SHORT_HEAD_BYTES_ are sent, and the data
+ * right behind them; any other data comes behind the whole of it. */
+enum {
+  SMPI_NOTHING_ = 0,
+  SMPI_LENT_ = 0x6f643,   /* descriptors: of what is lent, */
+  SMPI_PASSED_ = 0x6f644, /* and of a block that is passed */
+  SMPI_SHORT_ = 0x6f645,
+  SMPI_DATA_ = 0x6f646
+};
 struct smpi_head_ {
   uint32_t kind;
   int32_t source;
   int32_t tag;
-  uint32_t passed;
+  uint32_t home; /* of a short message: how many bytes it has */
   uint64_t bytes;
   uint64_t block;
   uint64_t offset;
-  uint32_t home;
-  uint32_t unused;
+  uint64_t unused;
 };
-#define SMPI_DESCRIPTOR_BYTES_ 44
+#define SMPI_DESCRIPTOR_BYTES_ 40
+#define SMPI_SHORT_HEAD_BYTES_ 16
 /* So much data is sent to near ranks as well: copying it costs less than the lines of a block. */
 #define SMPI_INLINE_BYTES_ 512
 typedef char
@@ -75,13 +84,13 @@ struct smpi_view_ {
   struct overdrive_smpi_place place;
   struct smpi_view_* next;
   struct smpi_head_ head __attribute__((aligned(16)));
-  char data[SMPI_INLINE_BYTES_]; /* right behind the head */
+  char room[SMPI_INLINE_BYTES_]; /* right behind the head, whose end a short message's data has */
 };
 
 /* A message of our own whose request the program does not see. */
 struct smpi_pending_ {
   struct smpi_head_ head;
-  char data[SMPI_INLINE_BYTES_]; /* right behind the head */
+  char room[SMPI_INLINE_BYTES_]; /* as in a view */
   MPI_Request request;
   void* block; /* to be freed afterwards, or null */
   int near;
@@ -114,12 +123,12 @@ struct smpi_last_ {
 };
 SMPI_API_ __thread struct smpi_last_ smpi_last_comm_;
 
-SMPI_API_ void smpi_lock_(void) {
+SMPI_HOT_ void smpi_lock_(void) {
   if (smpi_process_state_.alone) return;
   /* Acquire: pairs with the release in smpi_unlock_. */
   while (__atomic_exchange_n(&smpi_process_state_.lock, 1, __ATOMIC_ACQUIRE)) sched_yield();
 }
-SMPI_API_ void smpi_unlock_(void) {
+SMPI_HOT_ void smpi_unlock_(void) {
   if (smpi_process_state_.alone) return;
   __atomic_store_n(&smpi_process_state_.lock, 0, __ATOMIC_RELEASE);
 }
@@ -364,18 +373,15 @@ SMPI_API_ const struct overdrive_smpi_engine* smpi_engine_(void) {
   return p->engine;
 }
 
-SMPI_API_ int smpi_raise_(MPI_Comm comm, int code) {
+SMPI_HOT_ int smpi_raise_(MPI_Comm comm, int code) {
   if (code != MPI_SUCCESS) MPI_Comm_call_errhandler(comm, code);
   return code;
 }
 
-SMPI_API_ struct smpi_comm_* smpi_find_(MPI_Comm comm) {
+SMPI_API_ struct smpi_comm_* smpi_find_attribute_(MPI_Comm comm, unsigned generation) {
   struct smpi_last_* last = &smpi_last_comm_;
   struct smpi_comm_* found = 0;
-  /* Relaxed: no thread may use a communicator that another one frees. */
-  const unsigned generation = __atomic_load_n(&smpi_process_state_.generation, __ATOMIC_RELAXED);
   int flag = 0;
-  if (last->found != 0 && last->comm == comm && last->generation == generation) return last->found;
   if (!smpi_process_state_.begun || comm == MPI_COMM_NULL) return 0;
   if (MPI_Comm_get_attr(comm, smpi_process_state_.keyval, &found, &flag) != MPI_SUCCESS) return 0;
   if (!flag) return 0;
@@ -383,6 +389,14 @@ SMPI_API_ struct smpi_comm_* smpi_find_(MPI_Comm comm) {
   last->found = found;
   last->generation = generation;
   return found;
+}
+
+SMPI_HOT_ struct smpi_comm_* smpi_find_(MPI_Comm comm) {
+  const struct smpi_last_* last = &smpi_last_comm_;
+  /* Relaxed: no thread may use a communicator that another one frees. */
+  const unsigned generation = __atomic_load_n(&smpi_process_state_.generation, __ATOMIC_RELAXED);
+  if (last->found != 0 && last->comm == comm && last->generation == generation) return last->found;
+  return smpi_find_attribute_(comm, generation);
 }
 
 #endif /* OVERDRIVE_SMPI_CORE_H_ */

@@ -34,7 +34,7 @@ SMPI_API_ int smpi_settle_call_(SMPI_View view) {
   int nobody = 0;
   if (call->block == 0) {
     const struct smpi_head_* head = smpi_heads_(call) + view->source;
-    if (head->kind != SMPI_DESCRIPTOR_) return MPI_ERR_PENDING;
+    if (!smpi_is_descriptor_(head)) return MPI_ERR_PENDING;
     smpi_place_(head, &place);
   } else {
     /* Whoever looks first lends the block to all views. Acquire: pairs with the release below. */
@@ -78,7 +78,7 @@ SMPI_API_ int smpi_iroot_(const void* buf, MPI_Count count, MPI_Datatype datatyp
   struct smpi_comm_* c = smpi_collective_(comm, count, datatype, root,
                                           request == 0 ? (const void*)0 : view, &bytes, &code);
   if (c == 0) return code;
-  smpi_progress_(0);
+  smpi_progress_();
   whole = scatter ? bytes * (uint64_t)c->size : bytes;
   from = scatter ? bytes * (uint64_t)c->rank : 0;
   memset(&place, 0, sizeof place);
@@ -108,7 +108,7 @@ SMPI_API_ int smpi_iroot_(const void* buf, MPI_Count count, MPI_Datatype datatyp
     if (code == MPI_SUCCESS) {
       made->block = block;
       front = (struct smpi_head_*)((char*)block - OVERDRIVE_SMPI_HEAD_BYTES);
-      smpi_head_(front, c, MPI_ANY_TAG, bytes, 0);
+      smpi_head_(front, c, MPI_ANY_TAG, bytes);
       front->source = root;
     }
   }
@@ -150,7 +150,7 @@ SMPI_API_ int SMPI_Iallgather(const void* buf, MPI_Count count, MPI_Datatype dat
   struct smpi_comm_* c = smpi_collective_(comm, count, datatype, 0,
                                           request == 0 ? (const void*)0 : views, &bytes, &code);
   if (c == 0) return code;
-  smpi_progress_(0);
+  smpi_progress_();
   call = (struct smpi_call_*)calloc(1, sizeof *call + (size_t)c->size * sizeof(struct smpi_head_));
   if (call == 0) return smpi_raise_(comm, MPI_ERR_NO_MEM);
   call->views = call->ranks = c->size;

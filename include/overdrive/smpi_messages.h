@@ -16,7 +16,7 @@ struct smpi_stash_ {
 /* Longer messages are counted in units of a MiB. */
 #define SMPI_INT_BYTES_ ((uint64_t)INT_MAX)
 
-SMPI_API_ int smpi_bytes_(MPI_Count count, MPI_Datatype datatype, uint64_t* bytes) {
+SMPI_HOT_ int smpi_bytes_(MPI_Count count, MPI_Datatype datatype, uint64_t* bytes) {
   int size = 1, code;
   MPI_Aint lb = 0, extent = 1;
   if (count < 0) return MPI_ERR_COUNT;
@@ -58,38 +58,40 @@ SMPI_API_ int smpi_done_(struct smpi_comm_* c, MPI_Request* request) {
 }
 
 SMPI_API_ void smpi_head_(struct smpi_head_* head, const struct smpi_comm_* c, int tag,
-                          uint64_t bytes, uint32_t passed) {
+                          uint64_t bytes) {
   memset(head, 0, sizeof *head);
   head->kind = SMPI_DATA_;
   head->source = c->rank;
   head->tag = tag;
-  head->passed = passed;
   head->bytes = bytes;
 }
 
-SMPI_API_ void smpi_descriptor_(struct smpi_head_* head, const struct smpi_comm_* c, int tag,
+SMPI_HOT_ void smpi_descriptor_(struct smpi_head_* head, const struct smpi_comm_* c, int tag,
                                 const struct overdrive_smpi_place* place) {
-  head->kind = SMPI_DESCRIPTOR_;
+  head->kind = place->passed ? SMPI_PASSED_ : SMPI_LENT_;
   head->source = c->rank;
   head->tag = tag;
-  head->passed = place->passed;
+  head->home = place->home;
   head->bytes = place->bytes;
   head->block = place->block;
   head->offset = place->offset;
-  head->home = place->home;
   head->unused = 0;
 }
 
-SMPI_API_ void smpi_place_(const struct smpi_head_* head, struct overdrive_smpi_place* place) {
+SMPI_HOT_ int smpi_is_descriptor_(const struct smpi_head_* head) {
+  return head->kind == SMPI_LENT_ || head->kind == SMPI_PASSED_;
+}
+
+SMPI_HOT_ void smpi_place_(const struct smpi_head_* head, struct overdrive_smpi_place* place) {
   place->block = head->block;
   place->offset = head->offset;
   place->bytes = head->bytes;
   place->home = head->home;
-  place->passed = head->passed;
+  place->passed = head->kind == SMPI_PASSED_;
 }
 
 /* Tells a near rank where the data is. */
-SMPI_API_ int smpi_tell_(struct smpi_comm_* c, const struct overdrive_smpi_place* place, int dest,
+SMPI_HOT_ int smpi_tell_(struct smpi_comm_* c, const struct overdrive_smpi_place* place, int dest,
                          int tag, int may_block) {
   struct smpi_pending_* one;
   int code, complete = 0;
@@ -115,28 +117,45 @@ SMPI_API_ int smpi_tell_(struct smpi_comm_* c, const struct overdrive_smpi_place
   return MPI_SUCCESS;
 }
 
+/* Where the data of a short message is, with room behind the head. */
+SMPI_HOT_ char* smpi_short_data_(struct smpi_head_* head) {
+  return (char*)head + SMPI_SHORT_HEAD_BYTES_;
+}
+
+SMPI_HOT_ void smpi_short_(struct smpi_head_* head, const struct smpi_comm_* c, int tag,
+                           const void* buf, uint64_t bytes) {
+  head->kind = SMPI_SHORT_;
+  head->source = c->rank;
+  head->tag = tag;
+  head->home = (uint32_t)bytes;
+  if (bytes > 0) memcpy(smpi_short_data_(head), buf, (size_t)bytes);
+}
+
+/* How many bytes a message has. */
+SMPI_HOT_ uint64_t smpi_length_(const struct smpi_head_* head) {
+  return head->kind == SMPI_SHORT_ ? head->home : head->bytes;
+}
+
 /* Sends a short message to a near rank, data and all. */
-SMPI_API_ int smpi_send_inline_(struct smpi_comm_* c, const void* buf, uint64_t bytes, int dest,
+SMPI_HOT_ int smpi_send_inline_(struct smpi_comm_* c, const void* buf, uint64_t bytes, int dest,
                                 int tag, int may_block) {
-  const int length = (int)(sizeof(struct smpi_head_) + bytes);
+  const int length = (int)(SMPI_SHORT_HEAD_BYTES_ + bytes);
   struct smpi_pending_* one;
   int code, complete = 0;
   if (may_block && !smpi_process_state_.local && !(dest == c->rank && !c->is_inter)) {
     struct {
       struct smpi_head_ head;
-      char data[SMPI_INLINE_BYTES_];
+      char room[SMPI_INLINE_BYTES_];
     } message;
-    smpi_head_(&message.head, c, tag, bytes, 0);
-    if (bytes > 0) memcpy(message.data, buf, (size_t)bytes);
+    smpi_short_(&message.head, c, tag, buf, bytes);
     return MPI_Send(&message, length, MPI_BYTE, dest, tag, c->hidden);
   }
   one = smpi_pending_new_();
   if (one == 0) return MPI_ERR_NO_MEM;
-  smpi_head_(&one->head, c, tag, bytes, 0);
-  if (bytes > 0) memcpy(one->data, buf, (size_t)bytes);
+  smpi_short_(&one->head, c, tag, buf, bytes);
   one->block = 0;
   one->near = 1;
-  code = MPI_Isend(one, length, MPI_BYTE, dest, tag, c->hidden, &one->request);
+  code = MPI_Isend(&one->head, length, MPI_BYTE, dest, tag, c->hidden, &one->request);
   if (code != MPI_SUCCESS) {
     free(one);
     return code;
@@ -147,7 +166,7 @@ SMPI_API_ int smpi_send_inline_(struct smpi_comm_* c, const void* buf, uint64_t 
 }
 
 /* Lends [buf, buf + bytes), or a copy of it where that is not in a block. */
-SMPI_API_ int smpi_lend_(const void* buf, uint64_t bytes, uint32_t views,
+SMPI_HOT_ int smpi_lend_(const void* buf, uint64_t bytes, uint32_t views,
                          struct overdrive_smpi_place* place) {
   const struct overdrive_smpi_engine* engine = smpi_process_state_.engine;
   void* copy;
@@ -189,7 +208,7 @@ SMPI_API_ int smpi_send_far_(struct smpi_comm_* c, const void* buf, uint64_t byt
   MPI_Datatype type = MPI_DATATYPE_NULL;
   int code, fresh = 0;
   engine->note_copy(engine->self, bytes);
-  smpi_head_(&head, c, tag, bytes, 0);
+  smpi_head_(&head, c, tag, bytes);
   if (bytes <= SMPI_COPY_BYTES_) {
     memcpy(small, &head, sizeof head);
     if (bytes > 0) memcpy(small + sizeof head, buf, (size_t)bytes);
@@ -237,7 +256,7 @@ SMPI_API_ int smpi_isend_far_(struct smpi_comm_* c, const void* buf, uint64_t by
   void* copy;
   int code, fresh;
   engine->note_copy(engine->self, bytes);
-  smpi_head_(&head, c, tag, bytes, 0);
+  smpi_head_(&head, c, tag, bytes);
   if (smpi_in_place_(buf, bytes, &head, &fresh)) {
     return MPI_Isend((char*)buf - OVERDRIVE_SMPI_HEAD_BYTES, (int)(sizeof head + bytes), MPI_BYTE,
                      dest, tag, c->hidden, request);
@@ -253,7 +272,7 @@ SMPI_API_ int smpi_isend_far_(struct smpi_comm_* c, const void* buf, uint64_t by
   return smpi_done_(c, request);
 }
 
-SMPI_API_ int smpi_check_send_(const struct smpi_comm_* c, const void* buf, MPI_Count count,
+SMPI_HOT_ int smpi_check_send_(const struct smpi_comm_* c, const void* buf, MPI_Count count,
                                MPI_Datatype datatype, int dest, int tag, uint64_t* bytes) {
   const int code = smpi_bytes_(count, datatype, bytes);
   if (code != MPI_SUCCESS) return code;
@@ -263,7 +282,7 @@ SMPI_API_ int smpi_check_send_(const struct smpi_comm_* c, const void* buf, MPI_
 }
 
 /* All four ways of sending: request null: blocking. */
-SMPI_API_ int smpi_start_(const void* buf, MPI_Count count, MPI_Datatype datatype, int dest,
+SMPI_HOT_ int smpi_start_(const void* buf, MPI_Count count, MPI_Datatype datatype, int dest,
                           int tag, MPI_Comm comm, int pass, MPI_Request* request) {
   struct smpi_comm_* c = smpi_find_(comm);
   const struct overdrive_smpi_engine* engine = smpi_process_state_.engine;
@@ -273,7 +292,7 @@ SMPI_API_ int smpi_start_(const void* buf, MPI_Count count, MPI_Datatype datatyp
   void* block = (void*)(uintptr_t)buf;
   int code;
   if (c == 0) return smpi_raise_(comm == MPI_COMM_NULL ? MPI_COMM_WORLD : comm, MPI_ERR_COMM);
-  smpi_progress_(0);
+  smpi_progress_();
   code = smpi_check_send_(c, buf, count, datatype, dest, tag, &bytes);
   if (code != MPI_SUCCESS) return smpi_raise_(comm, code);
   if (pass && (buf == 0 || engine->capacity(engine->self, buf, &capacity) != OVERDRIVE_SMPI_OK ||
@@ -310,7 +329,7 @@ SMPI_API_ int smpi_start_(const void* buf, MPI_Count count, MPI_Datatype datatyp
     return smpi_raise_(comm, code);
   }
   engine->note_copy(engine->self, bytes);
-  smpi_head_(&head, c, tag, bytes, 1);
+  smpi_head_(&head, c, tag, bytes);
   code = smpi_isend_block_(c, block, &head, dest, tag);
   if (code == MPI_SUCCESS && request != 0) code = smpi_done_(c, request);
   return smpi_raise_(comm, code);

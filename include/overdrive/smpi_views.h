@@ -5,9 +5,9 @@
 #include "overdrive/smpi_messages.h"
 
 /* What a near message has at most; head and data of a view lie together. */
-#define SMPI_NEAR_BYTES_ ((int)sizeof(struct smpi_head_) + SMPI_INLINE_BYTES_)
+#define SMPI_NEAR_BYTES_ (SMPI_SHORT_HEAD_BYTES_ + SMPI_INLINE_BYTES_)
 
-SMPI_API_ SMPI_View smpi_view_new_(const struct smpi_comm_* c) {
+SMPI_HOT_ SMPI_View smpi_view_new_(const struct smpi_comm_* c) {
   struct smpi_process_* p = &smpi_process_state_;
   SMPI_View view;
   smpi_lock_();
@@ -33,7 +33,7 @@ SMPI_API_ SMPI_View smpi_view_new_(const struct smpi_comm_* c) {
 }
 
 /* The number stays, so that the debug mode can name a view that is released twice. */
-SMPI_API_ void smpi_view_done_(SMPI_View view) {
+SMPI_HOT_ void smpi_view_done_(SMPI_View view) {
   struct smpi_process_* p = &smpi_process_state_;
   view->state = SMPI_RELEASED_;
   smpi_lock_();
@@ -44,8 +44,7 @@ SMPI_API_ void smpi_view_done_(SMPI_View view) {
   smpi_unlock_();
 }
 
-SMPI_API_ void smpi_status_(MPI_Status* status, int source, int tag, uint64_t bytes) {
-  if (status == MPI_STATUS_IGNORE) return;
+SMPI_API_ void smpi_write_status_(MPI_Status* status, int source, int tag, uint64_t bytes) {
   memset(status, 0, sizeof *status);
   status->MPI_SOURCE = source;
   status->MPI_TAG = tag;
@@ -56,6 +55,10 @@ SMPI_API_ void smpi_status_(MPI_Status* status, int source, int tag, uint64_t by
   } else {
     MPI_Status_set_elements_x(status, MPI_BYTE, (MPI_Count)bytes);
   }
+}
+
+SMPI_HOT_ void smpi_status_(MPI_Status* status, int source, int tag, uint64_t bytes) {
+  if (status != MPI_STATUS_IGNORE) smpi_write_status_(status, source, tag, bytes);
 }
 
 SMPI_API_ int smpi_view_open_(SMPI_View view, const struct overdrive_smpi_place* place) {
@@ -73,14 +76,23 @@ SMPI_API_ int smpi_view_open_(SMPI_View view, const struct overdrive_smpi_place*
 
 SMPI_API_ int smpi_settle_call_(SMPI_View view);
 
+/* A short message has come into a block that a far one might have needed: made to look like one. */
+SMPI_API_ void smpi_lengthen_(void* block, struct smpi_head_* head) {
+  const uint64_t bytes = head->home;
+  /* What is longer has been cut off, and is not looked at. */
+  if (bytes <= SMPI_INLINE_BYTES_) memmove(block, smpi_short_data_(head), (size_t)bytes);
+  head->kind = SMPI_DATA_;
+  head->bytes = bytes;
+}
+
 /* Makes a view of the message whose head has come; its data lies in view->block, if it was far. */
-SMPI_API_ int smpi_settle_(SMPI_View view) {
+SMPI_API_ int smpi_settle_other_(SMPI_View view) {
   const struct overdrive_smpi_engine* engine = smpi_process_state_.engine;
-  const struct smpi_head_* head =
-      view->block != 0 ? (const struct smpi_head_*)((char*)view->block - OVERDRIVE_SMPI_HEAD_BYTES)
+  struct smpi_head_* head =
+      view->block != 0 ? (struct smpi_head_*)((char*)view->block - OVERDRIVE_SMPI_HEAD_BYTES)
                        : &view->head;
   struct overdrive_smpi_place place;
-  const int too_long = head->bytes > view->limit;
+  const int too_long = smpi_length_(head) > view->limit;
   if (view->call != 0) return smpi_settle_call_(view);
   if (head->kind == SMPI_NOTHING_) {
     /* Some MPI libraries deliver nothing of a message that is too long. */
@@ -88,7 +100,8 @@ SMPI_API_ int smpi_settle_(SMPI_View view) {
   }
   view->source = head->source;
   view->tag = head->tag;
-  if (head->kind == SMPI_DESCRIPTOR_) {
+  if (head->kind == SMPI_SHORT_ && view->block != 0 && !too_long) smpi_lengthen_(view->block, head);
+  if (smpi_is_descriptor_(head)) {
     smpi_place_(head, &place);
     place.offset += view->from;
     if (view->block != 0) engine->free(engine->self, view->block, 0);
@@ -97,8 +110,8 @@ SMPI_API_ int smpi_settle_(SMPI_View view) {
     view->state = too_long ? SMPI_EMPTY_ : SMPI_OPEN_;
     if (too_long) return MPI_ERR_TRUNCATE;
     view->inlined = 1;
-    view->address = view->data;
-    view->bytes = head->bytes;
+    view->address = smpi_short_data_(head);
+    view->bytes = smpi_length_(head);
     return MPI_SUCCESS;
   } else {
     void* block = view->block;
@@ -115,6 +128,22 @@ SMPI_API_ int smpi_settle_(SMPI_View view) {
   return MPI_ERR_TRUNCATE;
 }
 
+/* The same, with what short messages need done at once. */
+SMPI_HOT_ int smpi_settle_(SMPI_View view) {
+  struct smpi_head_* head = &view->head;
+  if (head->kind != SMPI_SHORT_ || view->block != 0 || view->call != 0 ||
+      head->home > view->limit) {
+    return smpi_settle_other_(view);
+  }
+  view->source = head->source;
+  view->tag = head->tag;
+  view->state = SMPI_OPEN_;
+  view->inlined = 1;
+  view->address = smpi_short_data_(head);
+  view->bytes = head->home;
+  return MPI_SUCCESS;
+}
+
 /* A receive that has taken nothing: its view holds nothing. */
 SMPI_API_ void smpi_view_null_(SMPI_View view) {
   view->source = MPI_PROC_NULL;
@@ -122,7 +151,7 @@ SMPI_API_ void smpi_view_null_(SMPI_View view) {
   view->state = SMPI_EMPTY_;
 }
 
-SMPI_API_ int smpi_check_source_(const struct smpi_comm_* c, int source, int tag) {
+SMPI_HOT_ int smpi_check_source_(const struct smpi_comm_* c, int source, int tag) {
   if (source != MPI_ANY_SOURCE && source != MPI_PROC_NULL && (source < 0 || source >= c->size)) {
     return MPI_ERR_RANK;
   }
@@ -130,7 +159,7 @@ SMPI_API_ int smpi_check_source_(const struct smpi_comm_* c, int source, int tag
 }
 
 /* Whether only near ranks can have sent what such a receive takes. */
-SMPI_API_ int smpi_only_near_(const struct smpi_comm_* c, int source) {
+SMPI_HOT_ int smpi_only_near_(const struct smpi_comm_* c, int source) {
   return source == MPI_ANY_SOURCE ? c->all_near : c->near[source];
 }
 
@@ -148,10 +177,8 @@ SMPI_API_ struct smpi_stash_** smpi_stashed_(struct smpi_comm_* c, int source, i
 }
 
 /* Moves a fetched message into a view; false if there is none. */
-SMPI_API_ int smpi_unstash_(struct smpi_comm_* c, int source, int tag, SMPI_View view) {
+SMPI_API_ int smpi_search_stash_(struct smpi_comm_* c, int source, int tag, SMPI_View view) {
   struct smpi_stash_ **at, *found;
-  /* Relaxed: who has probed knows that there is something. */
-  if (__atomic_load_n(&c->stash, __ATOMIC_RELAXED) == 0) return 0;
   smpi_lock_();
   at = smpi_stashed_(c, source, tag);
   found = *at;
@@ -167,7 +194,14 @@ SMPI_API_ int smpi_unstash_(struct smpi_comm_* c, int source, int tag, SMPI_View
   return 1;
 }
 
-/* Receives a matched message, near or far, whatever its length. */
+SMPI_HOT_ int smpi_unstash_(struct smpi_comm_* c, int source, int tag, SMPI_View view) {
+  /* Relaxed: who has probed knows that there is something. */
+  if (__atomic_load_n(&c->stash, __ATOMIC_RELAXED) == 0) return 0;
+  return smpi_search_stash_(c, source, tag, view);
+}
+
+/* Receives a matched message, near or far, whatever its length: head and, unless it is a
+ * descriptor, a block with the data. */
 SMPI_API_ int smpi_take_(MPI_Message* message, MPI_Status* status, struct smpi_head_* head,
                          void** block) {
   const struct overdrive_smpi_engine* engine = smpi_process_state_.engine;
@@ -178,8 +212,31 @@ SMPI_API_ int smpi_take_(MPI_Message* message, MPI_Status* status, struct smpi_h
   int code = MPI_Get_elements_x(status, MPI_BYTE, &length);
   *block = 0;
   if (code != MPI_SUCCESS) return code;
-  if ((uint64_t)length < front) {
-    return MPI_Mrecv(head, SMPI_DESCRIPTOR_BYTES_, MPI_BYTE, message, MPI_STATUS_IGNORE);
+  if (length <= SMPI_NEAR_BYTES_) {
+    struct {
+      struct smpi_head_ head;
+      char room[SMPI_INLINE_BYTES_];
+    } short_one;
+    const char* from = short_one.room;
+    short_one.head.kind = SMPI_NOTHING_;
+    code = MPI_Mrecv(&short_one, SMPI_NEAR_BYTES_, MPI_BYTE, message, MPI_STATUS_IGNORE);
+    if (code != MPI_SUCCESS) return code;
+    *head = short_one.head;
+    if (smpi_is_descriptor_(head)) return MPI_SUCCESS;
+    if (head->kind == SMPI_SHORT_) {
+      from = smpi_short_data_(&short_one.head);
+      head->kind = SMPI_DATA_;
+      head->bytes = head->home;
+      if (head->bytes > SMPI_INLINE_BYTES_) return MPI_ERR_INTERN;
+    } else if (head->kind != SMPI_DATA_ || head->bytes > (uint64_t)length - front) {
+      return MPI_ERR_INTERN;
+    }
+    data = (char*)engine->alloc(engine->self, head->bytes, smpi_site_);
+    if (data == 0) return MPI_ERR_NO_MEM;
+    memcpy(data - front, head, front);
+    if (head->bytes > 0) memcpy(data, from, (size_t)head->bytes);
+    *block = data;
+    return MPI_SUCCESS;
   }
   data = (char*)engine->alloc(engine->self, (uint64_t)length - front, smpi_site_);
   if (data == 0) return MPI_ERR_NO_MEM;
@@ -204,7 +261,7 @@ SMPI_API_ int SMPI_Recv(SMPI_View* view, MPI_Count count, MPI_Datatype datatype,
   SMPI_View made;
   int code;
   if (c == 0) return smpi_raise_(comm == MPI_COMM_NULL ? MPI_COMM_WORLD : comm, MPI_ERR_COMM);
-  smpi_progress_(0);
+  smpi_progress_();
   code = view == 0 ? MPI_ERR_ARG : smpi_bytes_(count, datatype, &limit);
   if (code == MPI_SUCCESS) code = smpi_check_source_(c, source, tag);
   if (code != MPI_SUCCESS) return smpi_raise_(comm, code);
@@ -268,7 +325,7 @@ SMPI_API_ int SMPI_Irecv(SMPI_View* view, MPI_Count count, MPI_Datatype datatype
   SMPI_View made;
   int code;
   if (c == 0) return smpi_raise_(comm == MPI_COMM_NULL ? MPI_COMM_WORLD : comm, MPI_ERR_COMM);
-  smpi_progress_(0);
+  smpi_progress_();
   code = view == 0 || request == 0 ? MPI_ERR_ARG : smpi_bytes_(count, datatype, &limit);
   if (code == MPI_SUCCESS) code = smpi_check_source_(c, source, tag);
   if (code != MPI_SUCCESS) return smpi_raise_(comm, code);
@@ -366,7 +423,7 @@ SMPI_API_ int smpi_probe_(int source, int tag, MPI_Comm comm, int* flag, MPI_Sta
   MPI_Status found;
   int code, there = 1;
   if (c == 0) return smpi_raise_(comm == MPI_COMM_NULL ? MPI_COMM_WORLD : comm, MPI_ERR_COMM);
-  smpi_progress_(0);
+  smpi_progress_();
   code = smpi_check_source_(c, source, tag);
   if (code != MPI_SUCCESS) return smpi_raise_(comm, code);
   if (source == MPI_PROC_NULL) {

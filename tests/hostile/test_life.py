@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from hosts import Host
-from support import expect, jobs, programs
+from support import expect, jobs, programs, standby
 
 HERE = Path(__file__).parent
 Build = Callable[[Path], str]
@@ -51,51 +51,22 @@ def test_killed_rank(
     assert not result.leftovers, result.report()
 
 
-KEEP_GOING = {
-    "env": {"OMPI_MCA_orte_abort_on_non_zero_status": "0"},
-    "options": ["--mca", "orte_enable_recovery", "1"],
-}
-"""How Open MPI 4.1's launcher is told not to end a job of which a rank has died."""
-
-UNNOTICED = ["sh", "-c", '"$@"; exec sleep 600', "sh"]
-"""Hydra looks at the process that it has started and at its end of a socket: a shell that has
-started the rank in turn lives on, and has the socket as well."""
-
-IN_A_HURRY = {"peer_check": "1ms", "spin": "10us"}
-"""MPICH ends a process without a word when it is asked after a peer's connection has closed: ranks
-that sleep look whether their peers live before they ask it."""
-
-ATTEMPTS = 5
-"""A rank dies between the other one's look and its question to MPICH once in hundreds of times."""
-
-
-def run_death(host: Host, command: list[str]) -> jobs.Result:
-    """Run a job of two ranks whose launcher does not end it when rank 1 dies."""
-    if host.uses_hydra:
-        ranks = [command, [*UNNOTICED, *command]]
-        return jobs.run(host, 2, command, per_rank=ranks, settings=IN_A_HURRY, limit=60)
-    options, env = KEEP_GOING["options"], KEEP_GOING["env"]
-    return jobs.run(host, 2, command, env=env, launcher_options=options, limit=60)
-
-
 @pytest.mark.quick
 @pytest.mark.parametrize("wait", ["recv", "wait", "waitall", "probe", "any"])
 def test_death_is_noticed(
     wait: str, host: Host, compiled: Build, overdrive: bool, needs_overdrive: None, tmp_path: Path
 ) -> None:
     """The launcher stands by: the waiting ranks must find out and end the job, naming the rank."""
-    if host.name == "openmpi5":
-        pytest.skip(f"{host.name}: its launcher cannot be told to stand by")
+    standby.needs_standby(host)
     note = tmp_path / "died"
     program = compiled(HERE / "death.c")
-    for _ in range(ATTEMPTS if host.uses_hydra else 1):
-        result = run_death(host, [program, "--how=kill", f"--wait={wait}", f"--note={note}"])
+    for _ in range(standby.attempts(host)):
+        result = standby.run(host, [program, "--how=kill", f"--wait={wait}", f"--note={note}"])
         late = time.time() - died_at(note, result)
         assert not result.timed_out, result.report()
         assert late < DEATH_SECONDS + LAUNCHER_SECONDS, f"{late:.1f} s\n{result.report()}"
         assert "went on" not in result.stdout, result.report()
-        said = [line for line in result.stderr.splitlines() if "overdrive" in line.lower()]
-        if any(re.search(r"rank 1\b", line) for line in said):
+        if standby.names_rank(result, 1):
             return
     pytest.fail(f"nobody named the dead rank\n{result.report()}")
 

@@ -1,8 +1,14 @@
-// Blocks at the edges of their life: --what=many|large|foreign|exit|fork|kill|limit.
+// Blocks at the edges of their life:
+// --what=many|large|foreign|exit|fork|viewer|owner|limit|touch.
+#define _GNU_SOURCE
 #include <errno.h>
 #include <overdrive/smpi.h>
+#include <sched.h>
 #include <signal.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "odtest.h"
 
@@ -132,7 +138,7 @@ static void forked(void) {
 }
 
 // Rank 1 dies with a view; rank 0 waits for it.
-static void killed(void) {
+static void viewer_dies(void) {
   if (odt.rank == 0) {
     void* block = NULL;
     SMPI_Alloc(1000, &block);
@@ -142,6 +148,47 @@ static void killed(void) {
   } else if (odt.rank == 1) {
     SMPI_View view;
     SMPI_Recv(&view, 1000, MPI_BYTE, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    raise(SIGKILL);
+  }
+}
+
+// Whether a process runs, or has not been taken notice of after its end.
+static int runs(long pid) {
+  char path[64], text[256] = "";
+  snprintf(path, sizeof path, "/proc/%ld/stat", pid);
+  FILE* file = fopen(path, "r");
+  if (file == NULL) return 0;
+  const size_t length = fread(text, 1, sizeof text - 1, file);
+  fclose(file);
+  const char* state = strrchr(text, ')');
+  return length > 0 && state != NULL && strchr("ZX", state[2]) == NULL;
+}
+
+// Rank 1 dies while rank 0 looks at what it has lent: the view stays whole, and who waits for the
+// next message learns of the death.
+static void owner_dies(void) {
+  enum { kBytes = 300000 };
+  if (odt.rank == 0) {
+    SMPI_View view;
+    const void* data = NULL;
+    long pid = 0;
+    MPI_Recv(&pid, 1, MPI_LONG, 1, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    SMPI_Recv(&view, kBytes, MPI_BYTE, 1, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    SMPI_View_get(view, &data, MPI_STATUS_IGNORE);
+    MPI_Send(NULL, 0, MPI_BYTE, 1, 2, MPI_COMM_WORLD);
+    while (runs(pid)) odt_sleep_ms(1);
+    CHECK_DATA(data, kBytes, 9);
+    SMPI_View_release(&view);
+    SMPI_Recv(&view, kBytes, MPI_BYTE, 1, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    printf("WRONG: received\n");
+  } else if (odt.rank == 1) {
+    const long pid = getpid();
+    void* block = NULL;
+    SMPI_Alloc(kBytes, &block);
+    odt_fill(block, kBytes, 9);
+    MPI_Send(&pid, 1, MPI_LONG, 0, 1, MPI_COMM_WORLD);
+    SMPI_Send(block, kBytes, MPI_BYTE, 0, 1, MPI_COMM_WORLD);
+    MPI_Recv(NULL, 0, MPI_BYTE, 0, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     raise(SIGKILL);
   }
 }
@@ -156,6 +203,92 @@ static void limited(void) {
   SMPI_Free(second);
 }
 
+// Puts this rank on a processor, where there are several nodes of memory on one of a node of its
+// own; returns that node.
+static int settle_on_a_memory_node(void) {
+  cpu_set_t allowed, one;
+  unsigned node = 0, nodes[CPU_SETSIZE], cpus[CPU_SETSIZE];
+  int count = 0;
+  sched_getaffinity(0, sizeof allowed, &allowed);
+  for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+    if (!CPU_ISSET(cpu, &allowed)) continue;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    if (sched_setaffinity(0, sizeof one, &one) != 0) continue;
+    syscall(SYS_getcpu, NULL, &node, NULL);
+    int known = 0;
+    for (int i = 0; i < count; i++) known |= nodes[i] == node;
+    if (!known) nodes[count] = node, cpus[count++] = (unsigned)cpu;
+  }
+  if (count == 0) return -1;
+  CPU_ZERO(&one);
+  CPU_SET(cpus[odt.rank % count], &one);
+  sched_setaffinity(0, sizeof one, &one);
+  return (int)nodes[odt.rank % count];
+}
+
+// How many of the pages that lie wholly within the memory exist, and how many of them elsewhere
+// than on a node; -1: the kernel does not tell where they lie.
+static long pages_there(const char* memory, size_t bytes, int node, long* elsewhere) {
+  const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+  const uintptr_t first = ((uintptr_t)memory + page - 1) / page * page;
+  const size_t count = ((uintptr_t)memory + bytes - first) / page;
+  unsigned char* there = malloc(count);
+  void** pages = malloc(count * sizeof *pages);
+  int* at = malloc(count * sizeof *at);
+  long found = 0;
+  CHECK(mincore((void*)first, count * page, there) == 0, "%s", strerror(errno));
+  for (size_t i = 0; i < count; i++) pages[i] = (void*)(first + i * page);
+  *elsewhere = syscall(SYS_move_pages, 0, count, pages, NULL, at, 0) == 0 ? 0 : -1;
+  for (size_t i = 0; i < count; i++) {
+    found += there[i] & 1;
+    if (*elsewhere >= 0) *elsewhere += at[i] >= 0 && at[i] != node;
+  }
+  free(there), free(pages), free(at);
+  return found;
+}
+
+// Memory comes to be where its owner touches it first: neither allocating, lending, looking at a
+// view nor passing does that for him.
+static void touch(void) {
+  enum { kBytes = 32 << 20, kFew = 32 };
+  const int node = settle_on_a_memory_node();
+  const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+  long elsewhere = 0;
+  SMPI_View view;
+  char *block = NULL, *second = NULL;
+  const char* data = NULL;
+  if (odt.rank == 0) {
+    SMPI_Alloc(kBytes, &block);
+    SMPI_Alloc(kBytes, &second);
+    CHECK(pages_there(block, kBytes, node, &elsewhere) <= kFew, "allocating");
+    SMPI_Send(block, kBytes, MPI_BYTE, 1, 1, MPI_COMM_WORLD);
+    MPI_Barrier(MPI_COMM_WORLD);
+    CHECK(pages_there(block, kBytes, node, &elsewhere) <= kFew, "lending");
+    SMPI_Reclaim(block);
+    memset(block, 1, kBytes);
+    CHECK(pages_there(block, kBytes, node, &elsewhere) == (long)(kBytes / page) - 1 ||
+              pages_there(block, kBytes, node, &elsewhere) == (long)(kBytes / page),
+          "writing");
+    CHECK(elsewhere <= 0, "%ld pages are not on node %d", elsewhere, node);
+    SMPI_Pass(second, kBytes, MPI_BYTE, 1, 2, MPI_COMM_WORLD);
+    SMPI_Free(block);
+  } else if (odt.rank == 1) {
+    SMPI_Recv(&view, kBytes, MPI_BYTE, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    SMPI_View_get(view, &data, MPI_STATUS_IGNORE);
+    MPI_Barrier(MPI_COMM_WORLD);
+    SMPI_View_release(&view);
+    SMPI_Recv(&view, kBytes, MPI_BYTE, 0, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    SMPI_View_own(&view, &second);
+    CHECK(pages_there(second, kBytes, node, &elsewhere) <= kFew, "passing");
+    memset(second, 2, kBytes);
+    pages_there(second, kBytes, node, &elsewhere);
+    // The front, which its home has written, may share the first page.
+    CHECK(elsewhere <= kFew, "%ld pages are not on node %d", elsewhere, node);
+    SMPI_Free(second);
+  }
+}
+
 int main(int argc, char** argv) {
   odt_start("life", &argc, &argv);
   const char* what = odt_option("what", "foreign");
@@ -165,7 +298,9 @@ int main(int argc, char** argv) {
   if (strcmp(what, "foreign") == 0) foreign();
   if (strcmp(what, "exit") == 0) leave();
   if (strcmp(what, "fork") == 0) forked();
-  if (strcmp(what, "kill") == 0) killed();
+  if (strcmp(what, "viewer") == 0) viewer_dies();
+  if (strcmp(what, "owner") == 0) owner_dies();
   if (strcmp(what, "limit") == 0) limited();
+  if (strcmp(what, "touch") == 0) touch();
   return odt_finish();
 }

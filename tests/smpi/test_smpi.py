@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from hosts import Host
-from support import expect, jobs, programs, sharing
+from support import expect, jobs, programs, sharing, standby
 from support.nodes import Nodes
 from support.programs import INCLUDE, ROOT
 
@@ -139,21 +139,22 @@ LIVES = {
     "exit": (3, {}, []),
     "fork": (3, {}, []),
     "limit": (2, {"smpi_limit": "1M"}, []),
+    "touch": (2, {}, []),
 }
 
 
 @pytest.mark.parametrize(
     "what",
     [
-        pytest.param(name, marks=[pytest.mark.quick] * (name in ("foreign", "fork")))
+        pytest.param(name, marks=[pytest.mark.quick] * (name in ("foreign", "fork", "touch")))
         for name in LIVES
     ],
 )
 @pytest.mark.one
 def test_life(what: str, host: Host, compiled: Build, overdrive: bool) -> None:
-    """Many and large blocks, freed elsewhere, lent at the end, seen by children, limited."""
+    """Many and large blocks, freed elsewhere, lent at the end, seen by children, limited, fresh."""
     ranks, settings, arguments = LIVES[what]
-    if what in ("limit", "fork") and not overdrive:
+    if what in ("limit", "fork", "touch") and not overdrive:
         pytest.skip("about Overdrive")
     program = compiled(HERE / "life.c")
     result = jobs.run(
@@ -175,14 +176,27 @@ def test_a_million_blocks(host: Host, compiled: Build, overdrive: bool) -> None:
     expect.passed(result)
 
 
+DEATHS = {
+    "viewer": r"rank 1 \(process \d+ on this node\) has died while rank 0 .* for its views;",
+    "owner": r"rank 1 \(process \d+ on this node\) has died while rank 0 was waiting for it;",
+}
+"""Who dies, and what the other one says of it."""
+
+
 @pytest.mark.quick
 @pytest.mark.one
-def test_killed_viewer(host: Host, compiled: Build, needs_overdrive: None) -> None:
-    """Whoever waits for a view of a rank that has died does not wait for ever."""
+@pytest.mark.parametrize("who", DEATHS)
+def test_killed(who: str, host: Host, compiled: Build, needs_overdrive: None) -> None:
+    """A rank is killed that looks at a view, or that has lent one: the job ends with its name."""
+    standby.needs_standby(host)
     program = compiled(HERE / "life.c")
-    result = jobs.run(host, 2, [program, "--what=kill"], limit=60)
-    assert not result.timed_out and result.returncode != 0, result.report()
-    assert "WRONG" not in result.stdout, result.report()
+    for _ in range(standby.attempts(host)):
+        result = standby.run(host, [program, f"--what={who}"])
+        assert not result.timed_out, result.report()
+        assert "WRONG" not in result.stdout and "FAIL" not in result.stderr, result.report()
+        if re.search(DEATHS[who], result.stderr):
+            return
+    pytest.fail(f"nobody named the dead rank\n{result.report()}")
 
 
 @pytest.mark.quick

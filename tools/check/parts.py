@@ -198,6 +198,19 @@ LONG_SECONDS = 4 * 3600
 """Of a part of `make check-all`: hours for the longest, so only what hangs is ended."""
 
 
+def ownership_part() -> Part:
+    """Return the part that passes blocks of message memory on for long, under a sanitizer."""
+    command = ["ctest", "--test-dir", "build/asan", "-R", "SmpiService.RandomOwnershipTraffic"]
+    command += ["--output-on-failure", "--no-tests=error", "--output-junit"]
+    env, junit = SANITIZER_OPTIONS | {"OVERDRIVE_TEST_OPERATIONS": "1000000"}, "ownership.xml"
+    return Part(
+        "ownership",
+        LONG_SECONDS,
+        lambda logs: [Step([*command, str(logs / junit)], logs / junit, True, env)],
+        lambda: build_steps("asan", "unit_tests"),
+    )
+
+
 def test_folders() -> list[str]:
     """Return the folders of Python tests below tests/."""
     found = sorted({path.parent.name for path in (ROOT / "tests").glob("*/test_*.py")})
@@ -242,4 +255,4 @@ def long_parts() -> list[Part]:
     command = [python(), "tests/fuzz/run.py", "--time", "1h"]
     fuzz = Part("fuzz", LONG_SECONDS, lambda logs: [Step(command, counts=True)])
     matrix = [matrix_part(name) for name in MATRIX]
-    return [*parts, unit_part("ubsan", LONG_SECONDS), *matrix, fuzz, whole]
+    return [*parts, ownership_part(), unit_part("ubsan", LONG_SECONDS), *matrix, fuzz, whole]

@@ -1,0 +1,323 @@
+"""The page and the pictures of bench/smpi.py."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+
+from goals import HOST_TITLES
+from jobs import ROOT
+from page import machine, table
+
+PAGE = ROOT / "docs" / "measurements" / "smpi.md"
+PLOTS = ROOT / "docs" / "measurements" / "plots"
+COLUMNS = ["part", "host", "side", "regime", "layout", "x", "what", "value"]
+REGIMES = ("near", "far")
+READS = {"nothing": "nothing read", "tenth": "a tenth", "all": "all"}
+NODE_LAYOUTS = ("1x4", "1x16")
+MOST_US = 1.2
+"""Of a view of which nothing is read, near."""
+COMMUNICATION, PROGRAM = 2.0, 1.3
+"""How many times as fast Cannon's communication has to be, and where its program counts as fast."""
+Row = dict[str, str]
+
+
+class Figures:
+    """The medians of all rows."""
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        self.rows = rows
+        self.values: dict[tuple[str, ...], list[float]] = {}
+        for one in rows:
+            key = tuple(one[name] for name in COLUMNS[:-1])
+            self.values.setdefault(key, []).append(float(one["value"]))
+
+    def get(self, *key: object) -> float | None:
+        """Return a median, or None; the key is that of a row."""
+        found = self.values.get(tuple(map(str, key)))
+        return statistics.median(found) if found else None
+
+    def of(self, part: str, column: str) -> list[str]:
+        """Return what stands in a column of a part's rows."""
+        return sorted({one[column] for one in self.rows if one["part"] == part})
+
+    def xs(self, part: str, layout: str) -> list[int]:
+        """Return the sizes or orders of a part."""
+        chosen = [one for one in self.rows if (one["part"], one["layout"]) == (part, layout)]
+        return sorted({int(one["x"]) for one in chosen if one["x"] != "0"})
+
+    def trip(self, part: str, host: str, side: str, regime: str, size: int, what: str) -> float:
+        """Return a time of a round trip, NaN where there is none."""
+        found = self.get(part, host, side, regime, "1x2", size, what)
+        return math.nan if found is None else found
+
+    def cannon(self, part: str, host: str, layout: str, order: int, what: str) -> list[float]:
+        """Return plain MPI's seconds, Overdrive's and SMPI's; NaN where there are none."""
+        found = [
+            self.get(part, host, side, "", layout, order, f"{version}-{what}")
+            for side, version in (("plain", "mpi"), ("overdrive", "mpi"), ("overdrive", "smpi"))
+        ]
+        return [math.nan if value is None else value for value in found]
+
+
+def shown(value: float, digits: int = 3) -> str:
+    """Return a figure with few digits, or a dash."""
+    if math.isnan(value):
+        return "–"
+    return f"{value:.{digits}g}" if value < 1000 else f"{value:.0f}"
+
+
+def ratio(a: float, b: float) -> str:
+    """Return how many times b goes into a."""
+    return "–" if math.isnan(a) or math.isnan(b) else f"{a / b:.2f}"
+
+
+def size_name(size: int) -> str:
+    """Return a size in bytes for people."""
+    for unit, name in ((1 << 20, "MiB"), (1 << 10, "KiB")):
+        if size >= unit:
+            return f"{size // unit} {name}"
+    return f"{size} B"
+
+
+def view_ratios(
+    figures: Figures, part: str, host: str, regime: str
+) -> dict[tuple[int, str], float]:
+    """Return by size and share read how many times as fast as Overdrive's message a view is."""
+    found = {}
+    for size in figures.xs(part, "1x2"):
+        for read in READS:
+            message = figures.trip(part, host, "overdrive", regime, size, f"message-{read}")
+            view = figures.trip(part, host, "overdrive", regime, size, f"view-{read}")
+            if not math.isnan(message + view):
+                found[size, read] = message / view
+    return found
+
+
+def view_goals(figures: Figures) -> list[str]:
+    """Say whether views reach their goals."""
+    lines = []
+    for host in figures.of("views", "host"):
+        for regime in REGIMES:
+            sizes = figures.xs("views", "1x2")
+            times = {
+                size: figures.trip("views", host, "overdrive", regime, size, "view-nothing")
+                for size in sizes
+            }
+            times = {size: us for size, us in times.items() if not math.isnan(us)}
+            if not times:
+                continue
+            slowest = max(times, key=lambda size: times[size])
+            text = (
+                f"- {HOST_TITLES[host]}, {regime}: a view of which nothing is read takes at most "
+                f"{times[slowest]:.2f} us ({size_name(slowest)})"
+            )
+            if regime == "near":
+                text += f"; goal {MOST_US}: {'reached' if times[slowest] <= MOST_US else 'missed'}"
+            lines.append(text + ".")
+            for part, title in (("views", "sent again"), ("rewritten", "written anew")):
+                ratios = view_ratios(figures, part, host, regime)
+                if not ratios:
+                    continue
+                mean = math.exp(sum(map(math.log, ratios.values())) / len(ratios))
+                worst = min(ratios, key=lambda key: ratios[key])
+                slower = sum(value < 0.97 for value in ratios.values())
+                lines.append(
+                    f"  - data {title}: {mean:.2f} times as fast as Overdrive's messages in "
+                    f"geometric mean, at worst {ratios[worst]:.2f} ({size_name(worst[0])}, "
+                    f"{READS[worst[1]]}); {slower} of {len(ratios)} points below 0.97."
+                )
+    return [*lines, ""]
+
+
+def views_section(figures: Figures, part: str) -> list[str]:
+    """Return the tables of round trips."""
+    lines = []
+    for host in figures.of(part, "host"):
+        for regime in REGIMES:
+            lines_ns = [
+                value
+                for side in ("overdrive", "plain")
+                for value in figures.values.get(
+                    (part, host, side, regime, "1x2", "0", "line_ns"), []
+                )
+            ]
+            if not lines_ns:
+                continue
+            seen = f"{min(lines_ns):.0f} to {max(lines_ns):.0f}"
+            lines += [f"**{HOST_TITLES[host]}, {regime}** (a cache line took {seen} ns):", ""]
+            rows = []
+            for size in figures.xs(part, "1x2"):
+                cells = [size_name(size)]
+                for read in READS:
+                    for side, way in (
+                        ("plain", "message"),
+                        ("overdrive", "message"),
+                        ("overdrive", "view"),
+                    ):
+                        what = f"{way}-{read}"
+                        cells.append(shown(figures.trip(part, host, side, regime, size, what)))
+                rows.append(cells)
+            header = ["size"]
+            for title in READS.values():
+                header += [f"{title}: host", "Overdrive", "view"]
+            lines += table(header, rows)
+    return lines
+
+
+def cannon_section(figures: Figures, part: str, layouts: Iterable[str]) -> list[str]:
+    """Return the table of Cannon's algorithm."""
+    rows = []
+    for host in figures.of(part, "host"):
+        for layout in layouts:
+            for order in figures.xs(part, layout):
+                program = figures.cannon(part, host, layout, order, "program")
+                communication = figures.cannon(part, host, layout, order, "communication")
+                cells = [HOST_TITLES[host], layout, str(order)]
+                for times in (program, communication):
+                    cells += [*map(shown, times), ratio(times[0], times[2])]
+                rows.append(cells)
+    header = ["host", "nodes x ranks", "order", "program: host", "Overdrive", "SMPI", "times"]
+    return table([*header, "communication: host", "Overdrive", "SMPI", "times"], rows)
+
+
+def gains(figures: Figures) -> list[str]:
+    """Say at which orders the program is fast, and where it, or its communication, is slow."""
+    lines = []
+    for host in figures.of("cannon", "host"):
+        for layout in NODE_LAYOUTS:
+            program, communication = {}, {}
+            for order in figures.xs("cannon", layout):
+                for what, found in (("program", program), ("communication", communication)):
+                    plain, _, view = figures.cannon("cannon", host, layout, order, what)
+                    if not math.isnan(plain + view):
+                        found[order] = plain / view
+            if not program:
+                continue
+            fast = [str(order) for order, times in program.items() if times >= PROGRAM]
+            slower = [f"{order} ({times:.2f})" for order, times in program.items() if times < 1]
+            low = [
+                f"{order} ({times:.2f})"
+                for order, times in communication.items()
+                if times < COMMUNICATION
+            ]
+            lines.append(
+                f"- {HOST_TITLES[host]}, {layout[2:]} ranks: the program is {PROGRAM} times as "
+                f"fast, or more, at the orders {', '.join(fast) or 'none'}; slower at "
+                f"{', '.join(slower) or 'none'}. Communication less than {COMMUNICATION:.0f} times "
+                f"as fast at {', '.join(low) or 'none'}."
+            )
+    return [*lines, ""]
+
+
+def draw_views(figures: Figures) -> None:
+    """Draw round trips of both regimes."""
+    import matplotlib.pyplot as plt
+
+    figure, all_axes = plt.subplots(1, 2, figsize=(11, 4))
+    host = figures.of("views", "host")[0]
+    regimes = {
+        one["regime"] for one in figures.rows if (one["part"], one["host"]) == ("views", host)
+    }
+    regime = next(name for name in REGIMES if name in regimes)
+    for axes, read in zip(all_axes, ("nothing", "all")):
+        for side, way, label in (
+            ("plain", "message", f"message, {HOST_TITLES[host]}"),
+            ("overdrive", "message", "message, Overdrive"),
+            ("overdrive", "view", "view"),
+        ):
+            sizes = figures.xs("views", "1x2")
+            values = [
+                figures.trip("views", host, side, regime, size, f"{way}-{read}") for size in sizes
+            ]
+            axes.loglog(sizes, values, marker="o", label=label)
+        axes.set_title(f"{regime}, receiver reads {read}")
+        axes.set_xlabel("bytes")
+        axes.set_ylabel("us for one direction")
+        axes.grid(alpha=0.3)
+        axes.legend()
+    figure.tight_layout()
+    figure.savefig(PLOTS / "smpi_views.png", dpi=90)
+
+
+def draw_cannon(figures: Figures) -> None:
+    """Draw where the program gains how much."""
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(6, 4))
+    for host in figures.of("cannon", "host"):
+        for layout in NODE_LAYOUTS:
+            points = []
+            for order in figures.xs("cannon", layout):
+                plain, _, view = figures.cannon("cannon", host, layout, order, "program")
+                if not math.isnan(plain + view):
+                    points.append((order, plain / view))
+            if points:
+                label = f"{HOST_TITLES[host]}, {layout[2:]} ranks"
+                axes.loglog(*zip(*points), marker="o", label=label)
+    axes.axhline(1, color="black", linewidth=0.8)
+    axes.axhline(PROGRAM, color="grey", linestyle="--", linewidth=0.8)
+    axes.set_xlabel("order of the matrices")
+    axes.set_ylabel("plain MPI / SMPI, whole program")
+    axes.grid(alpha=0.3)
+    axes.legend()
+    figure.tight_layout()
+    figure.savefig(PLOTS / "smpi_cannon.png", dpi=90)
+
+
+def write_page(rows: Sequence[Row], notes: Sequence[str], product: str, lab: str) -> None:
+    """Write the page and its pictures."""
+    figures = Figures(rows)
+    lines = [
+        "# Measurements: views instead of messages",
+        "",
+        "`python3 bench/smpi.py` measures all this again and writes this page; the figures are in",
+        "[data/smpi.csv](data/smpi.csv).",
+        "",
+        f"- Machine: {machine()}",
+        "- Every point is the median of several jobs in which the variants take turns; in a job",
+        "  messages and views take turns in batches. Jobs in which the cores came nearer to each",
+        "  other, or went farther, are left out: a cache line takes less than 100 ns *near*.",
+        *(note if note.startswith(" ") else f"- {note}" for note in notes),
+        "",
+        "## Round trips between two ranks of a node",
+        "",
+        *view_goals(figures),
+        "Microseconds for one direction: the installed MPI's message, Overdrive's, and a view. The",
+        "receiver sums up nothing, a tenth or all of it; the sender sends the same data again.",
+        "",
+        *views_section(figures, "views"),
+        "![views](plots/smpi_views.png)",
+        "",
+        "The same when the sender writes the whole buffer anew before each send (with views: after",
+        "`SMPI_Reclaim`); writing is part of the time:",
+        "",
+        *views_section(figures, "rewritten"),
+        "## Cannon's algorithm",
+        "",
+        f"`examples/cannon_mpi.c` and `cannon_smpi.c`; local product: {product}. Seconds, the",
+        "slowest rank; `times` is plain MPI without Overdrive divided by SMPI. With more ranks",
+        "than cores waiting for the core is part of every communication time.",
+        "",
+        *gains(figures),
+        *cannon_section(figures, "cannon", NODE_LAYOUTS),
+        "![Cannon](plots/smpi_cannon.png)",
+        "",
+    ]
+    if figures.of("lab", "host"):
+        layouts = figures.of("lab", "layout")
+        lines += [
+            f"Nodes of a virtual cluster ({lab}), all on the same processors, which makes these",
+            "oversubscribed, too:",
+            "",
+            *cannon_section(figures, "lab", layouts),
+        ]
+    PAGE.write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")
+    import matplotlib
+
+    matplotlib.use("Agg")
+    PLOTS.mkdir(parents=True, exist_ok=True)
+    if figures.of("views", "host"):
+        draw_views(figures)
+    draw_cannon(figures)
