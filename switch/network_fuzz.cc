@@ -7,6 +7,7 @@
 // frames come back to the pool, and a leader never claims a result that it has not computed with
 // all others.
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -118,10 +119,12 @@ struct Sink : fabric::Transmitter {
 };
 
 void fuzz_switches(Input input) {
+  // The pool outlasts the runs: taking frames anew each time costs more than all else.
+  static fabric::FramePool pool(8 << 20);
   Sink sink;
-  fabric::FramePool pool(8 << 20);
   {
-    fabric::Fabric fabric(pool, sink);
+    const auto made = std::make_unique<fabric::Fabric>(pool, sink);
+    fabric::Fabric& fabric = *made;
     constexpr std::size_t kMemory = 256 << 10;
     for (std::uint32_t i = 0; i < 3; ++i) {
       fabric.add_switch("s", 1000);
@@ -149,7 +152,7 @@ void fuzz_switches(Input input) {
         if (!frame) break;
         std::ranges::copy(bytes, frame->data());
       } else {
-        std::vector<std::uint8_t> payload;
+        static std::vector<std::uint8_t> payload;
         const Packet packet = make_packet(input, payload);
         const bool between = packet.common.flags != 0;
         const std::uint32_t own = between ? 0xc6120001 + (how >> 3 & 3) : 0x0a4d0001 + port;
@@ -206,8 +209,12 @@ void fuzz_leader(Input input) {
   for (std::uint32_t i = 0; i < 3; ++i) {
     settings.leaders.push_back({{0x0a4d0001 + i, 5000}, {0x0a4d0001 + i, 5001}});
   }
+  // Short waits: each try is a packet, and hundreds of them in vain teach nothing.
+  settings.join_ns = settings.give_up_ns = 8'000'000;
+  settings.settle_ns = 30'000'000;
   innetwork::Leader leader(settings, [](Address, const Packet& packet, bool) {
-    std::vector<std::uint8_t> bytes(innetwork::packet_bytes(packet));
+    static std::array<std::uint8_t, 9000> room;
+    const std::span<std::uint8_t> bytes(room.data(), innetwork::packet_bytes(packet));
     require(innetwork::write(packet, kFrom, kTo, bytes) == bytes.size());
   });
   std::uint64_t now_ns = 1;
@@ -217,14 +224,15 @@ void fuzz_leader(Input input) {
   while (input.more()) {
     const std::uint32_t how = input.take(1);
     if (how % 8 == 0) {
+      const std::size_t values = std::size_t{input.take(1)} * ((how & 0x80) != 0 ? 64 : 1);
       leader.start(static_cast<innetwork::Operation>(input.take(1) % innetwork::kOperations),
-                   static_cast<innetwork::Type>(input.take(1) % innetwork::kTypes), input.take(2),
+                   static_cast<innetwork::Type>(input.take(1) % innetwork::kTypes), values,
                    in.data(), out.data(), now_ns);
     } else if (how % 8 == 1) {
       now_ns += std::uint64_t{input.take(2)} * 10'000;
       leader.advance(now_ns);
     } else {
-      std::vector<std::uint8_t> payload;
+      static std::vector<std::uint8_t> payload;
       const Packet packet = make_packet(input, payload);
       leader.receive(packet, {0x0a4d0001 + (how >> 3 & 3), 5001}, now_ns);
     }

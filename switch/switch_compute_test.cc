@@ -381,11 +381,14 @@ End run_job(Network& network, std::size_t leaders, std::size_t tors, std::uint64
   return by_switch == leaders ? End::by_switch : End::by_host;
 }
 
-// Of each kind of fault; OVERDRIVE_SWITCH_OPERATIONS makes a long test of it.
-int operations() {
-  const char* const text = std::getenv("OVERDRIVE_SWITCH_OPERATIONS");
-  return text == nullptr ? 200 : std::atoi(text);
+int number_from(const char* variable, int otherwise) {
+  const char* const text = std::getenv(variable);
+  return text == nullptr ? otherwise : std::atoi(text);
 }
+// Of each kind of fault; OVERDRIVE_SWITCH_OPERATIONS makes a long test of it,
+// OVERDRIVE_SWITCH_FAULT chooses one kind, from 0, and OVERDRIVE_SWITCH_SEED other numbers of
+// chance.
+int operations() { return number_from("OVERDRIVE_SWITCH_OPERATIONS", 200); }
 
 class Tree : public ::testing::TestWithParam<std::pair<std::size_t, std::size_t>> {};
 
@@ -421,8 +424,11 @@ TEST_P(Tree, LossDuplicationReorderingAndCorruptionNeverGiveAWrongSum) {
                                  .reordering = 0.1,
                                  .corruption = 0.03,
                                  .reorder_ns = 3 * kMs}};
+  const int only = number_from("OVERDRIVE_SWITCH_FAULT", -1);
+  const auto seed = static_cast<std::uint64_t>(number_from("OVERDRIVE_SWITCH_SEED", 11));
   for (std::size_t kind = 0; kind < std::size(kinds); ++kind) {
-    Network network({.leaders = leaders, .tors = tors}, kinds[kind], 11 + kind);
+    if (only >= 0 && kind != static_cast<std::size_t>(only)) continue;
+    Network network({.leaders = leaders, .tors = tors}, kinds[kind], seed + kind);
     network.add_group(7, 99);
     ASSERT_TRUE(network.join()) << kind;
     for (int i = 0; i < operations(); ++i) {

@@ -8,6 +8,7 @@
 namespace od::fabric {
 
 TimerWheel::~TimerWheel() {
+  if (size_ == 0) return;
   for (Slot& slot : slots_) {
     while (slot.first != nullptr) {
       Frame* const next = slot.first->next;

@@ -197,7 +197,10 @@ std::unique_ptr<Rank> Rank::create(const host::HostTable& host, const config::Se
                                    static_cast<std::uint64_t>(settings.spin_ns));
   s.wake_mode = s.node->wake_mode();
   if (s.node->oversubscribed()) s.wake_mode.expedited = false;
-  s.tight_looks = !s.node->oversubscribed();
+  // Who is told to give its core away does not first look thousands of times: on nodes that share
+  // cores without knowing it (virtual ones) the others wait for them.
+  s.tight_looks = !s.node->oversubscribed() && settings.wait != config::WaitMode::kYield &&
+                  settings.wait != config::WaitMode::kSleep;
   s.transport = std::make_unique<p2p::Transport>(*s.node, s.wake_mode, s.settings, s.host,
                                                  s.matching, s.counters);
   s.smpi =

@@ -9,8 +9,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
+
+#include "innetwork/crc32.h"
 
 namespace od::innetwork {
 namespace {
@@ -56,6 +59,21 @@ TEST(InNetworkPacket, ChecksumIsThatOfEthernet) {
   const std::string text = "123456789";
   EXPECT_EQ(crc32(0, {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()}),
             0xcbf43926u);
+}
+
+// Whatever way the processor has, whatever the length and where the bytes lie.
+TEST(InNetworkPacket, ChecksumsByMultiplicationEqualThoseByTables) {
+  std::mt19937 random(3);
+  std::vector<std::uint8_t> bytes(1200);
+  for (std::uint8_t& byte : bytes) byte = static_cast<std::uint8_t>(random());
+  for (std::size_t length = 0; length < 700; ++length) {
+    const std::span<const std::uint8_t> part =
+        std::span<const std::uint8_t>(bytes).subspan(random() % 64, length);
+    const auto before = static_cast<std::uint32_t>(random());
+    ASSERT_EQ(crc32(before, part), crc32_by_tables(before, part)) << length;
+    const std::size_t half = length / 2;
+    ASSERT_EQ(crc32(crc32(before, part.first(half)), part.subspan(half)), crc32(before, part));
+  }
 }
 
 Packet sample(Kind kind, std::uint8_t opcode) {

@@ -4,28 +4,12 @@
 #include <array>
 #include <cstring>
 
+#include "innetwork/crc32.h"
+
 namespace od::innetwork {
 namespace {
 
 constexpr std::uint16_t kDefaultPartition = 0xffff;
-
-// Slicing by four: table[k][b] is the CRC of byte b followed by k zero bytes.
-constexpr std::array<std::array<std::uint32_t, 256>, 4> make_tables() {
-  std::array<std::array<std::uint32_t, 256>, 4> tables{};
-  for (std::uint32_t byte = 0; byte < 256; ++byte) {
-    std::uint32_t crc = byte;
-    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ ((crc & 1) != 0 ? 0xedb88320u : 0);
-    tables[0][byte] = crc;
-  }
-  for (std::size_t k = 1; k < 4; ++k) {
-    for (std::size_t byte = 0; byte < 256; ++byte) {
-      const std::uint32_t before = tables[k - 1][byte];
-      tables[k][byte] = (before >> 8) ^ tables[0][before & 0xff];
-    }
-  }
-  return tables;
-}
-constexpr auto kTables = make_tables();
 
 void put(std::uint8_t* at, std::uint64_t value, int bytes) {
   for (int i = 0; i < bytes; ++i) at[i] = static_cast<std::uint8_t>(value >> (8 * (bytes - 1 - i)));
@@ -72,20 +56,6 @@ void write_bth(const Transport& transport, std::size_t pad, std::uint8_t* at) {
 
 }  // namespace
 
-std::uint32_t crc32(std::uint32_t crc, std::span<const std::uint8_t> bytes) {
-  crc = ~crc;
-  const std::uint8_t* at = bytes.data();
-  std::size_t left = bytes.size();
-  for (; left >= 4; at += 4, left -= 4) {
-    crc ^= static_cast<std::uint32_t>(at[0]) | static_cast<std::uint32_t>(at[1]) << 8 |
-           static_cast<std::uint32_t>(at[2]) << 16 | static_cast<std::uint32_t>(at[3]) << 24;
-    crc = kTables[3][crc & 0xff] ^ kTables[2][crc >> 8 & 0xff] ^ kTables[1][crc >> 16 & 0xff] ^
-          kTables[0][crc >> 24];
-  }
-  for (; left > 0; ++at, --left) crc = (crc >> 8) ^ kTables[0][(crc ^ *at) & 0xff];
-  return ~crc;
-}
-
 std::size_t type_bytes(std::uint8_t type) {
   switch (static_cast<Type>(type)) {
     case Type::int8:
@@ -108,7 +78,8 @@ std::size_t type_bytes(std::uint8_t type) {
   return 0;
 }
 
-std::uint32_t icrc(std::span<const std::uint8_t> from_bth, Address from, Address to) {
+std::uint32_t icrc(std::span<const std::uint8_t> from_bth, Address from, Address to,
+                   std::uint32_t identification) {
   // Eight bytes of ones for InfiniBand's local header, then IP and UDP with ones for what changes
   // on the way: type of service, time to live, both checksums.
   std::array<std::uint8_t, 8 + kIpBytes + kUdpBytes + kBthBytes> head;
@@ -117,8 +88,7 @@ std::uint32_t icrc(std::span<const std::uint8_t> from_bth, Address from, Address
   const std::size_t udp_bytes = kUdpBytes + from_bth.size() + kIcrcBytes;
   ip[0] = 0x45;
   put(ip + 2, kIpBytes + udp_bytes, 2);
-  put(ip + 4, 0, 2);
-  put(ip + 6, 0x4000, 2);  // do not fragment
+  put(ip + 4, identification, 4);
   ip[9] = 17;
   put(ip + 12, from.ip, 4);
   put(ip + 16, to.ip, 4);
@@ -132,14 +102,15 @@ std::uint32_t icrc(std::span<const std::uint8_t> from_bth, Address from, Address
   return crc32(crc32(0, head), from_bth.subspan(kBthBytes));
 }
 
-bool check(std::span<const std::uint8_t> from_bth, Address from, Address to) {
+bool check(std::span<const std::uint8_t> from_bth, Address from, Address to,
+           std::uint32_t identification) {
   if (from_bth.size() < kBthBytes + kIcrcBytes) return false;
   const std::size_t bytes = from_bth.size() - kIcrcBytes;
   const std::uint8_t* const end = from_bth.data() + bytes;
   const std::uint32_t found =
       static_cast<std::uint32_t>(end[0]) | static_cast<std::uint32_t>(end[1]) << 8 |
       static_cast<std::uint32_t>(end[2]) << 16 | static_cast<std::uint32_t>(end[3]) << 24;
-  return icrc(from_bth.first(bytes), from, to) == found;
+  return icrc(from_bth.first(bytes), from, to, identification) == found;
 }
 
 void seal(std::span<std::uint8_t> from_bth, Address from, Address to) {

@@ -82,15 +82,17 @@ std::size_t write(const Packet& packet, Address from, Address to, std::span<std:
 std::size_t write_acknowledgement(std::uint32_t queue_pair, std::uint32_t psn, std::uint32_t count,
                                   Address from, Address to, std::span<std::uint8_t> out);
 
+// Identification and flags in the IP header, which the ICRC covers: what packets of ours have.
+inline constexpr std::uint32_t kUnfragmented = 0x00004000;
+
 // The ICRC of a packet from BTH without its last four bytes.
-std::uint32_t icrc(std::span<const std::uint8_t> from_bth, Address from, Address to);
+std::uint32_t icrc(std::span<const std::uint8_t> from_bth, Address from, Address to,
+                   std::uint32_t identification = kUnfragmented);
 // True if the last four bytes are the ICRC of the rest.
-bool check(std::span<const std::uint8_t> from_bth, Address from, Address to);
+bool check(std::span<const std::uint8_t> from_bth, Address from, Address to,
+           std::uint32_t identification = kUnfragmented);
 // Writes the last four bytes anew, after a change.
 void seal(std::span<std::uint8_t> from_bth, Address from, Address to);
-
-// CRC-32 (IEEE 802.3), reflected; `crc` continues an earlier one, 0 begins.
-std::uint32_t crc32(std::uint32_t crc, std::span<const std::uint8_t> bytes);
 
 }  // namespace od::innetwork
 

@@ -43,7 +43,8 @@ constexpr const char* kUsage =
     "                             [--delay-us N] [--tuning FILE] [--most-steps N]\n"
     "simulate and timeline also take:\n"
     "       [--segment BYTES] [--pipeline BYTES] [--leaders N] [--radix N] [--window N]\n"
-    "       [--inside shared|messages] [--flat] [--round-robin]\n";
+    "       [--inside shared|messages] [--flat] [--round-robin]\n"
+    "and simulate takes [--switch NODES]: switches that add, so many nodes at each.\n";
 
 struct Arguments {
   Collective collective{};
@@ -58,6 +59,7 @@ struct Arguments {
   NodeDriver driver = NodeDriver::kShared;
   bool flat = false;
   bool round_robin = false;
+  int switch_ports = 0;
   Selection::Options options;
 };
 
@@ -253,6 +255,8 @@ int simulate_all(const Arguments& arguments) {
   for (const std::string& issue : issues) {
     std::fprintf(stderr, "overdrive-collectives: %s\n", issue.c_str());
   }
+  Machine machine = selection.machine();
+  machine.switch_ports = arguments.switch_ports;
   JsonWriter json;
   json.open_array();
   for (const Algorithm& algorithm : algorithms(arguments.collective)) {
@@ -273,7 +277,7 @@ int simulate_all(const Arguments& arguments) {
       json.open_object();
       write_decision(json, decision);
       json.member("model_ns", rounded(selection.cost(decision, arguments.layout, arguments.bytes)));
-      if (simulated(decision, arguments, selection.machine(), result)) {
+      if (simulated(decision, arguments, machine, result)) {
         json.member("simulated_ns", rounded(result.last_ns));
         json.member("messages", result.messages);
         json.member("bytes_between_nodes", result.far_bytes);
@@ -400,7 +404,7 @@ constexpr int kMostRanks = 1 << 24;
 
 bool is_number(const std::string& option) {
   return option == "--ranks" || option == "--nodes" || option == "--most-steps" ||
-         option == "--delay-us";
+         option == "--delay-us" || option == "--switch";
 }
 
 // Null if the option is no parameter of algorithms.
@@ -470,6 +474,7 @@ int run(int argc, char** argv) {
       if (option == "--nodes") arguments.layout.nodes = value;
       if (option == "--most-steps") arguments.most_steps = value;
       if (option == "--delay-us") arguments.delay_us = value;
+      if (option == "--switch") arguments.switch_ports = value;
     } else if (option == "--tuning") {
       arguments.options.tuning_file = argv[++i];
       arguments.options.fingerprint = topology::fingerprint();

@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
 """Builds and runs the fuzzer of in-network packets, switches and leaders (switch/network_fuzz.cc).
 
-    fuzz.py [--seconds 60]    goes on with the corpus of the last run, in build/fuzz-network
+    fuzz.py [--seconds 60] [--until 1e8]    goes on with the corpus of the last run
+
+The corpus is in build/fuzz-network, and the number of executions since the sources last changed is
+counted there; --until goes on to that number.
 
 Needs clang with libFuzzer; without it nothing is done. Ends with an error when there is a finding,
 whose input is then in build/fuzz-network.
@@ -10,6 +13,7 @@ whose input is then in build/fuzz-network.
 from __future__ import annotations
 
 import argparse
+import re
 import shutil
 import subprocess
 import sys
@@ -17,14 +21,16 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "build" / "fuzz-network"
+COUNT = FOLDER / "executions"
 SANITIZERS = "address,undefined"
 COMPILERS = ("clang++", "clang++-19", "clang++-16", "clang++-14")
-LONGEST_INPUT_BYTES = 600
+LONGEST_INPUT_BYTES = 256
 
+ROOMS = ["switch", "src/innetwork", "src/coll/ops"]
 SOURCES = [
     *(f"switch/{name}.cc" for name in ("aggregation", "compute", "fabric", "frame", "link")),
     *(f"switch/{name}.cc" for name in ("mac_table", "timer_wheel", "network_fuzz")),
-    *(f"src/innetwork/{name}.cc" for name in ("packet", "leader")),
+    *(f"src/innetwork/{name}.cc" for name in ("packet", "crc32", "leader")),
     *(f"src/coll/ops/{name}.cc" for name in ("kinds", "scalar_kernels", "complex_product")),
 ]
 
@@ -41,7 +47,11 @@ def build(compiler: str) -> Path:
     words += [f"-fsanitize=fuzzer,{SANITIZERS}", "-fno-sanitize-recover=all"]
     words += [f"-I{ROOT}", f"-I{ROOT / 'src'}", f"-I{headers.parent}"]
     words += [str(ROOT / source) for source in SOURCES]
-    subprocess.run([*words, "-o", str(program)], check=True)
+    words += ["-o", str(program)]
+    # Compiled anew only when a source has changed.
+    inputs = [path for folder in ROOMS for path in (ROOT / folder).glob("*.[ch]*")]
+    if not program.exists() or program.stat().st_mtime < max(p.stat().st_mtime for p in inputs):
+        subprocess.run(words, check=True)
     return program
 
 
@@ -49,16 +59,43 @@ def main() -> int:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=int, default=60)
+    parser.add_argument("--until", type=float, help="executions altogether, instead of a time")
     options = parser.parse_args()
     compiler = next((found for name in COMPILERS if (found := shutil.which(name))), None)
     if compiler is None:
         print("fuzz-network: skipped, there is no clang (install clang and its libFuzzer)")
         return 0
+    program = build(compiler)
     corpus = FOLDER / "corpus"
     corpus.mkdir(parents=True, exist_ok=True)
-    words = [str(build(compiler)), f"-max_total_time={options.seconds}", "-print_final_stats=1"]
+    before = counted(program)
+    words = [str(program), "-print_final_stats=1", "-use_value_profile=0", "-reload=0"]
     words += [f"-max_len={LONGEST_INPUT_BYTES}", f"-artifact_prefix={FOLDER}/", str(corpus)]
-    return subprocess.run(words, check=False).returncode
+    if options.until is None:
+        words.append(f"-max_total_time={options.seconds}")
+    elif options.until <= before:
+        print(f"fuzz-network: {before} executions have been made")
+        return 0
+    else:
+        words.append(f"-runs={int(options.until) - before}")
+    executions = 0
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            print(line, end="", flush=True)
+            found = re.match(r"#(\d+)\s", line)
+            if found:
+                executions = int(found[1])
+                COUNT.write_text(f"{before + executions}\n")
+    print(f"fuzz-network: {before + executions} executions since the sources last changed")
+    return process.returncode
+
+
+def counted(program: Path) -> int:
+    """Return how many executions this program has made in earlier runs."""
+    if not COUNT.exists() or COUNT.stat().st_mtime < program.stat().st_mtime:
+        return 0
+    return int(COUNT.read_text())
 
 
 if __name__ == "__main__":

@@ -25,6 +25,11 @@ struct Machine {
   double copy_byte_ns = 0.08;  // per byte, inside a rank
   // From this size on a message waits for its receiver to be ready.
   double rendezvous_bytes = 64 * 1024;
+  // Switches that add (in_network_node): so many nodes at each, and one above all. The way from a
+  // node to its switch is half of `far`, that between switches takes so long in each direction,
+  // with adding. 0: there are none, and what they would do is done otherwise.
+  int switch_ports = 0;
+  double switch_hop_ns = 500;
 
   bool operator==(const Machine&) const = default;
 };

@@ -46,6 +46,12 @@ struct Message {
   bool travels = false;
 };
 
+// What the leaders of a slice have a switch do.
+struct SwitchMeeting {
+  std::vector<std::pair<std::int32_t, std::uint32_t>> come;  // rank and step
+  double last = 0;                                           // when the last was heard
+};
+
 // What the members of a node do together.
 struct NodeMeeting {
   std::vector<double> started;  // by position; below 0: not yet
@@ -62,6 +68,7 @@ class Simulation {
         nodes_(nodes),
         collective_(decision.algorithm->collective),
         bytes_(static_cast<double>(bytes)),
+        by_leaders_(decision.mode == Mode::kHierarchical || nodes.ranks() == nodes.count()),
         ranks_(static_cast<std::size_t>(nodes.ranks())) {
     const CollectiveInfo& kind = info(collective_);
     const int ranks = nodes.ranks();
@@ -136,6 +143,7 @@ class Simulation {
     double processor_free = 0;
     double link_free = 0;  // to other ranks of the node
     double last = 0;
+    bool served_elsewhere = false;
   };
   struct NodeLink {
     double out_free = 0;
@@ -195,6 +203,10 @@ class Simulation {
 
   void start(const Event& event) {
     const Step& step = at(event.rank).schedule.steps[event.step];
+    if (step.otherwise && at(event.rank).served_elsewhere) {
+      enter(Event::Kind::kDone, event.time, event.rank, event.step);
+      return;
+    }
     const double bytes = bytes_of(step);
     if (step.kind != StepKind::kJoin) note_begin(event.rank, event.step, event.time);
     switch (step.kind) {
@@ -229,11 +241,42 @@ class Simulation {
       case StepKind::kNode:
         meet(event, step, bytes);
         break;
-      case StepKind::kElsewhere:  // comes to nothing
+      case StepKind::kElsewhere:
+        if (machine_.switch_ports > 0 && by_leaders_) {
+          hand_to_switch(event, step, bytes);
+          break;
+        }
+        [[fallthrough]];  // comes to nothing
       case StepKind::kJoin:
         enter(Event::Kind::kDone, event.time, event.rank, event.step);
         break;
     }
+  }
+
+  // Packets follow each other, so that of a long vector only the last one's way is seen.
+  void hand_to_switch(const Event& event, const Step& step, double bytes) {
+    const Link& l = machine_.far;
+    const double sent = work(event.rank, event.time, l.overhead_ns);
+    double& out = link_of(event.rank).out_free;
+    const double begin = std::max(sent, out);
+    out = begin + std::max(l.gap_ns, bytes * l.byte_ns);
+    ++result_.messages;
+    result_.far_bytes += static_cast<std::uint64_t>(bytes);
+    const int slice = elsewhere_slice(step);
+    SwitchMeeting& meeting = switch_meetings_[slice];
+    meeting.last = std::max(meeting.last, begin + bytes * l.byte_ns + l.latency_ns / 2);
+    meeting.come.push_back({event.rank, event.step});
+    if (static_cast<int>(meeting.come.size()) < nodes_.count()) return;
+    const bool one_switch = nodes_.count() <= machine_.switch_ports;
+    const double answered =
+        meeting.last + (one_switch ? 0 : 2 * machine_.switch_hop_ns) + l.latency_ns / 2;
+    for (const auto& [rank, own_step] : meeting.come) {
+      at(rank).served_elsewhere = true;
+      NodeLink& node = link_of(rank);
+      node.in_free = std::max(answered, node.in_free + bytes * l.byte_ns);
+      enter(Event::Kind::kDone, work(rank, node.in_free, l.overhead_ns), rank, own_step);
+    }
+    switch_meetings_.erase(slice);
   }
 
   const Link& link(std::int32_t from, std::int32_t to) const {
@@ -347,11 +390,13 @@ class Simulation {
   const Nodes& nodes_;
   Collective collective_;
   double bytes_;
+  bool by_leaders_;  // one rank of each node, and slice, takes part between nodes
   double unit_bytes_ = 1;
   std::int64_t block_units_ = 0;
   std::vector<Rank> ranks_;
   std::vector<NodeLink> links_;
   std::map<std::pair<int, std::uint32_t>, NodeMeeting> meetings_;  // by node and ordinal
+  std::map<int, SwitchMeeting> switch_meetings_;                   // by slice
   TimeLine* time_line_ = nullptr;
   std::map<std::pair<std::int32_t, std::uint32_t>, double> begun_;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;

@@ -4,6 +4,7 @@
 // and one way in to the network, which its ranks share; messages inside a node go from rank to rank
 // and occupy the sender. Steps of the node in shared memory occupy those who read: a member of a
 // reduction adds its part of the vector when all have come, a receiver copies when the leader has.
+// A switch answers all leaders when the last of them has been heard.
 // Ranks start together, or when they come. The library's own schedules are simulated: what is
 // simulated is what runs.
 #ifndef OVERDRIVE_COLL_PLAN_MODEL_SIMULATE_H_

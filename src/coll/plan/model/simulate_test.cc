@@ -63,6 +63,21 @@ TEST(Simulate, CountsTrafficBetweenNodes) {
 }
 
 // Steps of the node: all have come, then each member adds; the leader has come, then each reads.
+TEST(Simulate, ASwitchAnswersWhenItHasHeardTheLast) {
+  Machine machine = plain();
+  const double without = simulated(kAllreduce, "in_network_node", 4, 1, 16, machine);
+  EXPECT_DOUBLE_EQ(without, simulated(kAllreduce, "recursive_doubling", 4, 1, 16, machine));
+  machine.switch_ports = 4;
+  // To the switch and back is one latency, whatever the number of nodes.
+  const double one_way = 50 + 1000 + 16 * 2 + 50;
+  EXPECT_DOUBLE_EQ(simulated(kAllreduce, "in_network_node", 4, 1, 16, machine), one_way);
+  machine.switch_ports = 2;
+  EXPECT_DOUBLE_EQ(simulated(kAllreduce, "in_network_node", 4, 1, 16, machine),
+                   one_way + 2 * machine.switch_hop_ns);
+  EXPECT_DOUBLE_EQ(simulated(kAllreduce, "in_network_node", 300, 1, 16, machine),
+                   one_way + 2 * machine.switch_hop_ns);
+}
+
 TEST(Simulate, StepsOfANodeTakeWhatTheirReadersNeed) {
   const Algorithm& tree = *find_algorithm(kBcast, "linear");
   const Nodes nodes = Nodes::in_blocks(4, 2);
