@@ -1,5 +1,6 @@
-// For tests of what a user-mode emulator cannot show: OD_NEEDS_KERNEL("why") skips a test in a build
-// whose programs an emulator runs (CMAKE_CROSSCOMPILING_EMULATOR), and does nothing elsewhere.
+// For tests of what a user-mode emulator cannot show: OD_NEEDS_KERNEL("why") skips a test in a
+// build whose programs an emulator runs (CMAKE_CROSSCOMPILING_EMULATOR), and does nothing
+// elsewhere.
 #ifndef OVERDRIVE_BASE_TEST_EMULATOR_H_
 #define OVERDRIVE_BASE_TEST_EMULATOR_H_
 
