@@ -150,6 +150,7 @@ class CollectiveOp {
   // Null if there is no memory; then the step is done with that error.
   Request* new_message(RequestKind kind, std::uint32_t step, char* address, std::int64_t units);
   TeamWork* take_work();
+  bool look_at_pending();
   bool finished(Pending& pending);
   // A step is done; the schedule goes on.
   void complete(std::uint32_t step);
@@ -174,7 +175,10 @@ class CollectiveOp {
   CollectiveBuffers buffers_;
   std::shared_ptr<const coll::Schedule> schedule_;
   coll::Run run_;
-  std::vector<Pending> pending_;
+  std::vector<Pending> pending_;  // in the order in which they were started
+  std::uint32_t round_ = 0;       // of looks at them; never begins again
+  // By rank, receives and sends of the host: in which round one was not complete.
+  std::vector<std::uint32_t> stopped_in_;
   std::uint64_t started_ns_ = 0;  // 0: not timed
   StepLog* log_ = nullptr;        // null: steps are not recorded
   std::uint64_t log_number_ = 0;
