@@ -21,10 +21,14 @@ constexpr std::size_t kEnds = 2;
 // Shorter blocks are not cut: the pieces at their ends would be most of them.
 constexpr std::int64_t kLeastCutBytes = 4 * kEdgeBytes;
 // Pieces between the ends: (m - 1) / m of a broadcast can overlap with a program that reads it.
-// Each costs such a program a fault, some 15 us, which is what 2 KiB take at 1 Gbit/s. Of a
-// megabyte they are short enough for messages that need no answer before they travel.
-constexpr auto kMostMiddles = static_cast<std::int64_t>(Accesses::kPieces);
-constexpr std::int64_t kMiddleBytes = 24 << 10;
+// Each costs such a program a fault, some 15 us, which is what 2 KiB take at 1 Gbit/s.
+constexpr auto kMiddles = static_cast<std::int64_t>(Accesses::kPieces);
+constexpr std::int64_t kLeastMiddleBytes = 24 << 10;
+// Hosts send longer messages only when the receiver has answered, and then all at once, so that
+// none is there before the others. Of very long blocks they are nevertheless longer: a piece needs
+// a mapping of its own.
+constexpr std::int64_t kMiddleBytes = 60 << 10;
+constexpr std::int64_t kMostMiddles = 128;
 // Beyond, the rest of a chain of nodes would wait too long for its first piece.
 constexpr int kLongestChain = 8;
 
@@ -112,17 +116,23 @@ std::vector<Cut> cut(std::int64_t bytes, const Order& order) {
   std::vector<Cut> cuts = {{0, kEdgeBytes, Piece::kEnd},
                            {bytes - kEdgeBytes, kEdgeBytes, Piece::kEnd}};
   const std::int64_t middle = bytes - 2 * kEdgeBytes;
-  const std::int64_t count = std::clamp<std::int64_t>(middle / kMiddleBytes, 1, kMostMiddles);
+  std::int64_t count = std::clamp<std::int64_t>(middle / kLeastMiddleBytes, 1, kMiddles);
+  count = std::max(count, std::min((middle + kMiddleBytes - 1) / kMiddleBytes, kMostMiddles));
   const std::int64_t step = (middle / count + kEdgeBytes - 1) / kEdgeBytes * kEdgeBytes;
-  std::vector<Cut> parts;
-  for (std::int64_t done = 0; done < middle; done += step) {
-    parts.push_back({kEdgeBytes + done, std::min(step, middle - done),
-                     static_cast<std::int32_t>(parts.size())});
+  const std::int64_t pieces = (middle + step - 1) / step;
+  // Orders know so many parts; more pieces than that share them, in turn as they lie.
+  const std::int64_t parts = std::min(pieces, kMiddles);
+  std::vector<std::vector<Cut>> middles(static_cast<std::size_t>(parts));
+  for (std::int64_t i = 0; i < pieces; ++i) {
+    const auto part = static_cast<std::int32_t>(i * parts / pieces);
+    middles[static_cast<std::size_t>(part)].push_back(
+        {kEdgeBytes + i * step, std::min(step, middle - i * step), part});
   }
-  // An order of fewer pieces, or of more, comes from blocks of another length.
-  const bool ordered = order.pieces.size() == parts.size();
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    cuts.push_back(parts[ordered ? order.pieces[i] : i]);
+  // An order of fewer parts, or of more, comes from blocks of another length.
+  const bool ordered = order.pieces.size() == middles.size();
+  for (std::size_t i = 0; i < middles.size(); ++i) {
+    const std::vector<Cut>& next = middles[ordered ? order.pieces[i] : i];
+    cuts.insert(cuts.end(), next.begin(), next.end());
   }
   return cuts;
 }

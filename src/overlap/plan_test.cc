@@ -107,7 +107,7 @@ void check_pieces(const Plan& plan) {
 
 const std::vector<std::vector<int>> kPlacements = {
     {0, 1}, {0, 0, 1, 1}, {0, 1, 0, 1, 2}, {0, 1, 1, 2, 2, 2}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10}};
-const std::vector<std::int64_t> kLengths = {0, 1, 4096, 16383, 16384, 40000, 1000000};
+const std::vector<std::int64_t> kLengths = {0, 1, 4096, 16383, 16384, 40000, 1000000, 5000000};
 
 // The last rank's data is needed first, and the last piece of it.
 Order backwards(int ranks) {
@@ -136,6 +136,25 @@ TEST(PlanTest, CutsCoverTheBlockEndsFirst) {
     }
     EXPECT_EQ(end, bytes);
   }
+}
+
+TEST(PlanTest, PiecesOfLongBlocksAreShortMessagesAndFollowTheOrder) {
+  constexpr std::int64_t kBytes = 4 << 20;
+  const std::vector<Cut> cuts = cut(kBytes, backwards(2));
+  std::int32_t part = static_cast<std::int32_t>(Accesses::kPieces) - 1;
+  std::int64_t offset = 0;
+  for (std::size_t i = 2; i < cuts.size(); ++i) {
+    EXPECT_LE(cuts[i].bytes, 60 << 10);
+    if (cuts[i].part == part) {
+      EXPECT_GT(cuts[i].offset, offset);
+    } else {
+      EXPECT_EQ(cuts[i].part, --part);
+    }
+    offset = cuts[i].offset;
+  }
+  EXPECT_EQ(part, 0);
+  // However long a block is.
+  EXPECT_LE(cut(std::int64_t{1} << 32).size(), 130u);
 }
 
 TEST(PlanTest, Broadcasts) {
@@ -234,7 +253,7 @@ TEST(PlanTest, OneRankOfANodeHasTheLink) {
   EXPECT_EQ(count_large(&gate), 0);
   ASSERT_NE(gate, ~0u);
   run.complete(gate);
-  EXPECT_EQ(count_large(&gate), 2 * static_cast<int>(Accesses::kPieces));
+  EXPECT_EQ(count_large(&gate), 2 * static_cast<int>(cut(bytes[0]).size() - 2));
 }
 
 TEST(PlanTest, Alltoalls) {
