@@ -4,8 +4,10 @@
 // placement of its ranks, and what MPI makes equal in the call. Calls that do not block belong to
 // the host where it has to compute, and on communicators that span nodes unless `progress` is on.
 
+#include <cstdio>
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -34,6 +36,27 @@ constexpr int kLooks = 2000;
 bool served_here(const RankState& s, const Comm& comm) {
   if (!s.collectives.enabled || comm.inter || comm.size == 1) return false;
   return s.host.comm_is_revoked == nullptr || !s.host.comm_is_revoked(comm.handle);
+}
+
+// What each way took, so that a choice can be understood.
+void tell_verdict(const Contest& contest, const Comm& comm) {
+  const auto name = [&](int way) {
+    const coll::Decision& decision = contest.decision(way);
+    std::string text = decision.algorithm->name;
+    if (!decision.algorithm->is_host()) text += std::string("/") + coll::mode_name(decision.mode);
+    return text;
+  };
+  std::string times;
+  for (int way = 0; way < contest.ways(); ++way) {
+    if (contest.ns_of(way) == 0) continue;
+    char text[32];
+    std::snprintf(text, sizeof(text), " %.1f us, ", contest.ns_of(way) / comm.size / 1e3);
+    times += name(way) + text;
+  }
+  log(Level::kDebug, "%s of %llu to %llu bytes, %d ranks on %d nodes: %sso %s serves it",
+      contest.name, static_cast<unsigned long long>(contest.least_bytes),
+      static_cast<unsigned long long>(contest.most_bytes), comm.size,
+      comm.collectives->layout().nodes, times.c_str(), name(contest.winner()).c_str());
 }
 
 // Whether there is nothing to serve but calls that outlast themselves. The first rank that shares
@@ -89,7 +112,7 @@ void RankState::let_host_follow() {
 }
 
 int Rank::collective(const CollectiveCall& call, Comm& comm, bool* served) {
-  Trial* trial = nullptr;
+  Contest* trial = nullptr;
   const int error = serve_collective(call, comm, served, &trial, nullptr);
   // A host's turn from which an error handler of the program has jumped away is over.
   if (!*served && comm.collectives != nullptr) comm.collectives->host_turn = nullptr;
@@ -118,14 +141,14 @@ bool Rank::in_host_turn(const Comm& comm) const {
 
 int Rank::host_turn_ended(Comm& comm) {
   CollectiveComm& own = *comm.collectives;
-  Trial* const trial = std::exchange(own.host_turn, nullptr);
+  Contest* const trial = std::exchange(own.host_turn, nullptr);
   const int error = trial == nullptr ? kSuccess : turn_ended(*trial, own.turn_began_ns, comm);
   if (state_->overlap != nullptr) state_->overlap->call_returned();
   return error;
 }
 
 // Adds up what the ranks have measured where that is due.
-int Rank::turn_ended(Trial& trial, std::uint64_t began_ns, Comm& comm) {
+int Rank::turn_ended(Contest& trial, std::uint64_t began_ns, Comm& comm) {
   RankState& s = *state_;
   if (!trial.took(began_ns == 0 ? 0 : now_ns() - began_ns)) return kSuccess;
   bool served = false;
@@ -140,11 +163,12 @@ int Rank::turn_ended(Trial& trial, std::uint64_t began_ns, Comm& comm) {
     ++(by_host ? s.counters.trials_to_host : s.counters.arrival_chosen);
   }
   if (now > Trial::kRival && now != before) ++s.counters.trials_to_other;
+  if (comm.rank == 0 && log_enabled(Level::kDebug)) tell_verdict(trial, comm);
   return kSuccess;
 }
 
 // With `decided` the call is served that way.
-int Rank::serve_collective(const CollectiveCall& call, Comm& comm, bool* served, Trial** trial,
+int Rank::serve_collective(const CollectiveCall& call, Comm& comm, bool* served, Contest** trial,
                            const coll::Decision* decided) {
   RankState& s = *state_;
   *served = false;
@@ -155,7 +179,9 @@ int Rank::serve_collective(const CollectiveCall& call, Comm& comm, bool* served,
     s.collectives.comm_state(comm);
   }
   const bool among_neighbours = call.neighbours != nullptr;
-  if (among_neighbours && !s.collectives.serves_neighbours(call, comm)) {
+  const bool may_be_ours = !among_neighbours || s.collectives.serves_neighbours(call, comm) ||
+                           (trial != nullptr && s.collectives.measures_neighbours(call, comm));
+  if (!may_be_ours) {
     Guard guard(s);
     ++s.counters.collectives_host;
     return kSuccess;
@@ -176,12 +202,13 @@ int Rank::serve_collective(const CollectiveCall& call, Comm& comm, bool* served,
       nobody_shares(s.collectives.node_of_world)) {
     return kSuccess;
   }
-  if (comm.collectives->spans_nodes() && comm.collectives->hidden == 0) [[unlikely]] {
-    const int error = open_hidden(comm);
-    if (error != kSuccess) return error;
+  const auto needs_hidden = [&] {
+    return comm.collectives->spans_nodes() && comm.collectives->hidden == 0;
+  };
+  if (overlaps) [[unlikely]] {
+    const int error = needs_hidden() ? open_hidden(comm) : kSuccess;
+    return error != kSuccess ? error : overlapped(call, comm, turn, served);
   }
-  if (overlaps) [[unlikely]]
-    return overlapped(call, comm, turn, served);
   if (decided == nullptr && !among_neighbours && s.collectives.switch_place.on()) [[unlikely]] {
     const int error = prepare_switch(call, comm);
     if (error != kSuccess) return error;
@@ -199,13 +226,19 @@ int Rank::serve_collective(const CollectiveCall& call, Comm& comm, bool* served,
       comm.collectives->turn_began_ns = now_ns();
     }
     *served = true;
-    if (!Collectives::unprepared(call, comm, decision)) [[likely]] {
+    if (!needs_hidden() && !Collectives::unprepared(call, comm, decision)) [[likely]] {
       const int error = start_blocking(s, call, comm, decision, &op);
       if (op == nullptr) return error;
     }
   }
   if (op == nullptr) [[unlikely]] {
-    const int error = prepare_arrival(comm);
+    // Before the first call that needs them, which all ranks make together.
+    int error = needs_hidden() ? open_hidden(comm) : kSuccess;
+    if (error != kSuccess) {
+      *served = false;
+      return error;
+    }
+    if (Collectives::unprepared(call, comm, decision)) error = prepare_arrival(comm);
     return error != kSuccess ? error : serve_collective(call, comm, served, nullptr, &decision);
   }
   WaitLoop loop(*this, name_of(call), comm.collectives->spans_nodes(), *op);

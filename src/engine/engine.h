@@ -32,7 +32,7 @@ enum class Op : std::uint8_t;
 
 namespace od {
 
-class Trial;
+struct Contest;
 
 struct CollectiveCall;  // coll/run/call.h
 class RankState;        // engine/rank_state.h: everything below the interface
@@ -250,12 +250,12 @@ class Rank {
   int count_sockets(Comm& comm, int* sockets);
   int check_switch(Comm& comm);
   int measure_switch(coll::Collective collective, Comm& comm);
-  int serve_collective(const CollectiveCall& call, Comm& comm, bool* served, Trial** trial,
+  int serve_collective(const CollectiveCall& call, Comm& comm, bool* served, Contest** trial,
                        const coll::Decision* decided);
   int choose_overlap(const CollectiveCall& call, Comm& comm, overlap::Automatic::Turn* turn);
   int overlapped(const CollectiveCall& call, Comm& comm, overlap::Automatic::Turn turn,
                  bool* served);
-  int turn_ended(Trial& trial, std::uint64_t began_ns, Comm& comm);
+  int turn_ended(Contest& trial, std::uint64_t began_ns, Comm& comm);
   int make_collective(CollectiveCall&& call, Comm& comm, bool persistent, Request** request,
                       bool* served);
   std::unique_ptr<RankState> state_;

@@ -177,6 +177,34 @@ int test(Handle* request, bool* flag, host::Status* status) {
   return error;
 }
 
+void test_some(int count, Handle* requests, int* done, int* which, host::Status* statuses) {
+  MPI_Request tested[host::HostTable::kMostTested];
+  MPI_Status raw[host::HostTable::kMostTested];
+  for (int i = 0; i < count; ++i) tested[i] = abi::from_handle<MPI_Request>(requests[i]);
+  int error;
+  *done = 0;
+  {
+    HostCallScope scope(kPlain);
+    error = OD_HOST(Testsome)(count, tested, done, which, raw);
+  }
+  if (error != MPI_SUCCESS && error != MPI_ERR_IN_STATUS) [[unlikely]] {
+    // What has failed as a whole (a peer is gone) one by one says of which.
+    *done = 0;
+    for (int i = 0; i < count; ++i) {
+      bool flag = false;
+      test(&requests[i], &flag, &statuses[*done]);
+      if (flag) which[(*done)++] = i;
+    }
+    return;
+  }
+  if (*done < 0) *done = 0;  // MPI_UNDEFINED: none is active
+  for (int i = 0; i < *done; ++i) {
+    requests[which[i]] = abi::to_handle(tested[which[i]]);
+    statuses[i] = read_status(raw[i]);
+    statuses[i].error = error == MPI_ERR_IN_STATUS ? raw[i].MPI_ERROR : MPI_SUCCESS;
+  }
+}
+
 int cancel(Handle* request) {
   HostCallScope scope(kPlain);
   MPI_Request cancelled = abi::from_handle<MPI_Request>(*request);
@@ -473,6 +501,7 @@ host::HostTable make_host_table() {
   table.improbe = improbe;
   table.imrecv = imrecv;
   table.test = test;
+  table.test_some = test_some;
   table.cancel = cancel;
   table.request_free = request_free;
   table.errors_return = errors_return;

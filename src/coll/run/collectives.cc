@@ -34,6 +34,12 @@ constexpr std::uint64_t kChannel = 0x4368616e;
 constexpr std::uint32_t kSpareOfNonBlocking = 4;
 constexpr std::uint32_t kSpareOfPersistent = 2;
 
+// Of calls among neighbours: whether all blocks of all ranks are equal.
+bool has_equal_blocks(const CollectiveCall& call) {
+  return call.collective == coll::Collective::kAllgather ||
+         call.collective == coll::Collective::kAlltoall;
+}
+
 }  // namespace
 
 std::uint64_t Collectives::next_context(Comm& comm) {
@@ -99,26 +105,45 @@ bool Collectives::serves_neighbours(const CollectiveCall& call, Comm& comm) {
   if (mode == config::NeighbourMode::kAll) {
     return !own.spans_nodes() || own.layout().most_per_node > 1;
   }
-  const bool equal = call.collective == coll::Collective::kAllgather ||
-                     call.collective == coll::Collective::kAlltoall;
-  if (own.spans_nodes() || !equal || !call.neighbours->is_plain_grid()) return false;
+  if (own.spans_nodes() || !has_equal_blocks(call) || !call.neighbours->is_plain_grid()) {
+    return false;
+  }
   const std::int64_t bytes = call.send_count * call.send_type->size;
   return bytes >= kLeastBytes && bytes == call.recv_count * call.recv_type->size;
 }
 
-bool Collectives::decide(const CollectiveCall& call, Comm& comm, coll::Decision* decision,
-                         Trial** trial) {
-  if (call.neighbours != nullptr) {
-    if (!serves_neighbours(call, comm)) {
-      ++endpoint.counters.collectives_host;
-      return false;
-    }
-    // Each message goes straight to its neighbour; there is nothing to choose.
-    static const coll::Algorithm& straight =
-        *coll::find_algorithm(coll::Collective::kAlltoallw, "linear");
-    *decision = {&straight, coll::Mode::kFlat, {}};
-    return true;
+bool Collectives::measures_neighbours(const CollectiveCall& call, Comm& comm) {
+  if (endpoint.settings.neighbour_collectives != config::NeighbourMode::kNode) return false;
+  const CollectiveComm& own = comm_state(comm);
+  if (!own.spans_nodes() || own.layout().most_per_node < 2 || !learns(own)) return false;
+  if (!call.neighbours->is_plain_grid()) return false;
+  return !has_equal_blocks(call) ||
+         call.send_count * call.send_type->size == call.recv_count * call.recv_type->size;
+}
+
+bool Collectives::decide_neighbours(const CollectiveCall& call, Comm& comm,
+                                    coll::Decision* decision, Contest** trial) {
+  // Each message goes straight to its neighbour; there is nothing to choose.
+  static const coll::Algorithm& straight =
+      *coll::find_algorithm(coll::Collective::kAlltoallw, "linear");
+  *decision = {&straight, coll::Mode::kFlat, {}};
+  if (serves_neighbours(call, comm)) return true;
+  if (trial != nullptr && measures_neighbours(call, comm)) {
+    const std::uint64_t bytes =
+        has_equal_blocks(call) ? static_cast<std::uint64_t>(call.send_count * call.send_type->size)
+                               : 0;
+    Contest* const contest = comm.collectives->neighbour_contest(selection, call.collective,
+                                                                 name_of(call), *decision, bytes);
+    *trial = contest;
+    if (contest != nullptr && contest->turn() == Trial::kOwn) return true;
   }
+  ++endpoint.counters.collectives_host;
+  return false;
+}
+
+bool Collectives::decide(const CollectiveCall& call, Comm& comm, coll::Decision* decision,
+                         Contest** trial) {
+  if (call.neighbours != nullptr) return decide_neighbours(call, comm, decision, trial);
   CollectiveComm& own = comm_state(comm);
   const std::uint64_t bytes = message_bytes(call, comm.size, comm.rank);
   const bool commutative = call.reduction.commutative;
@@ -137,12 +162,15 @@ bool Collectives::decide(const CollectiveCall& call, Comm& comm, coll::Decision*
       }
     }
     if (trial != nullptr && learns(own)) {
-      const bool widely = endpoint.settings.learn == config::LearnMode::kOn && !switch_place.on();
-      Contest* const contest = own.contest(selection, call.collective, commutative, bytes, widely);
+      using Others = CollectiveComm::Others;
+      const bool all = endpoint.settings.learn == config::LearnMode::kOn;
+      const Others others =
+          switch_place.on() ? Others::kNone : (all ? Others::kMany : Others::kFew);
+      Contest* const contest = own.contest(selection, call.collective, commutative, bytes, others);
       *trial = contest;
       if (endpoint.settings.first_arrival) try_first_arrival(own, call, bytes, decision, trial);
       if (contest != nullptr && *trial == contest && contest->turn() != Trial::kOwn) {
-        *decision = contest->rivals[static_cast<std::size_t>(contest->turn() - 1)];
+        *decision = contest->decision(contest->turn());
       }
     }
   }
@@ -166,7 +194,8 @@ bool Collectives::decide(const CollectiveCall& call, Comm& comm, coll::Decision*
 
 // Which of Overdrive's own algorithms serves comes first, then whether the host is faster.
 void Collectives::try_first_arrival(CollectiveComm& own, const CollectiveCall& call,
-                                    std::uint64_t bytes, coll::Decision* decision, Trial** trial) {
+                                    std::uint64_t bytes, coll::Decision* decision,
+                                    Contest** trial) {
   Contest* const mine =
       own.arrival_contest(selection, call.collective, call.reduction.commutative, bytes);
   if (mine == nullptr) return;

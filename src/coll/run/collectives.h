@@ -77,12 +77,14 @@ class Collectives {
   // blocking calls have, it may be the turn of the host or of another algorithm; the caller tells
   // the trial how long it took.
   bool decide(const CollectiveCall& call, Comm& comm, coll::Decision* decision,
-              Trial** trial = nullptr);
+              Contest** trial = nullptr);
   // What is to be done about the switch before a call; the same on all ranks.
   enum class SwitchNeed : std::uint8_t { nothing, group, sockets, measurement, check };
   SwitchNeed switch_need(const CollectiveCall& call, Comm& comm);
   // Whether a neighbourhood collective is served, alike on all ranks.
   bool serves_neighbours(const CollectiveCall& call, Comm& comm);
+  // Whether one that blocks is, where that is faster than what the host does.
+  bool measures_neighbours(const CollectiveCall& call, Comm& comm);
   // By the switch, whatever the rules say.
   coll::Decision switch_decision(coll::Collective collective, const CollectiveComm& own) const {
     return selection.complete(*coll::find_algorithm(collective, "in_network_node"),
@@ -168,8 +170,10 @@ class Collectives {
   }
 
  private:
+  bool decide_neighbours(const CollectiveCall& call, Comm& comm, coll::Decision* decision,
+                         Contest** trial);
   void try_first_arrival(CollectiveComm& own, const CollectiveCall& call, std::uint64_t bytes,
-                         coll::Decision* decision, Trial** trial);
+                         coll::Decision* decision, Contest** trial);
   int begin(CollectiveOp& op, CollectiveTeam* team);
   bool may_be_switched(std::uint64_t bytes) const {
     const std::uint64_t most = endpoint.settings.switch_max_bytes;

@@ -3,6 +3,7 @@
 #include "coll/run/communicator.h"
 
 #include <algorithm>
+#include <bit>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -27,6 +28,17 @@ std::int64_t block_bytes(const CollectiveCall& call, bool at_root) {
   return call.recv_count * call.recv_type->size;
 }
 
+// Whether few calls are enough to make up for what a communicator needs before its first call
+// between nodes, about a millisecond for the hidden communicator and the node's team: long ones of
+// which the ranks of a node do a part together.
+bool gains_at_once(const coll::Decision& usual, const coll::Layout& layout, std::uint64_t bytes) {
+  constexpr std::uint64_t kLeastBytes = 32 << 10;
+  if (layout.nodes == 1) return true;
+  if (usual.mode != coll::Mode::kHierarchical) return false;
+  const bool blocks = coll::info(usual.algorithm->collective).size_rule() == coll::SizeRule::kBlock;
+  return bytes * (blocks ? static_cast<std::uint64_t>(layout.ranks) : 1) >= kLeastBytes;
+}
+
 coll::Nodes nodes_of(const Comm& comm, const std::vector<int>& node_of_world) {
   std::vector<int> node_of(comm.world_rank.size(), 0);
   for (std::size_t rank = 0; rank < node_of.size() && !node_of_world.empty(); ++rank) {
@@ -45,8 +57,8 @@ CollectiveComm::CollectiveComm(const Comm& comm, const std::vector<int>& node_of
       schedules_(schedule_bytes) {}
 
 Contest* CollectiveComm::contest(const coll::Selection& selection, Collective collective,
-                                 bool commutative, std::uint64_t bytes, bool widely) {
-  return contest(selection, collective, commutative, bytes, Trial::Rival::host, widely);
+                                 bool commutative, std::uint64_t bytes, Others others) {
+  return contest(selection, collective, commutative, bytes, Trial::Rival::host, others);
 }
 
 Contest* CollectiveComm::arrival_contest(const coll::Selection& selection, Collective collective,
@@ -58,12 +70,13 @@ Contest* CollectiveComm::arrival_contest(const coll::Selection& selection, Colle
   if (rival == nullptr || coll::why_not_hierarchical(*rival, layout_, commutative) != nullptr) {
     return nullptr;
   }
-  return contest(selection, collective, commutative, bytes, Trial::Rival::first_arrival, false);
+  return contest(selection, collective, commutative, bytes, Trial::Rival::first_arrival,
+                 Others::kNone);
 }
 
 Contest* CollectiveComm::contest(const coll::Selection& selection, Collective collective,
                                  bool commutative, std::uint64_t bytes, Trial::Rival rival,
-                                 bool widely) {
+                                 Others others) {
   const auto number = static_cast<std::size_t>(collective);
   coll::Table& table = *tables_[number][commutative ? 1 : 0];
   const std::size_t range = table.range_of(bytes);
@@ -80,8 +93,7 @@ Contest* CollectiveComm::contest(const coll::Selection& selection, Collective co
     const QuietFloats quiet;
     // Times are added up by an allreduce that does not depend on the host.
     const bool possible =
-        !table.ruled(range) && !table.at(bytes).algorithm->is_host() &&
-        !selection.own_choice(Collective::kAllreduce, layout_, true, 0).algorithm->is_host();
+        !table.ruled(range) && !table.at(bytes).algorithm->is_host() && adds_up(selection);
     if (!possible) return nullptr;
     std::vector<coll::Decision> rivals;
     if (rival == Trial::Rival::host) {
@@ -90,18 +102,45 @@ Contest* CollectiveComm::contest(const coll::Selection& selection, Collective co
       rivals.push_back(selection.complete(*coll::find_algorithm(collective, "first_arrival"),
                                           coll::Mode::kHierarchical, {}, layout_, commutative));
     }
-    if (widely) {
+    if (others != Others::kNone) {
       // The model is wrong by such factors at times, seldom by more.
-      constexpr double kMostTimes = 8;
-      const std::size_t most = Trial::kMostWays - 1 - rivals.size();
+      const double most_times = others == Others::kMany ? 8 : 2;
+      const std::size_t most = others == Others::kMany ? Trial::kMostWays - 1 - rivals.size() : 2;
       for (const coll::Decision& each : selection.alternatives(
-               table.at(bytes), layout_, commutative, table.bytes_of(range), kMostTimes, most)) {
+               table.at(bytes), layout_, commutative, table.bytes_of(range), most_times, most)) {
         rivals.push_back(each);
       }
     }
-    auto made = std::make_unique<Contest>(static_cast<int>(rivals.size()) + 1, rival);
+    const bool host_first =
+        rival == Trial::Rival::host && !gains_at_once(table.at(bytes), layout_, bytes);
+    auto made = std::make_unique<Contest>(static_cast<int>(rivals.size()) + 1, rival,
+                                          host_first ? Trial::kRival : Trial::kOwn);
     made->rivals = std::move(rivals);
+    made->name = coll::info(collective).name;
+    made->usual = table.at(bytes);
+    made->least_bytes = range == 0 ? 0 : table.last_bytes()[range - 1] + 1;
+    made->most_bytes = table.last_bytes()[range];
     place.contest = std::move(made);
+  }
+  return place.contest.get();
+}
+
+Contest* CollectiveComm::neighbour_contest(const coll::Selection& selection, Collective collective,
+                                           const char* name, const coll::Decision& usual,
+                                           std::uint64_t bytes) {
+  const auto bits = static_cast<int>(std::bit_width(bytes));
+  Place& place = neighbour_contests_[{collective, bits}];
+  if (!place.known) [[unlikely]] {
+    place.known = true;
+    const QuietFloats quiet;
+    if (!adds_up(selection)) return nullptr;
+    place.contest = std::make_unique<Contest>(2, Trial::Rival::host, Trial::kRival);
+    Contest& made = *place.contest;
+    made.name = name;
+    made.usual = usual;
+    made.rivals = {{&coll::host_algorithm(collective), coll::Mode::kFlat, {}}};
+    made.least_bytes = bits == 0 ? 0 : std::uint64_t{1} << (bits - 1);
+    made.most_bytes = bits == 0 ? 0 : made.least_bytes * 2 - 1;
   }
   return place.contest.get();
 }

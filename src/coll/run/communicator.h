@@ -10,7 +10,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "base/quiet_floats.h"
@@ -31,8 +33,15 @@ namespace od {
 
 // A measurement, and what is compared.
 struct Contest : Trial {
-  Contest(int ways, Rival rival) : Trial(ways, rival) {}
-  std::vector<coll::Decision> rivals;  // the ways after Overdrive's usual choice
+  Contest(int ways, Rival rival, int first) : Trial(ways, rival, first) {}
+  const coll::Decision& decision(int way) const {
+    return way == kOwn ? usual : rivals[static_cast<std::size_t>(way - 1)];
+  }
+  const char* name = "";               // of the calls
+  coll::Decision usual;                // Overdrive's choice
+  std::vector<coll::Decision> rivals;  // the ways after it
+  std::uint64_t least_bytes = 0;       // of the calls that are counted together
+  std::uint64_t most_bytes = 0;
 };
 
 class CollectiveComm {
@@ -57,14 +66,21 @@ class CollectiveComm {
     const coll::Table& table = *tables_[static_cast<std::size_t>(collective)][commutative ? 1 : 0];
     return table.ruled(table.range_of(bytes));
   }
-  // The measurement of calls that choose() has just decided against the host and, `widely`, against
-  // other algorithms; null where a rule decides, or where there is nothing to compare.
+  // How many other algorithms are compared: two that the model takes for nearly as good, or all
+  // that there is room for.
+  enum class Others : std::uint8_t { kNone, kFew, kMany };
+  // The measurement of calls that choose() has just decided against the host and other algorithms;
+  // null where a rule decides, or where there is nothing to compare.
   Contest* contest(const coll::Selection& selection, coll::Collective collective, bool commutative,
-                   std::uint64_t bytes, bool widely);
+                   std::uint64_t bytes, Others others);
   // That of the usual algorithm against the one that starts with whoever comes first; also null
   // where that one cannot serve or is not worth trying.
   Contest* arrival_contest(const coll::Selection& selection, coll::Collective collective,
                            bool commutative, std::uint64_t bytes);
+  // That of calls among the neighbours of a topology, whose equal blocks have `bytes`; 0 for all
+  // calls of which ranks do not know each other's sizes. Null where nothing can be measured.
+  Contest* neighbour_contest(const coll::Selection& selection, coll::Collective collective,
+                             const char* name, const coll::Decision& usual, std::uint64_t bytes);
   // One of the algorithms that can serve, by chance that all ranks share.
   coll::Decision choose_any(const coll::Selection& selection, coll::Collective collective,
                             bool commutative, std::uint64_t bytes, std::uint64_t seed);
@@ -98,7 +114,7 @@ class CollectiveComm {
   bool with_sockets = false;          // a rule has asked for leaders by socket
   // Of a call that is measured: when it began, and its trial while the host serves it.
   std::uint64_t turn_began_ns = 0;
-  Trial* host_turn = nullptr;
+  Contest* host_turn = nullptr;
   // What is known about calls that may outlast themselves (engine/overlap.h); null: nothing yet.
   std::shared_ptr<void> overlap;
 
@@ -109,13 +125,20 @@ class CollectiveComm {
   std::array<std::array<std::unique_ptr<coll::Table>, 2>, coll::kCollectives> tables_;
   coll::ScheduleCache schedules_;
   Contest* contest(const coll::Selection& selection, coll::Collective collective, bool commutative,
-                   std::uint64_t bytes, Trial::Rival rival, bool widely);
+                   std::uint64_t bytes, Trial::Rival rival, Others others);
   struct Place {
     bool known = false;
     std::unique_ptr<Contest> contest;  // null: there is nothing to measure
   };
+  // Whether the ranks can add up times without the host.
+  bool adds_up(const coll::Selection& selection) const {
+    return !selection.own_choice(coll::Collective::kAllreduce, layout_, true, 0)
+                .algorithm->is_host();
+  }
   // By rival, collective and kind of operation, then by range of sizes.
   std::vector<std::vector<Place>> contests_;
+  // By collective and number of bits of the size.
+  std::map<std::pair<coll::Collective, int>, Place> neighbour_contests_;
 };
 
 // The size by which algorithms are chosen, as the collective defines it (docs/design).
