@@ -314,12 +314,17 @@ int Rank::make_collective(CollectiveCall&& call, Comm& comm, bool persistent, Re
   const bool computes_in_host =
       coll::info(call.collective).reduces && call.reduction.kernel == nullptr;
   const bool spans_nodes = s.collectives.comm_state(comm).spans_nodes();
-  if (computes_in_host || (spans_nodes && !s.collectives.serves_later(call, comm))) {
+  const bool switched = spans_nodes && !persistent && s.collectives.switched_later(call, comm);
+  if (computes_in_host || (spans_nodes && !switched && !s.collectives.serves_later(call, comm))) {
     ++s.counters.collectives_host;
     return kSuccess;
   }
   coll::Decision decision;
-  if (!s.collectives.decide(call, comm, &decision)) return kSuccess;
+  if (switched) {
+    decision = s.collectives.switch_decision(call.collective, *comm.collectives);
+  } else if (!s.collectives.decide(call, comm, &decision)) {
+    return kSuccess;
+  }
   if (s.requests.full()) {
     *served = true;
     return s.host.err_no_mem;
@@ -342,6 +347,7 @@ int Rank::make_collective(CollectiveCall&& call, Comm& comm, bool persistent, Re
   }
   CollectiveOp* const op = s.collectives.take();
   op->decision = decision;
+  op->switched_later = switched;
   if (persistent && !s.collectives.prepare_persistent(*op, comm)) {
     s.collectives.give_back(op);
     ++s.counters.collectives_host;

@@ -32,6 +32,7 @@ enum class Op : std::uint8_t;
 
 namespace od {
 
+class InNetwork;
 class Trial;
 
 struct CollectiveCall;  // coll/run/call.h
@@ -247,6 +248,8 @@ class Rank {
                  const char* otherwise = nullptr);
   int prepare_switch(const CollectiveCall& call, Comm& comm);
   int open_switch(Comm& comm);
+  int join_switch(Comm& comm, InNetwork& group);
+  int next_call_of_all(Comm& comm, std::uint64_t* number);
   int count_sockets(Comm& comm, int* sockets);
   int check_switch(Comm& comm);
   int measure_switch(coll::Collective collective, Comm& comm);

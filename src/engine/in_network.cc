@@ -41,7 +41,7 @@ int Rank::prepare_switch(const CollectiveCall& call, Comm& comm) {
   }
   if (found == Need::sockets) {
     Guard guard(s);
-    s.close_switch(*comm.collectives);
+    s.close_switch(comm.collectives->in_network.get());
     comm.collectives->in_network.reset();
     comm.collectives->with_sockets = true;
     found = Need::group;
@@ -55,17 +55,24 @@ int Rank::prepare_switch(const CollectiveCall& call, Comm& comm) {
 }
 
 // Whether all leaders still use the switch. If one does not, none does: then a new group may be
-// made.
+// made; not that of calls that do not block, of which some may be under way.
 int Rank::check_switch(Comm& comm) {
   constexpr std::uint32_t kMostAttempts = 4;
   RankState& s = *state_;
   CollectiveComm& own = *comm.collectives;
-  std::int64_t usable = own.in_network->usable() ? 1 : 0;
-  const int error = own_minimum(usable, comm);
-  if (error != kSuccess || usable != 0) return error;
+  const bool later = own.in_network_later == nullptr || own.in_network_later->usable();
+  std::array<std::int64_t, 3> lowest{own.in_network->usable() ? 1 : 0, later ? 1 : 0,
+                                     -static_cast<std::int64_t>(own.calls_later)};
+  bool served = false;
+  const int error = own_reduce(coll::ops::Op::min, lowest, comm, &served);
+  if (error != kSuccess) return error;
   Guard guard(s);
+  if (served && lowest[1] == 0 && own.in_network_later != nullptr) {
+    own.switched_until = std::min(own.switched_until, static_cast<std::uint64_t>(1 - lowest[2]));
+  }
+  if (served && lowest[0] != 0) return kSuccess;
   // Nobody is in an operation of the group any more.
-  s.close_switch(own);
+  s.close_switch(own.in_network.get());
   own.in_network->settle(false);
   if (own.switch_attempts < kMostAttempts) own.in_network.reset();
   return kSuccess;
@@ -83,20 +90,41 @@ int Rank::count_sockets(Comm& comm, int* sockets) {
 
 // All ranks of the communicator call it together; it takes a second at most.
 int Rank::open_switch(Comm& comm) {
-  RankState& s = *state_;
   CollectiveComm& own = *comm.collectives;
   const coll::Nodes& nodes = own.nodes();
-  const SwitchPlace& place = s.collectives.switch_place;
   int leaders = 1;
   if (own.with_sockets) {
     const int error = count_sockets(comm, &leaders);
     if (error != kSuccess) return error;
   }
   own.in_network = std::make_unique<InNetwork>(nodes, comm.rank, leaders);
-  const bool leads = own.in_network->is_leader();
   ++own.switch_attempts;
-  InNetwork& group = *own.in_network;
+  const int error = join_switch(comm, *own.in_network);
+  if (error != kSuccess || !own.in_network->ready() || !own.serves_later ||
+      own.in_network_later != nullptr) {
+    return error;
+  }
+  own.in_network_later = std::make_unique<InNetwork>(nodes, comm.rank, 1);
+  const int joined = join_switch(comm, *own.in_network_later);
+  if (joined != kSuccess || !own.in_network_later->ready()) return joined;
+  return next_call_of_all(comm, &own.first_switched);
+}
 
+// The number of the first call that does not block which no rank has made yet.
+int Rank::next_call_of_all(Comm& comm, std::uint64_t* number) {
+  auto lowest = -static_cast<std::int64_t>(comm.collectives->calls_later);
+  bool served = false;
+  const int error = own_reduce(coll::ops::Op::min, {&lowest, 1}, comm, &served);
+  *number = served ? static_cast<std::uint64_t>(1 - lowest) : 0;
+  return error;
+}
+
+int Rank::join_switch(Comm& comm, InNetwork& group) {
+  RankState& s = *state_;
+  const CollectiveComm& own = *comm.collectives;
+  const coll::Nodes& nodes = own.nodes();
+  const SwitchPlace& place = s.collectives.switch_place;
+  const bool leads = group.is_leader();
   // Who has waited in vain twice does not let others wait again.
   constexpr int kMostFailures = 2;
   int& failures = s.collectives.switch_failures;
@@ -176,21 +204,34 @@ int Rank::measure_switch(coll::Collective collective, Comm& comm) {
     }
   }
   bool served = false;
-  const int error = own_reduce(coll::ops::Op::sum, medians, comm, &served);
+  int error = own_reduce(coll::ops::Op::sum, medians, comm, &served);
   if (error != kSuccess || !served) return error;
+  std::uint64_t first_later = 0;
+  if (own.first_switched != 0) error = next_call_of_all(comm, &first_later);
+  if (error != kSuccess) return error;
   Guard guard(s);
   for (std::size_t i = 0; i < sizes.size() && medians[2 * i] < medians[2 * i + 1]; ++i) {
     own.in_network->set_limit(collective, static_cast<std::int64_t>(sizes[i]));
+  }
+  const std::int64_t limit = own.in_network->limit(collective);
+  CollectiveComm::SwitchedLater& agreed = own.switched_later[static_cast<std::size_t>(collective)];
+  if (first_later != 0 && limit >= 0 && agreed.first_call == 0) {
+    agreed = {first_later, static_cast<std::uint64_t>(limit)};
   }
   log(Level::kDebug, "a switch serves %s up to %lld bytes", coll::info(collective).name,
       static_cast<long long>(own.in_network->limit(collective)));
   return kSuccess;
 }
 
-void RankState::close_switch(CollectiveComm& own) {
-  if (own.in_network == nullptr || !own.in_network->leads()) return;
+void RankState::close_switch(InNetwork* group) {
+  if (group == nullptr || !group->leads()) return;
   --collectives.switch_groups;
-  collectives.retired.add(own.in_network->retire(counters));
+  collectives.retired.add(group->retire(counters));
+}
+
+void RankState::close_switches(CollectiveComm& own) {
+  close_switch(own.in_network.get());
+  close_switch(own.in_network_later.get());
 }
 
 // Others may still need what this rank has kept until all have come here.
@@ -198,9 +239,9 @@ void RankState::leave_switches() {
   if (!collectives.enabled || !collectives.switch_place.on()) return;
   host.world_barrier();
   Guard guard(*this);
-  if (world->collectives != nullptr) close_switch(*world->collectives);
+  if (world->collectives != nullptr) close_switches(*world->collectives);
   for (const auto& [pointer, comm] : comms) {
-    if (comm->collectives != nullptr) close_switch(*comm->collectives);
+    if (comm->collectives != nullptr) close_switches(*comm->collectives);
   }
   collectives.retired.clear();
 }

@@ -3,7 +3,7 @@
 //
 // --rounds=N rounds, or with --until=FILE until that file exists and --rounds=N more; --most=N
 // elements; --comms=N communicators made and freed on the way; --third=1 one more for the whole
-// time; --pause=MS before each round.
+// time; --pause=MS before each round; --later=1 calls that do not block as well.
 #include "odtest.h"
 
 enum { kMost = 20000, kTypes = 10, kOps = 10 };
@@ -190,6 +190,41 @@ static void one_round(MPI_Comm comm, int round, int most) {
   MUST(MPI_Barrier(comm));
 }
 
+// Several that do not block at once, one blocking call among them.
+static void later_round(MPI_Comm comm, int round, int most) {
+  static char in[kMost * 8], sums[kMost * 8], out[kMost * 8], all[kMost * 8];
+  int rank, size;
+  MUST(MPI_Comm_rank(comm, &rank));
+  MUST(MPI_Comm_size(comm, &size));
+  const int type = round % kTypes;
+  const int op = round / kTypes % 4;
+  const int root = round % size;
+  static const int kCounts[] = {1, 31, 250, 3};
+  const int count = kCounts[round % 4] < most ? kCounts[round % 4] : most;
+  for (int i = 0; i < count; i++) {
+    put(in, type, i, value(round, op, rank, i));
+    put(out, type, i, rank == root ? value(round, 0, root, i) : 99);
+  }
+  MPI_Request requests[4];
+  MUST(MPI_Iallreduce(in, sums, count, types[type].type, ops[op], comm, &requests[0]));
+  MUST(MPI_Ibcast(out, count, types[type].type, root, comm, &requests[1]));
+  MUST(MPI_Ireduce(in, all, count, types[type].type, ops[op], root, comm, &requests[2]));
+  long mine = rank, total = 0;
+  if (round % 3 == 0) MUST(MPI_Allreduce(&mine, &total, 1, MPI_LONG, MPI_SUM, comm));
+  MUST(MPI_Ibarrier(comm, &requests[3]));
+  MUST(MPI_Waitall(4, requests, MPI_STATUSES_IGNORE));
+  if (round % 3 == 0) CHECK(total == size * (size - 1L) / 2, "round %d: the sum among them", round);
+  for (int i = 0; i < count; i++) {
+    const long wanted = expected(round, op, size, i);
+    CHECK(get(sums, type, i) == wanted, "round %d, iallreduce, type %d: element %d is %ld, not %ld",
+          round, type, i, get(sums, type, i), wanted);
+    CHECK(rank != root || get(all, type, i) == wanted, "round %d, ireduce: element %d is %ld",
+          round, i, get(all, type, i));
+    CHECK(get(out, type, i) == value(round, 0, root, i), "round %d, ibcast: element %d is %ld",
+          round, i, get(out, type, i));
+  }
+}
+
 static int goes_on(const char* file, int round, int rounds) {
   static int last = -1;
   if (file == NULL) return round < rounds;
@@ -207,6 +242,7 @@ int main(int argc, char** argv) {
   const int rounds = (int)odt_number("rounds", 200);
   const int most = (int)odt_number("most", 200);
   const int comms = (int)odt_number("comms", 0);
+  const int later = odt_number("later", 0) != 0;
   const long pause = odt_number("pause", 0);
   const char* file = odt_option("until", NULL);
   MPI_Comm reversed, third = MPI_COMM_NULL;
@@ -215,6 +251,7 @@ int main(int argc, char** argv) {
   for (int round = 0; goes_on(file, round, rounds); round++) {
     if (pause > 0) usleep((useconds_t)(pause * 1000));
     one_round(MPI_COMM_WORLD, round, most);
+    if (later) later_round(round % 2 == 0 ? reversed : MPI_COMM_WORLD, round, most);
     if (round % 2 == 0) one_round(reversed, round, most);
     if (third != MPI_COMM_NULL) one_round(third, round + 1, most);
     if (round < comms) {

@@ -139,6 +139,32 @@ def test_without_rules_the_switch_is_measured_against_all_others(running, start)
     expect_nothing_left(switch)
 
 
+@pytest.mark.parametrize("progress", [pytest.param("calls", marks=QUICK), "agent"])
+def test_calls_that_do_not_block(running, start, progress):
+    switch = running()
+    words = ["--rounds=100", "--later=1"]
+    result = start(switch.address, *words, progress=progress)
+    # World and the reversed one, each with a group for blocking calls and one for others; four of
+    # these in each round but the first of a communicator.
+    assert result.counter("switch_groups") == 2 * 2 * 2, result.report()
+    plain = start(switch.address, "--rounds=100", progress=progress)
+    more = result.counter("switch_operations") - plain.counter("switch_operations")
+    assert more >= 2 * 4 * 96, (more, result.report())
+    assert result.counter("switch_fallbacks") == 0, result.report()
+    expect_nothing_left(switch)
+
+
+@pytest.mark.parametrize("progress", ["calls", "agent"])
+def test_a_switch_that_ends_among_calls_that_do_not_block(running, start, tmp_path, progress):
+    switch = running()
+    tell = tmp_path / "ended"
+    thread = end_in_the_middle(switch, lambda: switch.stop(signal.SIGKILL), tell)
+    result = start(switch.address, "--rounds=40", f"--until={tell}", "--later=1", progress=progress)
+    thread.join()
+    assert result.counter("switch_operations") >= 100, result.report()
+    assert result.counter("switch_fallbacks") > 0, result.report()
+
+
 @QUICK
 def test_programs_with_few_calls_look_for_no_switch(running, start):
     result = start(running().address, "--rounds=1", ruled=False)

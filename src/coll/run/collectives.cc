@@ -62,6 +62,25 @@ bool Collectives::by_switch(CollectiveComm& own, const CollectiveCall& call,
          may_be_switched(bytes) && !own.ruled(call.collective, call.reduction.commutative, bytes);
 }
 
+bool Collectives::switched_later(const CollectiveCall& call, Comm& comm) {
+  CollectiveComm& own = *comm.collectives;
+  const std::uint64_t number = ++own.calls_later;
+  const CollectiveComm::SwitchedLater& agreed =
+      own.switched_later[static_cast<std::size_t>(call.collective)];
+  if (own.first_switched == 0 || number < own.first_switched || number >= own.switched_until ||
+      call.neighbours != nullptr || !fits_switch(call)) {
+    return false;
+  }
+  const std::uint64_t bytes = message_bytes(call, comm.size, comm.rank);
+  const bool commutative = call.reduction.commutative;
+  const coll::Decision& found = own.choose(selection, call.collective, commutative, bytes);
+  if (own.ruled(call.collective, commutative, bytes)) {
+    return found.algorithm->works_elsewhere() && !found.algorithm->leads_by_socket();
+  }
+  return agreed.first_call != 0 && number >= agreed.first_call && bytes <= agreed.most_bytes &&
+         may_be_switched(bytes);
+}
+
 Collectives::SwitchNeed Collectives::switch_need(const CollectiveCall& call, Comm& comm) {
   // Programs with few calls pay nothing.
   constexpr std::uint32_t kQuiet = 8;
@@ -239,7 +258,9 @@ CollectiveTeam* Collectives::blocking_team(Comm& comm, const coll::Decision& dec
 
 Collectives::Lane Collectives::next_channel(Comm& comm, const coll::Decision& decision) {
   CollectiveComm& own = *comm.collectives;
-  const auto number = static_cast<std::uint32_t>(own.sequence_between++ % HostTags::kChannels);
+  auto number = static_cast<std::uint32_t>(own.sequence_between++ % HostTags::kChannels);
+  // What a switch does has one order at all leaders: that of a channel.
+  if (decision.algorithm->works_elsewhere()) number = kSwitchChannel;
   HostChannel& channel = own.channels[number];
   if (channel.team == nullptr) {
     make_team(channel.team, comm, decision, combine(own.context, kChannel + number),

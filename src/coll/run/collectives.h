@@ -81,6 +81,8 @@ class Collectives {
   // What is to be done about the switch before a call; the same on all ranks.
   enum class SwitchNeed : std::uint8_t { nothing, group, sockets, measurement, check };
   SwitchNeed switch_need(const CollectiveCall& call, Comm& comm);
+  // Whether the switch is to do the communicator's next call that does not block; counts it.
+  bool switched_later(const CollectiveCall& call, Comm& comm);
   // Whether a neighbourhood collective is served, alike on all ranks.
   bool serves_neighbours(const CollectiveCall& call, Comm& comm);
   // By the switch, whatever the rules say.

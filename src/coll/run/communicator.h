@@ -10,6 +10,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -96,6 +97,18 @@ class CollectiveComm {
   std::uint32_t switch_calls = 0;     // for which one might be of use, before that
   std::uint32_t switch_attempts = 0;  // to make a group
   bool with_sockets = false;          // a rule has asked for leaders by socket
+  // The same leaders once more, for calls that do not block: operations of a group have one order.
+  std::unique_ptr<InNetwork> in_network_later;
+  // Ranks call these and blocking ones in different orders, so they agree from which non-blocking
+  // call of the communicator on, counted from 1, and up to which a switch serves.
+  struct SwitchedLater {
+    std::uint64_t first_call = 0;  // 0: none
+    std::uint64_t most_bytes = 0;
+  };
+  std::uint64_t calls_later = 0;
+  std::uint64_t first_switched = 0;  // the first that any may serve; 0: none
+  std::array<SwitchedLater, coll::kCollectives> switched_later{};
+  std::uint64_t switched_until = std::numeric_limits<std::uint64_t>::max();
   // Of a call that is measured: when it began, and its trial while the host serves it.
   std::uint64_t turn_began_ns = 0;
   Trial* host_turn = nullptr;
