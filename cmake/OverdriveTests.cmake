@@ -37,11 +37,6 @@ if(OVERDRIVE_SANITIZER MATCHES "address")
   list(APPEND OVERDRIVE_TEST_OPTIONS -fno-sanitize=undefined)
 endif()
 
-if(CMAKE_CROSSCOMPILING_EMULATOR)
-  # What an emulator cannot show is skipped (base/test_emulator.h).
-  list(APPEND OVERDRIVE_TEST_OPTIONS -DOVERDRIVE_EMULATED)
-endif()
-
 # What all test programs include, read once.
 if(OVERDRIVE_UNITY)
   file(CONFIGURE OUTPUT "${CMAKE_BINARY_DIR}/generated/test_headers.cc"
