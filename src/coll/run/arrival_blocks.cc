@@ -61,7 +61,8 @@ void ArrivalBlocks::add_incoming(Stream& stream, char* block, std::int64_t block
   add_block(stream, stream.aside.back().get(), bytes);
 }
 
-bool ArrivalBlocks::advance_outgoing(Stream& stream) {
+template <typename Begin>
+bool ArrivalBlocks::advance_stream(Stream& stream, Begin begin) {
   bool moved = false;
   while (!stream.open.empty() && test(stream.open.front())) {
     stream.open.erase(stream.open.begin());
@@ -69,26 +70,22 @@ bool ArrivalBlocks::advance_outgoing(Stream& stream) {
     moved = true;
   }
   while (stream.begun < stream.pieces.size() && stream.open.size() < kWindow) {
-    const Piece& piece = stream.pieces[stream.begun++];
-    stream.open.push_back(send(piece.at, piece.bytes, stream.peer, stream.tag));
+    stream.open.push_back(begin(stream.pieces[stream.begun++]));
     moved = true;
   }
   return moved;
 }
 
+bool ArrivalBlocks::advance_outgoing(Stream& stream) {
+  return advance_stream(stream, [&](const Piece& piece) {
+    return send(piece.at, piece.bytes, stream.peer, stream.tag);
+  });
+}
+
 bool ArrivalBlocks::advance_incoming(Stream& stream) {
-  bool moved = false;
-  while (!stream.open.empty() && test(stream.open.front())) {
-    stream.open.erase(stream.open.begin());
-    ++stream.done;
-    moved = true;
-  }
-  while (stream.begun < stream.pieces.size() && stream.open.size() < kWindow) {
-    const Piece& piece = stream.pieces[stream.begun++];
-    stream.open.push_back(receive(piece.at, piece.bytes, stream.peer, stream.tag));
-    moved = true;
-  }
-  return moved;
+  return advance_stream(stream, [&](const Piece& piece) {
+    return receive(piece.at, piece.bytes, stream.peer, stream.tag);
+  });
 }
 
 std::uint64_t ArrivalBlocks::area_bytes() const {

@@ -80,6 +80,10 @@ class ArrivalBlocks : public FirstComers {
   void copy_from_area(std::size_t member, char* block, std::int64_t bytes) const;
 
  private:
+  // Notes the pieces that are through, in order, and begins others as far as the window permits.
+  template <typename Begin>
+  bool advance_stream(Stream& stream, Begin begin);
+
   const std::uint64_t share_;  // cells of each member
   std::size_t my_place_ = 0;   // among the members of the node
 };
