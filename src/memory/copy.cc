@@ -12,7 +12,10 @@
 
 namespace od::memory {
 
-void copy_ordinary(void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); }
+void copy_ordinary(void* to, const void* from, std::size_t bytes) {
+  if (bytes == 0) return;  // MPI allows null buffers then, memcpy does not
+  std::memcpy(to, from, bytes);
+}
 
 #if defined(__x86_64__)
 
