@@ -26,6 +26,7 @@ MPICH = {
     "persistent-own": "the same with operations of the program, which are always the host's",
     "persistent-inter": "the same between groups",
     "persistent-alone": "the same on communicators of one rank",
+    "persistent-neighbours": "the same among neighbours, most of which are the host's",
     "partitioned-together": "their status is not set where several requests are completed at once",
     "file-in-threads": "several threads with files wait for ever",
     "gaps": "reductions of datatypes with gaps are wrong or end in a crash",
@@ -57,7 +58,10 @@ FAULTS: dict[str, dict[str, str]] = {
     },
     "mpich5": MPICH5,
     "mpiabi": MPICH5,
-    "impi": MPICH5,
+    "impi": {
+        **MPICH5,
+        "started-allgatherv": "seven ranks and more wait for ever for blocks of some lengths",
+    },
 }
 """By host: what is wrong, and how."""
 
@@ -85,4 +89,6 @@ def of(
     found = set(FAULTS.get(host, {}))
     if overdrive and not hosts_part:
         found -= SERVED
+        if settings.get("neighbour_collectives") == "all":
+            found.discard("persistent-neighbours")
     return frozenset(found)

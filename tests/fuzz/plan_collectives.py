@@ -80,12 +80,15 @@ def _arguments(p: Planner, comm: Comm) -> tuple[dict[str, Any], list[tuple[tuple
     return args, [*parts, (others, "null")] if others else parts
 
 
-def _forms(p: Planner, name: str, comm: Comm) -> list[str]:
+def forms_of(p: Planner, name: str, comm: Comm) -> list[str]:
+    """Return the forms that a collective may have."""
     forms = ["blocking", "started", "started"]
     if comm.is_inter and "started-inter" in p.without:
         return ["blocking"]
     size = len(comm.members)
     left_out = {"persistent-collectives", "no-persistent-collectives"}
+    if name in NEIGHBOURS:
+        left_out.add("persistent-neighbours")
     if size == 1:
         left_out.add("persistent-alone")
     if comm.is_inter:
@@ -99,7 +102,7 @@ def collective(p: Planner) -> None:
     """One collective in some form."""
     comm = p.rng.choice(p.comms)
     args, roots = _arguments(p, comm)
-    form = p.rng.choice(_forms(p, args["name"], comm))
+    form = p.rng.choice(forms_of(p, args["name"], comm))
     unit = p.unit(comm.unit)
     if not {f"{args['name']}-in-place", f"{form}-{args['name']}-in-place"}.isdisjoint(p.without):
         args.pop("place", None)

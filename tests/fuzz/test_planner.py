@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 from hosts import Host
 
+from fuzz import faults
 from fuzz.analysis import Analysis, Illegal, settle, text_of
 from fuzz.datatypes import SIZES, Type
-from fuzz.plan import make
+from fuzz.plan import Planner, make
+from fuzz.plan_collectives import forms_of
 from fuzz.program import Comm, Op, Program
 from fuzz.shrink import shrink
 from fuzz.standalone import standalone
@@ -150,6 +152,21 @@ def test_shrinking_keeps_what_fails_and_little_else(seed: int) -> None:
     assert fails(small)
     assert len(small.ops) <= 5, text_of(small)
     text_of(small)
+
+
+def test_what_a_host_gets_wrong_is_left_out() -> None:
+    comm = Comm(4, (tuple(range(4)),), neighbours=(((1,), (1,)),) * 4)
+
+    def forms(name: str, host: str, **settings: str) -> list[str]:
+        left_out = faults.of(host, True, settings, False)
+        return forms_of(Planner(1, 4, left_out, 1000), name, comm)
+
+    assert "persistent" in forms("allgatherv", "mpich5")
+    assert "persistent" not in forms("neighbor_allgatherv", "mpich5")
+    assert "persistent" in forms("neighbor_allgatherv", "mpich5", neighbour_collectives="all")
+    assert "persistent" in forms("neighbor_allgatherv", "openmpi5")
+    assert "started" not in forms("allgatherv", "impi")
+    assert "started" in forms("allgatherv", "mpich5")
 
 
 def test_types_hold_what_they_say() -> None:
