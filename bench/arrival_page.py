@@ -1,0 +1,323 @@
+"""Writes the page about collectives to which ranks come at different times.
+
+From medians (`arrival.py`), what programs did (`arrival_programs.py`), and a simulation of larger
+clusters, which is made here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import arrival_programs
+from goals import HOST_TITLES
+from overdrive import collectives, installation
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "measurements" / "arrival.md"
+PLOT = ROOT / "docs" / "measurements" / "plots" / "arrival-simulated.png"
+DATA = ROOT / "docs" / "measurements" / "data"
+JOBS = ("host", "plain", "first_arrival")
+LEARNT_JOBS = (*JOBS, "learnt")
+LEARNT_PATTERNS = ("together", "linear", "late-leader")
+PATTERNS = ("together", "one-late", "linear", "random", "late-leader", "late-root")
+COLLECTIVES = ("bcast", "reduce", "gather", "scatter")
+POINT = ("collective", "host", "layout", "network")
+VALUES = ("wait", "others", "whole")
+FIELDS = (*POINT, "bytes", "pattern", "delay", "job", "calls", *VALUES, "off", "commit")
+ONE_SIZE = str(1 << 20)
+SIMULATED_NODES = (16, 64, 256, 1024)
+SIMULATED_RANKS = 4
+SIMULATED_DELAY_US = 1000
+LATE_MS = 40.0
+
+INTRO = """\
+# Collectives to which ranks come at different times
+
+Written by `python3 bench/arrival.py` (and `bench/arrival_programs.py` for the programs):
+`overdrive bench arrival` over virtual clusters (`overdrive lab`) of two nodes with four ranks
+(2x4) and of four nodes with two (4x2), whose links are limited to 1 Gbit/s, or not limited, or
+pass a switch with a latency of 50 us. All nodes share the {processors} processors of one
+machine. *host*: the MPI library alone; *plain*: the usual algorithm of Overdrive; *first*:
+[first_arrival](../design/first-arrival.md). The three take turns call by call; medians, which
+are [here](data/arrival.csv). In the median ranks came within {off:.0f} us of where they should.
+Library: as of commit {commits}, optimised as a whole.
+
+*wait* is the time inside the call, mean over ranks, the late ones included; *whole* is from the
+moment when the first ranks come until the last has left, so it contains the delay. The delay is
+*own*: as long as a call of the plain algorithm takes when all come together; or 40 ms. Cells:
+how many times as long the plain algorithm takes as *first*, for wait / whole.
+"""
+
+BOUND = """\
+## What cannot be gained
+
+- **Whole.** Whoever comes late by a delay D leaves after D, with any algorithm. If a call takes
+  T when all are there, the plain algorithm takes at most D + T and no algorithm less than the
+  greater of D and T: at most 2, where D = T (*own* delay), and at most 1 + T/D otherwise: 1.2
+  with T = 8 ms (1 MiB at 1 Gbit/s) and D = 40 ms.
+- **Linear arrival.** Ranks come in the order of their numbers, so the first rank of each node is
+  its leader: plain and *first* start each node at the same moment, and are whole at the same
+  moment. Until the last node's first rank comes, after a share f of D (2x4: 4/7, 4x2: 6/7),
+  somebody who has the data must be inside the call, because nobody can be sent to who is not
+  there. So no algorithm that works in the ranks' own calls alone has a sum of waits over P ranks
+  below f D + n T for n nodes, and the mean is at least (f D + n T) / P: 5.0 ms with 2x4, 1 MiB,
+  1 Gbit/s and D = 40 ms. Only messages that the host takes without a handshake (up to 64 KiB,
+  and what fits into the buffers of a socket) can be sent before anybody is there, to the leader:
+  with these the plain root leaves at once, and *first*, whose root cannot know whom to send to,
+  has to wait. So with linear arrival *first* cannot be 1.5 times as fast as plain; where it is
+  slower, the learnt choice takes plain.
+"""
+
+
+def ms(row: dict[str, str], value: str) -> float:
+    """Return a value of a row."""
+    return float(row[value])
+
+
+def size_text(size: str) -> str:
+    """Return a size as people write it."""
+    number = int(size)
+    return f"{number >> 20} MiB" if number >= 1 << 20 else f"{number >> 10} KiB"
+
+
+class Rows:
+    """Medians by point."""
+
+    def __init__(self, rows: Sequence[dict[str, str]]) -> None:
+        """Sort them."""
+        self.found: dict[tuple[str, ...], dict[str, dict[str, str]]] = {}
+        for row in rows:
+            own = "" if float(row["delay"]) != LATE_MS else "late"
+            key = (*(row[name] for name in POINT), row["bytes"], row["pattern"], own)
+            self.found.setdefault(key, {})[row["job"]] = row
+
+    def points(self, collective: str, pattern: str) -> Iterator[tuple[str, ...]]:
+        """Yield the points of a pattern that have been measured."""
+        for key, jobs in self.found.items():
+            if (key[0], key[5]) == (collective, pattern) and len(jobs) == len(JOBS):
+                yield key
+
+    def ratio(self, key: tuple[str, ...], value: str, job: str = "plain") -> float | None:
+        """Return how many times as long another job takes."""
+        jobs = self.found.get(key, {})
+        if job not in jobs or "first_arrival" not in jobs:
+            return None
+        return ms(jobs[job], value) / ms(jobs["first_arrival"], value)
+
+
+def goal_lines(rows: Rows) -> Iterator[str]:
+    """Yield a table of what was to be reached, and where it is."""
+    yield "## What was to be reached\n"
+    yield "| goal | points where it is reached | least | median | greatest |"
+    yield "|---|---|---|---|---|"
+
+    def line(text: str, values: Sequence[float], good: Sequence[bool]) -> str:
+        if not values:
+            return f"| {text} | not measured | | | |"
+        ordered = sorted(values)
+        shown = (ordered[0], ordered[len(ordered) // 2], ordered[-1])
+        return (
+            f"| {text} | {sum(good)} of {len(good)} | "
+            + " | ".join(f"{v:.2f}" for v in shown)
+            + " |"
+        )
+
+    def at_least(text: str, values: Sequence[float | None], least: float) -> str:
+        known = [value for value in values if value is not None]
+        return line(text, known, [round(value, 2) >= least for value in known])
+
+    late = list(rows.points("bcast", "late-leader"))
+    together = {
+        key[:5]: ms(rows.found[key]["first_arrival"], "wait")
+        for key in rows.points("bcast", "together")
+    }
+    times = [
+        ms(rows.found[key]["first_arrival"], "wait") / together[key[:5]]
+        for key in late
+        if key[:5] in together
+    ]
+    yield line("Bcast, late leader: wait at most 1.25 times that of together", times,
+               [value <= 1.25 for value in times])  # fmt: skip
+    for pattern in ("late-leader", "linear"):
+        name = pattern.replace("-", " ")
+        points = list(rows.points("bcast", pattern))
+        for job in ("plain", "host"):
+            for value in ("wait", "whole"):
+                yield at_least(f"Bcast, {name}: {value} against {job}, 1.5",
+                               [rows.ratio(key, value, job) for key in points], 1.5)  # fmt: skip
+    points = list(rows.points("bcast", "late-root"))
+    best = [
+        min(ms(rows.found[key][job], "others") for job in ("host", "plain"))
+        / ms(rows.found[key]["first_arrival"], "others")
+        for key in points
+    ]
+    yield at_least("Bcast, late root: the others against the best of both, 0.97", best, 0.97)
+    for collective in COLLECTIVES:
+        points = list(rows.points(collective, "together"))
+        yield at_least(f"{collective.title()}, together: wait against plain, 0.97",
+                       [rows.ratio(key, "wait") for key in points], 0.97)  # fmt: skip
+    for collective in ("reduce", "gather"):
+        points = list(rows.points(collective, "linear"))
+        yield at_least(f"{collective.title()}, linear: wait against plain, 1.2",
+                       [rows.ratio(key, "wait") for key in points], 1.2)  # fmt: skip
+
+
+def table(rows: Rows, collective: str, host: str, late: str, sizes: Sequence[str]) -> Iterator[str]:
+    """Yield one table of ratios."""
+    patterns = PATTERNS if not late else PATTERNS[1:]
+    places = dict.fromkeys(
+        key[2:5] for key in rows.found if key[:2] == (collective, host) and key[4] in sizes
+    )
+    delay = "40 ms" if late else "own delay"
+    lines = []
+    for place in places:
+        cells = []
+        for pattern in patterns:
+            own = late if pattern != "together" else ""
+            key = (collective, host, *place, pattern, own)
+            values = [rows.ratio(key, value) for value in ("wait", "whole")]
+            cells.append("–" if None in values else " / ".join(f"{value:.2f}" for value in values))
+        if any(cell != "–" for cell in cells):
+            lines.append(f"| {place[0]}, {place[1]}, {size_text(place[2])} | {' | '.join(cells)} |")
+    if not lines:
+        return
+    yield f"\n**{collective.title()}, {HOST_TITLES.get(host, host)}, {delay}**\n"
+    yield f"| cluster, size | {' | '.join(patterns)} |"
+    yield "|---" * (len(patterns) + 1) + "|"
+    yield from lines
+
+
+def tables(rows: Rows) -> Iterator[str]:
+    """Yield all tables of measurements."""
+    known = list(dict.fromkeys((key[0], key[1]) for key in rows.found))
+    yield "\n## How much longer the plain algorithm takes"
+    for collective in COLLECTIVES:
+        for host in dict.fromkeys(host for name, host in known if name == collective):
+            sizes = sorted({key[4] for key in rows.found if key[0] == collective}, key=int)
+            yield from table(
+                rows, collective, host, "", sizes if collective == "bcast" else [ONE_SIZE]
+            )
+            if collective == "bcast":
+                yield from table(rows, collective, host, "late", [ONE_SIZE])
+
+
+def learnt_lines(learnt: Sequence[dict[str, str]]) -> Iterator[str]:
+    """Yield the table about the choice that is learnt."""
+    yield "\n## The choice that is learnt\n"
+    if not learnt:
+        yield "Not measured."
+        return
+    yield "Bcast of 1 MiB with `first_arrival=on` (*learnt*, which also compares with the"
+    yield "host), measured after 72 calls of the pattern; ranks up to 10 ms late. Mean wait in"
+    yield "ms:\n"
+    yield "| host, cluster | pattern | host | plain | first | learnt | best : learnt |"
+    yield "|---|---|---|---|---|---|---|"
+    points = dict.fromkeys(tuple(row[k] for k in (*POINT[1:], "pattern")) for row in learnt)
+    for point in points:
+        waits = {
+            row["job"]: float(row["wait"])
+            for row in learnt
+            if tuple(row[k] for k in (*POINT[1:], "pattern")) == point
+        }
+        if any(job not in waits for job in LEARNT_JOBS):
+            continue
+        host, layout, network, pattern = point
+        cells = " | ".join(f"{waits[job]:.2f}" for job in LEARNT_JOBS)
+        best = min(waits[job] for job in JOBS) / waits["learnt"]
+        title = f"{HOST_TITLES.get(host, host)}, {layout}, {network}"
+        yield f"| {title} | {pattern} | {cells} | {best:.2f} |"
+
+
+def simulate(size: str) -> list[tuple[str, int, str, str, float, float]]:
+    """Return collective, nodes, plain algorithm, pattern and mean waits (ms), plain and first."""
+    found = []
+    here = installation.find(os.environ, ROOT)
+    for collective in COLLECTIVES:
+        for nodes in SIMULATED_NODES:
+            report, _ = collectives.query(
+                here, os.environ, "arrivals", collective, size,
+                "--ranks", str(nodes * SIMULATED_RANKS), "--nodes", str(nodes),
+                "--delay-us", str(SIMULATED_DELAY_US), "--most-steps", "2000000",
+            )  # fmt: skip
+            found += [
+                (collective, nodes, report["plain"]["algorithm"], row["pattern"],
+                 row["plain"]["inside_ns"] / 1e6, row["first_arrival"]["inside_ns"] / 1e6)
+                for row in report["patterns"] if "plain" in row
+            ]  # fmt: skip
+    return found
+
+
+def simulated_text(size: str) -> Iterator[str]:
+    """Yield the part of the page about larger clusters."""
+    found = simulate(size)
+    words = size.replace("K", " KiB").replace("M", " MiB")
+    yield "\n## Larger clusters, simulated\n"
+    yield "By `overdrive-collectives arrivals`: the library's schedules, and the protocol of"
+    yield "*first*, on a LogGP machine (1.5 us, 100 Gbit/s for all ranks of a node);"
+    late = SIMULATED_DELAY_US / 1000
+    yield f"{SIMULATED_RANKS} ranks on each node, {words}, ranks up to {late:g} ms late."
+    yield "How many times as long ranks wait in the mean with the plain"
+    yield "algorithm (below 1: *first* is slower); all collectives in the picture.\n"
+    here = [row for row in found if row[0] == "bcast"]
+    nodes = list(dict.fromkeys(row[1] for row in here))
+    names = [next(row[2] for row in here if row[1] == count) for count in nodes]
+    heads = [f"{count} nodes ({name})" for count, name in zip(nodes, names, strict=True)]
+    yield f"| Bcast | {' | '.join(heads)} |"
+    yield "|---" * (len(nodes) + 1) + "|"
+    for pattern in PATTERNS:
+        ratios = {row[1]: row[4] / row[5] for row in here if row[3] == pattern}
+        cells = [f"{ratios[count]:.2f}" if count in ratios else "–" for count in nodes]
+        yield f"| {pattern} | {' | '.join(cells)} |"
+    yield ""
+    yield "The chain of nodes, and the root that takes from every node itself, are for few"
+    yield "nodes, or for ranks that come further apart than the message takes; beyond, trees"
+    yield "win although their ranks wait for each other."
+    yield f"\n![Gain by nodes](plots/{PLOT.name})"
+    draw(found)
+
+
+def draw(found: Sequence[tuple[str, int, str, str, float, float]]) -> None:
+    """Draw the gains over the number of nodes."""
+    import matplotlib  # noqa: PLC0415
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt  # noqa: PLC0415
+
+    figure, panes = plt.subplots(1, len(COLLECTIVES), figsize=(11, 3.4), sharey=True)
+    for pane, collective in zip(panes, COLLECTIVES, strict=True):
+        for pattern in PATTERNS:
+            points = [(r[1], r[4] / r[5]) for r in found if (r[0], r[3]) == (collective, pattern)]
+            if points:
+                pane.plot(*zip(*points, strict=True), marker="o", markersize=3, label=pattern)
+        pane.set_xscale("log", base=2)
+        pane.set_yscale("log", base=2)
+        pane.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        pane.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        pane.axhline(1, color="black", linewidth=0.8)
+        pane.set_title(collective, fontsize=10)
+        pane.set_xlabel("nodes", fontsize=9)
+        pane.grid(alpha=0.3)
+    panes[0].set_ylabel("mean wait, plain / first_arrival", fontsize=9)
+    panes[-1].legend(fontsize=7)
+    figure.tight_layout()
+    figure.savefig(PLOT, dpi=110)
+
+
+def write(
+    found: Sequence[dict[str, str]], learnt: Sequence[dict[str, str]], simulated_size: str
+) -> None:
+    """Write the page."""
+    rows = Rows(found)
+    off = sorted(float(row["off"]) * 1e3 for row in found) or [0.0]
+    commits = ", ".join(sorted({row["commit"] for row in found})) or "none"
+    values = {"processors": os.cpu_count(), "off": off[len(off) // 2], "commits": commits}
+    lines = [INTRO.format(**values)]
+    lines += goal_lines(rows)
+    lines += ["", BOUND.rstrip()]
+    lines += tables(rows)
+    lines += learnt_lines(learnt)
+    lines += arrival_programs.text()
+    lines += simulated_text(simulated_size)
+    PAGE.write_text("\n".join(lines) + "\n")
