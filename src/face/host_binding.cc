@@ -454,6 +454,7 @@ host::HostTable make_host_table() {
   comm_size(table.comm_world, &table.world_size);
   table.tag_ub = tag_ub();
   table.version_text = version_text();
+  table.few_long_messages = std::strstr(table.version_text, "MPICH") != nullptr;
   int provided = MPI_THREAD_SINGLE;
   OD_HOST(Query_thread)(&provided);
   // MPI_THREAD_* constants increase with the level in every ABI.

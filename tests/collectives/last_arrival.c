@@ -206,6 +206,17 @@ static void Free(Blocks blocks) {
   free(blocks.places);
 }
 
+static void FillBlock(unsigned char* block, int who, int length, uint64_t call) {
+  for (int at = 0; at < length; ++at) block[at] = (unsigned char)Value(who, (size_t)at, call);
+}
+
+/* Memory in which it shows what is written. */
+static unsigned char* Blank(size_t bytes) {
+  unsigned char* made = malloc(bytes);
+  memset(made, 0x55, bytes);
+  return made;
+}
+
 static void CheckBlock(const unsigned char* found, int who, int length, uint64_t call) {
   for (int at = 0; at < length; ++at) {
     if (found[at] != (unsigned char)Value(who, (size_t)at, call)) Fail("a wrong block", at);
@@ -220,13 +231,9 @@ static void Gatherv(MPI_Comm comm, int root, size_t most, uint64_t call, int in_
   in_place = in_place && me == root;
   Blocks blocks = BlocksOf(size, call, most);
   int mine = blocks.lengths[me];
-  unsigned char* in = malloc((size_t)mine + 1);
-  unsigned char* out = me == root ? malloc(blocks.room) : NULL;
-  if (out != NULL) memset(out, 0x55, blocks.room);
-  for (int at = 0; at < mine; ++at) {
-    in[at] = (unsigned char)Value(me, (size_t)at, call);
-    if (in_place) out[blocks.places[me] + at] = in[at];
-  }
+  unsigned char* in = Blank((size_t)mine + 1);
+  unsigned char* out = me == root ? Blank(blocks.room) : NULL;
+  FillBlock(in_place ? out + blocks.places[me] : in, me, mine, call);
   MPI_Gatherv(in_place ? MPI_IN_PLACE : in, mine, MPI_BYTE, out, me == root ? blocks.lengths : NULL,
               me == root ? blocks.places : NULL, MPI_BYTE, root, comm);
   for (int who = 0; who < size && me == root; ++who) {
@@ -244,14 +251,10 @@ static void Scatterv(MPI_Comm comm, int root, size_t most, uint64_t call, int in
   in_place = in_place && me == root;
   Blocks blocks = BlocksOf(size, call, most);
   int mine = blocks.lengths[me];
-  unsigned char* in = me == root ? malloc(blocks.room) : NULL;
-  unsigned char* out = malloc((size_t)mine + 1);
-  memset(out, 0x55, (size_t)mine + 1);
-  if (in != NULL) memset(in, 0x55, blocks.room);
+  unsigned char* in = me == root ? Blank(blocks.room) : NULL;
+  unsigned char* out = Blank((size_t)mine + 1);
   for (int who = 0; who < size && me == root; ++who) {
-    for (int at = 0; at < blocks.lengths[who]; ++at) {
-      in[blocks.places[who] + at] = (unsigned char)Value(who, (size_t)at, call);
-    }
+    FillBlock(in + blocks.places[who], who, blocks.lengths[who], call);
   }
   MPI_Scatterv(in, me == root ? blocks.lengths : NULL, me == root ? blocks.places : NULL, MPI_BYTE,
                in_place ? MPI_IN_PLACE : out, mine, MPI_BYTE, root, comm);

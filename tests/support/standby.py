@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 import pytest
 from hosts import Host
@@ -38,13 +39,20 @@ def attempts(host: Host) -> int:
     return 5 if host.uses_hydra else 1
 
 
-def run(host: Host, command: list[str]) -> jobs.Result:
-    """Run a job of two ranks whose launcher does not end it when rank 1 dies."""
+def run(
+    host: Host, command: list[str], ranks: int = 2, env: Mapping[str, str] | None = None
+) -> jobs.Result:
+    """Run a job whose launcher does not end it when the last rank dies."""
+    more = dict(env or {})
     if host.uses_hydra:
-        ranks = [command, [*UNNOTICED, *command]]
-        return jobs.run(host, 2, command, per_rank=ranks, settings=IN_A_HURRY, limit=60)
-    options, env = KEEP_GOING["options"], KEEP_GOING["env"]
-    return jobs.run(host, 2, command, env=env, launcher_options=options, limit=60)
+        each = [*[command] * (ranks - 1), [*UNNOTICED, *command]]
+        return jobs.run(
+            host, ranks, command, per_rank=each, env=more, settings=IN_A_HURRY, limit=60
+        )
+    more |= KEEP_GOING["env"]
+    return jobs.run(
+        host, ranks, command, env=more, launcher_options=KEEP_GOING["options"], limit=60
+    )
 
 
 def names_rank(result: jobs.Result, rank: int) -> bool:

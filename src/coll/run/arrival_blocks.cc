@@ -26,7 +26,7 @@ std::uint64_t share_of(const ArrivalComm& shared) {
 }  // namespace
 
 ArrivalBlocks::ArrivalBlocks(ArrivalComm& shared, int root)
-    : FirstComers(shared, root), share_(share_of(shared)) {
+    : ArrivalCall(shared, root), share_(share_of(shared)) {
   my_place_ = static_cast<std::size_t>(std::find(members().begin(), members().end(), me()) -
                                        members().begin());
 }

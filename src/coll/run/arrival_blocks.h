@@ -24,7 +24,7 @@
 
 namespace od {
 
-class ArrivalBlocks : public FirstComers {
+class ArrivalBlocks : public ArrivalCall {
  public:
   // Whether it can serve calls on the communicator, whatever the lengths; the same on all ranks.
   static bool fits(const ArrivalComm& shared) { return shared.cells_per_rank() > 0; }

@@ -73,14 +73,21 @@ void ArrivalComm::join(const std::vector<Told>& all) {
   const coll::Nodes& nodes = comm_.collectives->nodes();
   std::uint64_t cells = ~std::uint64_t{0};
   std::uint64_t per_rank = ~std::uint64_t{0};
+  std::uint64_t long_segments = ~std::uint64_t{0};
+  const node::RegionLayout& layout = owner_.endpoint.node->layout();
   for (int node = 0; node < nodes.count(); ++node) {
     const std::span<const int> members = nodes.members(node);
     if (members.size() < 2) continue;
-    const std::uint64_t here = all[static_cast<std::size_t>(members.front())].cells;
-    cells = std::min(cells, here);
-    per_rank = std::min(per_rank, here / members.size());
+    const Told& told = all[static_cast<std::size_t>(members.front())];
+    cells = std::min(cells, told.cells);
+    per_rank = std::min(per_rank, told.cells / members.size());
+    long_segments = std::min(
+        long_segments,
+        ArrivalArea::segments_in(layout, told.lease.count,
+                                 static_cast<std::uint64_t>(ArrivalCall::kLongMessageBytes)));
   }
-  if (cells == ~std::uint64_t{0}) cells = per_rank = 0;
+  if (cells == ~std::uint64_t{0}) cells = per_rank = long_segments = 0;
+  largest_long_ = long_segments * static_cast<std::uint64_t>(ArrivalCall::kLongMessageBytes);
   cells_per_rank_ = per_rank;
   largest_ = cells * ArrivalArea::kCellBytes;
   if (largest_ == 0 || members_.size() < 2) return;
@@ -92,9 +99,9 @@ void ArrivalComm::join(const std::vector<Told>& all) {
     if (rank != comm_.rank) neighbours_.push_back(index_of(rank));
   }
   const int first = members_.front();
-  area_ = std::make_unique<ArrivalArea>(
-      owner_.endpoint.node->member(index_of(first)).base, owner_.endpoint.node->layout(),
-      all[static_cast<std::size_t>(first)].lease, static_cast<std::uint32_t>(members_.size()));
+  area_ = std::make_unique<ArrivalArea>(owner_.endpoint.node->member(index_of(first)).base, layout,
+                                        all[static_cast<std::size_t>(first)].lease,
+                                        static_cast<std::uint32_t>(members_.size()));
 }
 
 ArrivalCall::ArrivalCall(ArrivalComm& shared, int root)
@@ -106,10 +113,11 @@ ArrivalCall::ArrivalCall(ArrivalComm& shared, int root)
   ++counters().arrival_calls;
 }
 
-std::int64_t ArrivalCall::segment_for(std::int64_t bytes, std::int64_t unit_bytes) {
-  const std::int64_t most = std::max<std::int64_t>(1, kMessageBytes / unit_bytes);  // units
+std::int64_t ArrivalCall::segment_for(std::int64_t bytes, std::int64_t unit_bytes,
+                                      std::int64_t most) {
+  const std::int64_t units_each = std::max<std::int64_t>(1, most / unit_bytes);
   const std::int64_t units = std::max<std::int64_t>(1, bytes / unit_bytes);
-  const std::int64_t segments = (units + most - 1) / most;
+  const std::int64_t segments = (units + units_each - 1) / units_each;
   return (units + segments - 1) / segments * unit_bytes;
 }
 
@@ -153,7 +161,7 @@ void ArrivalCall::wake_neighbours() const {
   }
 }
 
-FirstComers::Role FirstComers::claim_role(std::int64_t bytes, std::int64_t segment_bytes) {
+ArrivalCall::Role ArrivalCall::claim_role(std::int64_t bytes, std::int64_t segment_bytes) {
   const coll::Nodes& nodes = comm().collectives->nodes();
   if (me() == root_) {
     awaited_ = nodes.count() - 1;
@@ -175,7 +183,7 @@ FirstComers::Role FirstComers::claim_role(std::int64_t bytes, std::int64_t segme
   return Role::winner;
 }
 
-bool FirstComers::open_area(std::uint64_t bytes, std::uint64_t segment_bytes) {
+bool ArrivalCall::open_area(std::uint64_t bytes, std::uint64_t segment_bytes) {
   if (area_ == nullptr) return placed_ = true;
   if (!owns_entry_) owns_entry_ = area_->claim(number_) == ArrivalArea::Claim::mine;
   placed_ = owns_entry_ && area_->place(number_, bytes, segment_bytes);

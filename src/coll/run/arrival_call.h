@@ -48,6 +48,8 @@ class ArrivalComm {
   void join(const std::vector<Told>& all);
   // The largest broadcast that it can serve; 0: none.
   std::uint64_t largest() const { return largest_; }
+  // The largest one in segments of kLongMessageBytes.
+  std::uint64_t largest_long() const { return largest_long_; }
   // The most cells that each rank of a node may fill in one call.
   std::uint64_t cells_per_rank() const { return cells_per_rank_; }
   host::Handle host_comm() const { return host_comm_; }
@@ -72,6 +74,7 @@ class ArrivalComm {
   std::unique_ptr<coll::shm::ArrivalArea> area_;  // null: alone on the node
   std::vector<int> neighbours_;                   // node indices of the others on the node
   std::uint64_t largest_ = 0;
+  std::uint64_t largest_long_ = 0;
   std::uint64_t cells_per_rank_ = 0;
   std::uint64_t numbers_ = 0;                          // calls so far
   std::map<std::uint64_t, std::vector<Ready>> early_;  // those that are ready for later ones
@@ -82,6 +85,9 @@ class ArrivalCall {
  public:
   // The longest message. Hosts send up to 64 KiB, with what they add, without a handshake.
   static constexpr std::int64_t kMessageBytes = 63 << 10;
+  // The longest where each needs a handshake anyway, so that few are better: eight cells of an
+  // area.
+  static constexpr std::int64_t kLongMessageBytes = 512 << 10;
 
   virtual ~ArrivalCall() = default;
   ArrivalCall(const ArrivalCall&) = delete;
@@ -103,8 +109,9 @@ class ArrivalCall {
   bool shares_memory() const { return area_ != nullptr; }
 
  protected:
-  // The length of equal segments of whole units that are no longer, if a unit is not.
-  static std::int64_t segment_for(std::int64_t bytes, std::int64_t unit_bytes);
+  // The length of equal segments of whole units that are no longer than `most`, if a unit is not.
+  static std::int64_t segment_for(std::int64_t bytes, std::int64_t unit_bytes,
+                                  std::int64_t most = kMessageBytes);
 
   virtual bool advance() = 0;
   using Ready = ArrivalComm::Ready;
@@ -114,10 +121,21 @@ class ArrivalCall {
 
   ArrivalCall(ArrivalComm& shared, int root);
 
+  // Of calls that start with whoever comes first to each node: the root has the data; a winner is
+  // the first of another node, and takes them there for its node; readers are all others.
+  enum class Role : std::uint8_t { unknown, root, winner, reader };
+  // What this rank is in a call of so many bytes; a winner has told the root. Unknown: the node's
+  // entry is not free yet.
+  Role claim_role(std::int64_t bytes, std::int64_t segment_bytes);
+  // Room in the node's area, where there is one, if this rank owns the call's entry or is the first
+  // to claim it. False: not yet, or it is another one's.
+  bool open_area(std::uint64_t bytes, std::uint64_t segment_bytes);
+
   const Comm& comm() const { return shared_.comm_; }
   int me() const { return comm().rank; }
   const std::vector<int>& members() const { return shared_.members_; }
   std::uint64_t cells() const;  // the most that a node has for one call
+  std::uint64_t largest_long() const { return shared_.largest_long_; }
 
   // Root: hears of those who speak for their nodes, as long as it awaits any.
   bool hear_ready();
@@ -150,7 +168,9 @@ class ArrivalCall {
   const int root_;
   bool done_ = false;
   int error_ = host::kSuccess;
-  int awaited_ = 0;  // root: nodes of which nobody has spoken yet
+  int awaited_ = 0;          // root: nodes of which nobody has spoken yet
+  bool placed_ = false;      // there is room in the area, or no area
+  bool owns_entry_ = false;  // of the area
 
  private:
   // A short message that this rank sends.
@@ -167,26 +187,37 @@ class ArrivalCall {
   bool hearing_ = false;
 };
 
-// What those calls share that start with whoever comes first to each node.
-class FirstComers : public ArrivalCall {
+// What those calls share that start with whoever comes first to each node: who does what.
+template <typename Base>
+class FirstComers : public Base {
  protected:
-  // The root has the data; a winner is the first of another node, and takes them there for its
-  // node; readers are all others.
-  enum class Role : std::uint8_t { unknown, root, winner, reader };
+  using Role = typename Base::Role;
+  using Base::Base;
 
-  using ArrivalCall::ArrivalCall;
+  bool advance() final {
+    if (this->done_) return false;
+    if (role_ == Role::unknown) find_role();
+    switch (role_) {
+      case Role::unknown:
+        return false;
+      case Role::root:
+        return advance_root();
+      case Role::winner:
+        return advance_winner();
+      case Role::reader:
+        return advance_reader();
+    }
+    return false;
+  }
 
-  // What this rank is in a call of so many bytes; a winner has told the root. Unknown: the node's
-  // entry is not free yet.
-  Role claim_role(std::int64_t bytes, std::int64_t segment_bytes);
-  // By root or winner: room in the node's area, where there is one. False: not yet.
-  bool open_area(std::uint64_t bytes, std::uint64_t segment_bytes);
+  // Sets `role_` by claim_role(), and begins.
+  virtual void find_role() = 0;
+  // True if anything moved.
+  virtual bool advance_root() = 0;
+  virtual bool advance_winner() = 0;
+  virtual bool advance_reader() = 0;
 
   Role role_ = Role::unknown;
-  bool placed_ = false;  // or there is no area
-
- private:
-  bool owns_entry_ = false;
 };
 
 // Whether the decision asks for one.

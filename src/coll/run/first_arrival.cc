@@ -15,19 +15,31 @@ using host::kSuccess;
 
 FirstArrival::FirstArrival(ArrivalComm& shared, int root, char* buffer, std::int64_t bytes,
                            std::int64_t segment_bytes)
-    : FirstComers(shared, root), buffer_(buffer), own_bytes_(bytes) {
+    : FirstComers<ArrivalCall>(shared, root), buffer_(buffer), own_bytes_(bytes) {
   constexpr auto kMost = static_cast<std::int64_t>(ArrivalArea::kCellBytes);
   const auto most_cells = static_cast<std::int64_t>(cells());
-  if (segment_bytes <= 0 || segment_bytes > kMessageBytes) segment_bytes = segment_for(bytes, 1);
-  if ((bytes + segment_bytes - 1) / segment_bytes > most_cells) segment_bytes = kMost;
+  if (segment_bytes <= 0 || segment_bytes > kMessageBytes) segment_bytes = usual_segment(bytes);
+  if (segment_bytes <= kMost && (bytes + segment_bytes - 1) / segment_bytes > most_cells) {
+    segment_bytes = kMost;
+  }
   // What counts is what the root says; until then, and if nothing is heard of it, this.
   set_shape(bytes, segment_bytes);
+}
+
+// Nobody passes anything on between two nodes: segments are cut for the sake of messages alone.
+std::int64_t FirstArrival::usual_segment(std::int64_t bytes) const {
+  const bool passed_on = comm().collectives->nodes().count() > 2;
+  const bool few =
+      host_.few_long_messages && !passed_on && bytes <= static_cast<std::int64_t>(largest_long());
+  return segment_for(bytes, 1, few ? kLongMessageBytes : kMessageBytes);
 }
 
 void FirstArrival::set_shape(std::int64_t bytes, std::int64_t segment_bytes) {
   bytes_ = bytes;
   segment_bytes_ = segment_bytes;
   segments_ = static_cast<std::uint64_t>((bytes + segment_bytes - 1) / segment_bytes);
+  // Waking a reader for each short segment would cost more than it saves.
+  segments_per_wake_ = segment_bytes <= kMessageBytes ? 4 : 1;
   // Ranks that do not agree how long the message is.
   if (bytes_ != own_bytes_) note(host_.err_truncate);
 }
@@ -44,22 +56,6 @@ char* FirstArrival::place_of(std::uint64_t index) const {
   return base + static_cast<std::int64_t>(index) * segment_bytes_;
 }
 
-bool FirstArrival::advance() {
-  if (done_) return false;
-  if (role_ == Role::unknown) find_role();
-  switch (role_) {
-    case Role::unknown:
-      return false;
-    case Role::root:
-      return advance_root();
-    case Role::winner:
-      return advance_winner();
-    case Role::reader:
-      return advance_reader();
-  }
-  return false;
-}
-
 void FirstArrival::find_role() {
   role_ = claim_role(bytes_, segment_bytes_);
   if (role_ == Role::root) there_ = segments_;
@@ -67,7 +63,7 @@ void FirstArrival::find_role() {
 }
 
 bool FirstArrival::open_area() {
-  return FirstComers::open_area(static_cast<std::uint64_t>(bytes_),
+  return ArrivalCall::open_area(static_cast<std::uint64_t>(bytes_),
                                 static_cast<std::uint64_t>(segment_bytes_));
 }
 
@@ -112,14 +108,15 @@ bool FirstArrival::publish_own() {
     std::memcpy(area_->segment(number_, published_), place_of(published_),
                 static_cast<std::size_t>(length_of(published_)));
     publish(++published_);
-  } while (published_ < segments_ && published_ % kSegmentsPerWake != 0);
+  } while (published_ < segments_ && published_ % segments_per_wake_ != 0);
   return true;
 }
 
-// Waking a reader for each segment would cost more than it saves.
 void FirstArrival::publish(std::uint64_t segments) {
   area_->publish(number_, segments);
-  if (segments == 1 || segments == segments_ || segments % kSegmentsPerWake == 0) wake_neighbours();
+  if (segments == 1 || segments == segments_ || segments % segments_per_wake_ == 0) {
+    wake_neighbours();
+  }
 }
 
 // --- winner ---------------------------------------------------------------------------------

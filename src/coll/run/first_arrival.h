@@ -29,17 +29,15 @@
 namespace od {
 
 // One broadcast, at this rank.
-class FirstArrival : public FirstComers {
+class FirstArrival : public FirstComers<ArrivalCall> {
  public:
   // `buffer` has the packed data of the root, or takes them.
   FirstArrival(ArrivalComm& shared, int root, char* buffer, std::int64_t bytes,
                std::int64_t segment_bytes);
 
-  bool advance() override;
   std::string describe() const override;
 
  private:
-  static constexpr std::uint64_t kSegmentsPerWake = 4;
   struct Part {
     std::uint64_t number;
     std::int64_t bytes;
@@ -60,10 +58,10 @@ class FirstArrival : public FirstComers {
     bool done(std::uint64_t segments) const { return sent == segments && open.empty(); }
   };
 
-  void find_role();
-  bool advance_root();
-  bool advance_winner();
-  bool advance_reader();
+  void find_role() override;
+  bool advance_root() override;
+  bool advance_winner() override;
+  bool advance_reader() override;
 
   bool open_area();
   bool publish_own();
@@ -79,12 +77,14 @@ class FirstArrival : public FirstComers {
   char* place_of(std::uint64_t index) const;
   std::int64_t length_of(std::uint64_t index) const;
   void set_shape(std::int64_t bytes, std::int64_t segment_bytes);
+  std::int64_t usual_segment(std::int64_t bytes) const;
 
   char* const buffer_;
   const std::int64_t own_bytes_;  // as this rank was called
   std::int64_t bytes_ = 0;        // as the root was
   std::int64_t segment_bytes_ = 0;
   std::uint64_t segments_ = 0;
+  std::uint64_t segments_per_wake_ = 1;
 
   // Root and winner.
   std::vector<char> aside_;  // of a winner whose own buffer cannot take what comes

@@ -29,7 +29,7 @@ bool FirstScatter::fits(const ArrivalComm& shared, std::int64_t bytes) {
 
 FirstScatter::FirstScatter(ArrivalComm& shared, const CollectiveCall& call,
                            CollectiveBuffers& buffers, std::int64_t bytes)
-    : FirstComers(shared, call.root), bytes_(bytes), segments_(segments_of(bytes)) {
+    : FirstComers<ArrivalCall>(shared, call.root), bytes_(bytes), segments_(segments_of(bytes)) {
   my_place_ = static_cast<std::size_t>(std::find(members().begin(), members().end(), me()) -
                                        members().begin());
   const bool root = me() == root_;
@@ -49,22 +49,6 @@ std::int64_t FirstScatter::length(std::uint64_t segment) const {
 char* FirstScatter::place_of(std::uint64_t index) const {
   if (is_own(index)) return output_ + offset(index);
   return reinterpret_cast<char*>(area_->segment(number_, index));
-}
-
-bool FirstScatter::advance() {
-  if (done_) return false;
-  if (role_ == Role::unknown) find_role();
-  switch (role_) {
-    case Role::unknown:
-      return false;
-    case Role::root:
-      return advance_root();
-    case Role::winner:
-      return advance_winner();
-    case Role::reader:
-      return advance_reader();
-  }
-  return false;
 }
 
 void FirstScatter::find_role() {

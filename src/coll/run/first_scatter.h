@@ -24,7 +24,7 @@
 
 namespace od {
 
-class FirstScatter : public FirstComers {
+class FirstScatter : public FirstComers<ArrivalCall> {
  public:
   // Whether it can serve a call with blocks of so many bytes; the same on all ranks.
   static bool fits(const ArrivalComm& shared, std::int64_t bytes);
@@ -32,7 +32,6 @@ class FirstScatter : public FirstComers {
   FirstScatter(ArrivalComm& shared, const CollectiveCall& call, CollectiveBuffers& buffers,
                std::int64_t bytes);
 
-  bool advance() override;
   std::string describe() const override;
 
  private:
@@ -48,10 +47,10 @@ class FirstScatter : public FirstComers {
     std::vector<host::Handle> open;
   };
 
-  void find_role();
-  bool advance_root();
-  bool advance_winner();
-  bool advance_reader();
+  void find_role() override;
+  bool advance_root() override;
+  bool advance_winner() override;
+  bool advance_reader() override;
 
   void take_in(const Ready& ready) override;
   bool advance_stream(Stream& stream);

@@ -22,7 +22,7 @@ std::int64_t size_of(const std::vector<std::int64_t>& words) {
 
 FirstScatterv::FirstScatterv(ArrivalComm& shared, const CollectiveCall& call,
                              CollectiveBuffers& buffers)
-    : ArrivalBlocks(shared, call.root), buffers_(buffers) {
+    : FirstComers<ArrivalBlocks>(shared, call.root), buffers_(buffers) {
   if (me() == root_ && call.in_place) return;
   const coll::Place mine{0, me(), coll::Buffer::kOutput};
   output_ = buffers.address(mine);
@@ -34,22 +34,6 @@ std::vector<std::int64_t> FirstScatterv::words_of_node(int node) const {
   std::vector<std::int64_t> words;
   for (const int rank : members) words.push_back(word_of(length_of(rank), members.size()));
   return words;
-}
-
-bool FirstScatterv::advance() {
-  if (done_) return false;
-  if (role_ == Role::unknown) find_role();
-  switch (role_) {
-    case Role::unknown:
-      return false;
-    case Role::root:
-      return advance_root();
-    case Role::winner:
-      return advance_winner();
-    case Role::reader:
-      return advance_reader();
-  }
-  return false;
 }
 
 void FirstScatterv::find_role() {

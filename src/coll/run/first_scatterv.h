@@ -28,18 +28,17 @@
 
 namespace od {
 
-class FirstScatterv : public ArrivalBlocks {
+class FirstScatterv : public FirstComers<ArrivalBlocks> {
  public:
   FirstScatterv(ArrivalComm& shared, const CollectiveCall& call, CollectiveBuffers& buffers);
 
-  bool advance() override;
   std::string describe() const override;
 
  private:
-  void find_role();
-  bool advance_root();
-  bool advance_winner();
-  bool advance_reader();
+  void find_role() override;
+  bool advance_root() override;
+  bool advance_winner() override;
+  bool advance_reader() override;
 
   void take_in(const Ready& ready) override;
   void send_long(int rank);

@@ -100,11 +100,9 @@ bool LastArrival::give() {
   const std::uint64_t room =
       members().size() * segments_ * static_cast<std::uint64_t>(segment_bytes_);
   if (!placed_) {
-    if (!owns_entry_) owns_entry_ = area_->claim(number_) == ArrivalArea::Claim::mine;
-    if (owns_entry_) {
-      placed_ = area_->place(number_, room, static_cast<std::uint64_t>(segment_bytes_));
-      if (placed_) wake_neighbours();
-    } else {
+    if (open_area(room, static_cast<std::uint64_t>(segment_bytes_))) {
+      wake_neighbours();
+    } else if (!owns_entry_) {
       const ArrivalArea::Seen seen = area_->look(number_);
       placed_ = seen.placed;
       // Ranks that do not agree how long the message is.

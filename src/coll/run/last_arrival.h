@@ -82,9 +82,7 @@ class LastArrival : public ArrivalCall {
 
   Role role_ = Role::unknown;
   std::size_t my_place_ = 0;  // among the members of the node
-  bool owns_entry_ = false;
-  bool placed_ = false;
-  bool copied_ = true;  // into the area
+  bool copied_ = true;        // into the area
 
   // Sender.
   std::uint64_t sent_ = 0;

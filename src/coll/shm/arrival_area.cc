@@ -22,10 +22,29 @@ std::uint64_t cells_per_slot(const od::node::RegionLayout& layout) {
   return (layout.slot_bytes - kCellsOffset) / ArrivalArea::kCellBytes;
 }
 
+std::uint64_t cells_of_segment(std::uint64_t segment_bytes) {
+  return (segment_bytes + ArrivalArea::kCellBytes - 1) / ArrivalArea::kCellBytes;
+}
+
 }  // namespace
 
 std::uint64_t ArrivalArea::cells_in(const od::node::RegionLayout& layout, std::uint32_t slots) {
   return slots * cells_per_slot(layout);
+}
+
+std::uint64_t ArrivalArea::segments_in(const od::node::RegionLayout& layout, std::uint32_t slots,
+                                       std::uint64_t segment_bytes) {
+  return slots * (cells_per_slot(layout) / cells_of_segment(segment_bytes));
+}
+
+std::uint64_t ArrivalArea::cell_of(std::uint64_t begin, std::uint64_t index,
+                                   std::uint64_t cells_each) const {
+  if (cells_each == 1) return begin + index;
+  const std::uint64_t first = (cells_per_slot_ - begin % cells_per_slot_) / cells_each;
+  if (index < first) return begin + index * cells_each;
+  const std::uint64_t per_slot = cells_per_slot_ / cells_each;
+  const std::uint64_t slot = begin / cells_per_slot_ + 1 + (index - first) / per_slot;
+  return slot * cells_per_slot_ + (index - first) % per_slot * cells_each;
 }
 
 ArrivalArea::Control* ArrivalArea::control(std::byte* region, const od::node::RegionLayout& layout,
@@ -73,7 +92,9 @@ ArrivalArea::Claim ArrivalArea::claim(std::uint64_t number) {
 }
 
 bool ArrivalArea::place(std::uint64_t number, std::uint64_t bytes, std::uint64_t segment_bytes) {
-  const std::uint64_t needed = (bytes + segment_bytes - 1) / segment_bytes;
+  const std::uint64_t segments = (bytes + segment_bytes - 1) / segment_bytes;
+  const std::uint64_t cells_each = cells_of_segment(segment_bytes);
+  if (cells_each > cells_per_slot_) return false;
   std::uint64_t head = 0;
   std::uint64_t tail = 0;
   bool empty = true;
@@ -90,10 +111,12 @@ bool ArrivalArea::place(std::uint64_t number, std::uint64_t bytes, std::uint64_t
   }
   // Begins anew where that is possible: those cells have been touched.
   if (empty) head = tail = (head + cells_ - 1) / cells_ * cells_;
-  if (head + needed - tail > cells_) return false;
+  const std::uint64_t end =
+      segments == 0 ? head : cell_of(head, segments - 1, cells_each) + cells_each;
+  if (end - tail > cells_) return false;
   Entry& mine = entry(number);
   mine.begin.store(head, std::memory_order_relaxed);
-  mine.end.store(head + needed, std::memory_order_relaxed);
+  mine.end.store(end, std::memory_order_relaxed);
   mine.bytes.store(bytes, std::memory_order_relaxed);
   mine.segment_bytes.store(segment_bytes, std::memory_order_relaxed);
   // Relaxed: published by `made`, which members see before they count.
@@ -143,7 +166,11 @@ std::uint64_t ArrivalArea::changes(std::uint64_t number) const {
 }
 
 std::byte* ArrivalArea::segment(std::uint64_t number, std::uint64_t index) const {
-  const std::uint64_t cell = (entry(number).begin.load(std::memory_order_relaxed) + index) % cells_;
+  const Entry& it = entry(number);
+  const std::uint64_t cells_each =
+      cells_of_segment(it.segment_bytes.load(std::memory_order_relaxed));
+  const std::uint64_t cell =
+      cell_of(it.begin.load(std::memory_order_relaxed), index, cells_each) % cells_;
   const std::uint32_t slot = lease_.slots[cell / cells_per_slot_];
   return slot_start(region_, layout_, slot) + kCellsOffset + cell % cells_per_slot_ * kCellBytes;
 }

@@ -39,8 +39,11 @@ class ArrivalArea {
     std::uint32_t count = 0;
     std::array<std::uint32_t, kMostSlots> slots{};
   };
-  // Segments for which so many slots have room.
+  // Cells of so many slots.
   static std::uint64_t cells_in(const od::node::RegionLayout& layout, std::uint32_t slots);
+  // Segments of one length for which they have room, when nothing else is there.
+  static std::uint64_t segments_in(const od::node::RegionLayout& layout, std::uint32_t slots,
+                                   std::uint64_t segment_bytes);
   // Makes the slots an empty area; by the rank that has leased them, before it tells anybody.
   static void clear(std::byte* region, const od::node::RegionLayout& layout, const Lease& lease);
   // Counts the members that have left: what must be seen before a slot serves again.
@@ -60,8 +63,8 @@ class ArrivalArea {
     wait,    // somebody has not taken the broadcast that the entry served before
   };
   Claim claim(std::uint64_t number);
-  // By the owner, before publish(): room for `bytes` in segments of at most kCellBytes. False: not
-  // before others have taken what is there.
+  // By the owner, before publish(): room for `bytes` in segments, each of which lies in cells one
+  // behind the other. False: not before others have taken what is there.
   bool place(std::uint64_t number, std::uint64_t bytes, std::uint64_t segment_bytes);
   void publish(std::uint64_t number, std::uint64_t segments);
   void took(std::uint64_t number);
@@ -106,6 +109,9 @@ class ArrivalArea {
   Entry& entry(std::uint64_t number) const {
     return control(region_, layout_, lease_.slots[0])->entries[number % kEntries];
   }
+  // The first cell, counted since the area was made, of a segment of so many, where the first
+  // segment begins with cell `begin` or the first one that suits: no segment lies in two slots.
+  std::uint64_t cell_of(std::uint64_t begin, std::uint64_t index, std::uint64_t cells_each) const;
   // `taken` when everybody has taken what the entry has served up to this broadcast.
   std::uint64_t taken_by_all(std::uint64_t number) const {
     return (number / kEntries + 1) * members_;

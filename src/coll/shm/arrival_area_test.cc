@@ -93,6 +93,47 @@ TEST_F(ArrivalAreaTest, CellsServeAgainWhenAllHaveTakenThem) {
   EXPECT_TRUE(a.place(2, (cells - 3) * kSegment, kSegment));
 }
 
+// Wherever the first one begins: in one slot each, none over another, and all of a ring's.
+TEST_F(ArrivalAreaTest, LongSegmentsLieInOneSlotEach) {
+  constexpr std::uint64_t kCells = 3;
+  constexpr std::uint64_t kLong = (kCells - 1) * ArrivalArea::kCellBytes + 100;
+  const std::uint64_t most = ArrivalArea::segments_in(layout_, 2, kLong);
+  ASSERT_GE(most, 2u);
+  EXPECT_EQ(ArrivalArea::segments_in(layout_, 2, kSegment), ArrivalArea::cells_in(layout_, 2));
+  const auto slot_of = [&](const std::byte* at) {
+    return static_cast<std::uint64_t>(at - memory_) / layout_.slot_bytes;
+  };
+  for (std::uint64_t before = 0; before <= 3; ++before) {
+    ArrivalArea::clear(memory_, layout_, lease_);
+    ArrivalArea a = area(1);
+    ASSERT_EQ(a.claim(0), Claim::mine);
+    ASSERT_TRUE(a.place(0, before * kSegment, kSegment));
+    ASSERT_EQ(a.claim(1), Claim::mine);
+    // What lies before it leaves the less room, until that is taken.
+    std::uint64_t segments = most;
+    while (!a.place(1, segments * kLong, kLong)) --segments;
+    EXPECT_GE(segments, before == 0 ? most : most - 1);
+    std::vector<const std::byte*> begins;
+    for (std::uint64_t i = 0; i < before; ++i) begins.push_back(a.segment(0, i));
+    for (std::uint64_t i = 0; i < segments; ++i) {
+      const std::byte* const begin = a.segment(1, i);
+      EXPECT_EQ(slot_of(begin), slot_of(begin + kCells * ArrivalArea::kCellBytes - 1));
+      for (const std::byte* other : begins) {
+        EXPECT_TRUE(begin + kCells * ArrivalArea::kCellBytes <= other ||
+                    begin >= other + ArrivalArea::kCellBytes);
+      }
+      for (std::uint64_t cell = 0; cell < kCells; ++cell) {
+        begins.push_back(begin + cell * ArrivalArea::kCellBytes);
+      }
+    }
+    a.took(0);
+    ASSERT_EQ(a.claim(2), Claim::mine);
+    a.took(1);
+    EXPECT_TRUE(a.place(2, most * kLong, kLong));
+    EXPECT_FALSE(a.claim(3) == Claim::mine && a.place(3, kLong, kLong));
+  }
+}
+
 TEST_F(ArrivalAreaTest, CountsWhoHasGivenInEachCallAnew) {
   ArrivalArea a = area(2), b = area(2);
   for (std::uint64_t number = 0; number < 2 * ArrivalArea::kEntries; ++number) {
