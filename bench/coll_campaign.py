@@ -191,13 +191,16 @@ def build(host: Host) -> tuple[Path, str]:
 
 def build_selection(folder: Path = PROGRAMS) -> Path | None:
     """Compile what measures look-ups, from the release build; None where there is no such build."""
-    archive = BUILD / "release" / "archive" / "liboverdrive_core.a"
+    names = ("liboverdrive_core.a", "liboverdrive_innetwork.a")
+    archives = [BUILD / "release" / "archive" / name for name in names]
     source, binary = COLL / "od_select.cc", folder / "od_select"
-    if not archive.exists():
+    if not all(archive.exists() for archive in archives):
         return None
-    if not is_current(binary, (source, archive)):
+    if not is_current(binary, (source, *archives)):
         folder.mkdir(parents=True, exist_ok=True)
-        command = ["c++", "-std=c++20", "-O2", f"-I{ROOT / 'src'}", str(source), str(archive)]
+        # What the archives hold for link-time optimisation would be compiled again.
+        command = ["c++", "-std=c++20", "-O2", "-fno-lto", f"-I{ROOT / 'src'}", str(source)]
+        command += [str(archive) for archive in archives]
         done = subprocess.run(
             [*command, "-o", str(binary)], capture_output=True, text=True, check=False
         )
@@ -220,9 +223,9 @@ def selection_samples(number: int) -> list[Sample]:
         "-", OVERDRIVE, number, "select", "", "look-up", "-", 0, 1, 0.0, "ns", before, after, 0, 0
     )
     found = []
-    for name, look_up, table in lines:
-        found.append(replace(one, shape=name, value=float(look_up)))
-        found.append(replace(one, shape=name, mode="table", value=float(table)))
+    for name, *times in lines:
+        for mode, ns in zip(("look-up", "table", "schedule"), times, strict=True):
+            found.append(replace(one, shape=name, mode=mode, value=float(ns)))
     return found
 
 

@@ -323,15 +323,21 @@ def _pipeline(results: Results, around: Circumstances) -> list[str]:
 
 def _selection(results: Results) -> list[str]:
     look_ups, tables = selection_ns(results), selection_ns(results, "table")
+    schedules = selection_ns(results, "schedule")
     if not look_ups:
         return []
-    rows = [[name, number(ns), number(tables[name] / 1e3)] for name, ns in look_ups.items()]
+    rows = [
+        [name, number(ns), number(tables[name] / 1e3)]
+        + ([number(schedules[name] / 1e3)] if schedules else [])
+        for name, ns in look_ups.items()
+    ]
+    header = ["", "a call, ns", "the table, µs", "a schedule of 64 ranks, µs"]
     return [
         "Choosing an algorithm for a call (`bench/coll/od_select.cc`, 64 ranks on 8 nodes, with "
         "some rules in the environment), and making the table that is searched, once per "
         "communicator and collective at first use:",
         "",
-        *table(["", "a call, ns", "the table, µs"], rows),
+        *table(header if schedules else header[:-1], rows),
     ]
 
 

@@ -8,7 +8,7 @@ the counters show that local messages took Overdrive's path.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -224,7 +224,8 @@ def test_mixed_communicators(
     seed: int,
 ) -> None:
     """Communicators on which some pairs of ranks are Overdrive's and others the host's."""
-    result = run_case(CASES[name], host, compiled, overdrive, seed, {"test_remote": pairs})
+    case = replace(CASES[name], shares=True)
+    result = run_case(case, host, compiled, overdrive, seed, {"test_remote": pairs})
     expect.took_our_path(result, 10)
     assert result.counter("fallback_remote") > 0, f"nothing went remote: {result.counters()}"
 
@@ -352,8 +353,14 @@ UNEXPECTED_BASE_SECONDS = 30.0
 
 
 @pytest.mark.quick
-@pytest.mark.parametrize("order", ["forward", "reverse", "any"])
-@pytest.mark.parametrize("size", [8, pytest.param(1024, marks=pytest.mark.one)])
+@pytest.mark.parametrize(
+    ("size", "order"),
+    [
+        *((8, order) for order in ("forward", "reverse", "any")),
+        *(pytest.param(1024, order, marks=pytest.mark.slow) for order in ("forward", "reverse")),
+        pytest.param(1024, "any", marks=pytest.mark.one),
+    ],
+)
 def test_unexpected_messages(
     order: str, size: int, host: Host, compiled: Build, overdrive: bool, seed: int
 ) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import platform
+import secrets
 import shutil
 import subprocess
 import sys
@@ -211,6 +212,23 @@ def ownership_part() -> Part:
     )
 
 
+def seeds_part() -> Part:
+    """Return the part that plans collectives for random cases which nobody has tried before."""
+
+    def steps(logs: Path) -> list[Step]:
+        found = []
+        for _ in range(20):
+            seed = secrets.randbelow(2**32)
+            junit = logs / f"seeds-{seed}.xml"
+            command = ["ctest", "--test-dir", "build/release", "-j", JOBS, "-R", "EveryAlgorithm"]
+            command[-1] += "|EveryHierarchy|Team.Random"
+            command += ["--output-on-failure", "--no-tests=error", "--output-junit", str(junit)]
+            found.append(Step(command, junit, True, {"OVERDRIVE_TEST_SEED": str(seed)}))
+        return found
+
+    return Part("seeds", LONG_SECONDS, steps, lambda: build_steps("release"), beside=False)
+
+
 def test_folders() -> list[str]:
     """Return the folders of Python tests below tests/."""
     found = sorted({path.parent.name for path in (ROOT / "tests").glob("*/test_*.py")})
@@ -255,4 +273,5 @@ def long_parts() -> list[Part]:
     command = [python(), "tests/fuzz/run.py", "--time", "1h"]
     fuzz = Part("fuzz", LONG_SECONDS, lambda logs: [Step(command, counts=True)])
     matrix = [matrix_part(name) for name in MATRIX]
-    return [*parts, ownership_part(), unit_part("ubsan", LONG_SECONDS), *matrix, fuzz, whole]
+    others = [seeds_part(), ownership_part(), unit_part("ubsan", LONG_SECONDS)]
+    return [*parts, *others, *matrix, fuzz, whole]
