@@ -30,16 +30,16 @@ std::uint64_t Link::wire_bytes(const Frame& frame) {
 Link::Passage Link::pass(const Frame& frame, std::uint64_t ready_ns) {
   Passage passage;
   if (!frame.control && has_faults()) {
-    if (chance(settings_.loss)) {
+    if (chance_.hits(settings_.loss)) {
       passage.fate = Fate::lost;
       return passage;
     }
-    passage.twice = chance(settings_.duplication);
-    passage.overtaken = chance(settings_.reordering);
-    if (chance(settings_.corruption) && frame.bytes > kEthernetBytes) {
+    passage.twice = chance_.hits(settings_.duplication);
+    passage.overtaken = chance_.hits(settings_.reordering);
+    if (chance_.hits(settings_.corruption) && frame.bytes > kEthernetBytes) {
       // Behind the Ethernet header: a wrong address is another fault, and a hidden one.
       const std::uint64_t bits = (std::uint64_t{frame.bytes} - kEthernetBytes) * 8;
-      passage.corrupt_bit = 1 + kEthernetBytes * 8 + random_() % bits;
+      passage.corrupt_bit = 1 + kEthernetBytes * 8 + chance_.next() % bits;
     }
   }
   std::uint64_t end_ns = ready_ns;
@@ -54,7 +54,7 @@ Link::Passage Link::pass(const Frame& frame, std::uint64_t ready_ns) {
   }
   passage.due_ns = end_ns + settings_.latency_ns;
   if (passage.overtaken && settings_.reorder_ns > 0) {
-    passage.due_ns += 1 + random_() % settings_.reorder_ns;
+    passage.due_ns += 1 + chance_.next() % settings_.reorder_ns;
   }
   return passage;
 }

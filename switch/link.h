@@ -8,7 +8,6 @@
 #define OVERDRIVE_SWITCH_LINK_H_
 
 #include <cstdint>
-#include <random>
 
 #include "switch/frame.h"
 
@@ -29,9 +28,29 @@ struct LinkSettings {
 
 enum class Fate : std::uint8_t { sent, lost, queue_full };
 
+// Numbers of chance by one word of state (SplitMix64): fabrics are made by the million under a
+// fuzzer.
+class Chance {
+ public:
+  explicit Chance(std::uint64_t seed) : state_(seed) {}
+  std::uint64_t next() {
+    state_ += 0x9e3779b97f4a7c15u;
+    std::uint64_t mixed = (state_ ^ state_ >> 30) * 0xbf58476d1ce4e5b9u;
+    mixed = (mixed ^ mixed >> 27) * 0x94d049bb133111ebu;
+    return mixed ^ mixed >> 31;
+  }
+  // True in `share` of all cases.
+  bool hits(double share) {
+    return share > 0 && static_cast<double>(next() >> 11) * 0x1p-53 < share;
+  }
+
+ private:
+  std::uint64_t state_;
+};
+
 class Link {
  public:
-  explicit Link(std::uint64_t seed = 1) : random_(seed) {}
+  explicit Link(std::uint64_t seed = 1) : chance_(seed) {}
 
   void set(const LinkSettings& settings) { settings_ = settings; }
   const LinkSettings& settings() const { return settings_; }
@@ -48,7 +67,7 @@ class Link {
     std::uint64_t corrupt_bit = 0;  // one more than the bit to turn over; 0: none
   };
   // Decides whether a frame that comes in gets lost.
-  bool lost_on_arrival() { return chance(settings_.receive_loss); }
+  bool lost_on_arrival() { return chance_.hits(settings_.receive_loss); }
   // Decides the fate of a frame that is ready to leave at `ready_ns`.
   Passage pass(const Frame& frame, std::uint64_t ready_ns);
 
@@ -56,16 +75,13 @@ class Link {
   static std::uint64_t wire_bytes(const Frame& frame);
 
  private:
-  bool chance(double share) {
-    return share > 0 && std::uniform_real_distribution<double>(0, 1)(random_) < share;
-  }
   std::uint64_t transmission_ns(std::uint64_t bytes) const {
     return bytes * 8 * 1'000'000'000 / settings_.rate_bits;
   }
 
   LinkSettings settings_;
   std::uint64_t busy_until_ns_ = 0;
-  std::mt19937_64 random_;
+  Chance chance_;
 };
 
 }  // namespace od::fabric

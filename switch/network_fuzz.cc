@@ -111,23 +111,27 @@ Packet make_packet(Input& input, std::vector<std::uint8_t>& payload) {
   return packet;
 }
 
-struct Sink : fabric::Transmitter {
+constexpr std::size_t kMemory = 256 << 10;
+
+// Two switches with two ports each, and one above them. It outlasts the runs, since to make it
+// costs more than most of them; what the switches know is forgotten before each.
+struct Tree : fabric::Transmitter {
+  fabric::FramePool pool{8 << 20};
+  fabric::Fabric fabric{pool, *this};
+
+  Tree() {
+    for (std::uint32_t i = 0; i < 3; ++i) fabric.add_switch("s", 1000);
+    for (std::uint32_t i = 0; i < 4; ++i) fabric.add_port(i / 2, "p", 1);
+    fabric.connect(0, 2, 1);
+    fabric.connect(1, 2, 1);
+  }
   bool transmit(std::uint32_t, fabric::Frame& frame) override {
     require(frame.bytes <= fabric::kLargeFrameBytes);
     return true;
   }
-};
-
-void fuzz_switches(Input input) {
-  // The pool outlasts the runs: taking frames anew each time costs more than all else.
-  static fabric::FramePool pool(8 << 20);
-  Sink sink;
-  {
-    const auto made = std::make_unique<fabric::Fabric>(pool, sink);
-    fabric::Fabric& fabric = *made;
-    constexpr std::size_t kMemory = 256 << 10;
+  void forget() {
+    require(fabric.waiting() == 0 && pool.in_use() == 0);
     for (std::uint32_t i = 0; i < 3; ++i) {
-      fabric.add_switch("s", 1000);
       fabric::ComputeSettings settings;
       settings.address = 0xc6120001 + i;
       settings.spine = i == 2;
@@ -136,67 +140,74 @@ void fuzz_switches(Input input) {
       settings.most_groups = 2;
       settings.most_members = 8;
       settings.memory_bytes = kMemory;
-      fabric.switches()[i].compute = std::make_unique<fabric::Compute>(fabric, i, settings);
+      fabric::Switch& own = fabric.switches()[i];
+      own.compute = std::make_unique<fabric::Compute>(fabric, i, settings);
+      own.table = fabric::MacTable();
     }
-    for (std::uint32_t i = 0; i < 4; ++i) fabric.add_port(i / 2, "p", 1);
-    fabric.connect(0, 2, 1);
-    fabric.connect(1, 2, 1);
-    std::uint64_t now_ns = 1;
-    while (input.more()) {
-      const std::uint32_t how = input.take(1);
-      const std::uint32_t port = how & 3;
-      fabric::FramePtr frame = pool.hold(nullptr);
-      if ((how & 4) != 0) {
-        const auto bytes = input.take_bytes(input.take(1));
-        frame = pool.take(bytes.size());
-        if (!frame) break;
-        std::ranges::copy(bytes, frame->data());
-      } else {
-        static std::vector<std::uint8_t> payload;
-        const Packet packet = make_packet(input, payload);
-        const bool between = packet.common.flags != 0;
-        const std::uint32_t own = between ? 0xc6120001 + (how >> 3 & 3) : 0x0a4d0001 + port;
-        const Address from{own, static_cast<std::uint16_t>(between ? 4791 : 5000)};
-        const Address to{between ? 0xc6120001 + (how >> 5 & 3) : 0x0a4d0001 + (how >> 3 & 3), 4791};
-        const std::size_t bytes = innetwork::packet_bytes(packet);
-        frame = pool.take(42 + bytes);
-        if (!frame) break;
-        std::uint8_t* const data = frame->data();
-        std::memset(data, 0, 42);
-        const auto put = [data](std::size_t at, std::uint64_t value, int count) {
-          for (int i = 0; i < count; ++i) {
-            data[at + static_cast<std::size_t>(i)] =
-                static_cast<std::uint8_t>(value >> (8 * (count - 1 - i)));
-          }
-        };
-        put(0, 0x020000000000 + (to.ip & 0xff), 6);
-        put(6, 0x020000000000 + (from.ip & 0xff), 6);
-        put(12, 0x0800, 2);
-        put(14, 0x45, 1);
-        put(16, 28 + bytes, 2);
-        put(20, 0x4000, 2);
-        put(23, 17, 1);
-        put(26, from.ip, 4);
-        put(30, to.ip, 4);
-        put(34, from.port, 2);
-        put(36, to.port, 2);
-        put(38, 8 + bytes, 2);
-        innetwork::write(packet, from, to, {data + 42, bytes});
-      }
-      fabric.receive(port, std::move(frame), now_ns, now_ns);
-      now_ns += (how & 0x80) != 0 ? 5'000 : 10;
-      fabric.advance(now_ns);
-      for (const fabric::Switch& own : fabric.switches()) {
-        const auto& compute = static_cast<const fabric::Compute&>(*own.compute);
-        require(compute.groups() <= 2 && compute.memory_bytes() <= kMemory);
-      }
+    fabric.advance(1);  // nothing waits, so time may begin anew
+  }
+};
+
+void fuzz_switches(Input input) {
+  static Tree tree;
+  fabric::Fabric& fabric = tree.fabric;
+  fabric::FramePool& pool = tree.pool;
+  tree.forget();
+  std::uint64_t now_ns = 1;
+  while (input.more()) {
+    const std::uint32_t how = input.take(1);
+    const std::uint32_t port = how & 3;
+    fabric::FramePtr frame = pool.hold(nullptr);
+    if ((how & 4) != 0) {
+      const auto bytes = input.take_bytes(input.take(1));
+      frame = pool.take(bytes.size());
+      if (!frame) break;
+      std::ranges::copy(bytes, frame->data());
+    } else {
+      static std::vector<std::uint8_t> payload;
+      const Packet packet = make_packet(input, payload);
+      const bool between = packet.common.flags != 0;
+      const std::uint32_t own = between ? 0xc6120001 + (how >> 3 & 3) : 0x0a4d0001 + port;
+      const Address from{own, static_cast<std::uint16_t>(between ? 4791 : 5000)};
+      const Address to{between ? 0xc6120001 + (how >> 5 & 3) : 0x0a4d0001 + (how >> 3 & 3), 4791};
+      const std::size_t bytes = innetwork::packet_bytes(packet);
+      frame = pool.take(42 + bytes);
+      if (!frame) break;
+      std::uint8_t* const data = frame->data();
+      std::memset(data, 0, 42);
+      const auto put = [data](std::size_t at, std::uint64_t value, int count) {
+        for (int i = 0; i < count; ++i) {
+          data[at + static_cast<std::size_t>(i)] =
+              static_cast<std::uint8_t>(value >> (8 * (count - 1 - i)));
+        }
+      };
+      put(0, 0x020000000000 + (to.ip & 0xff), 6);
+      put(6, 0x020000000000 + (from.ip & 0xff), 6);
+      put(12, 0x0800, 2);
+      put(14, 0x45, 1);
+      put(16, 28 + bytes, 2);
+      put(20, 0x4000, 2);
+      put(23, 17, 1);
+      put(26, from.ip, 4);
+      put(30, to.ip, 4);
+      put(34, from.port, 2);
+      put(36, to.port, 2);
+      put(38, 8 + bytes, 2);
+      innetwork::write(packet, from, to, {data + 42, bytes});
     }
-    fabric.advance(now_ns + 1'000'000'000);
-    fabric.advance(now_ns + 100'000'000'000);
-    fabric.advance(now_ns + 200'000'000'000);
+    fabric.receive(port, std::move(frame), now_ns, now_ns);
+    now_ns += (how & 0x80) != 0 ? 5'000 : 10;
+    fabric.advance(now_ns);
     for (const fabric::Switch& own : fabric.switches()) {
-      require(static_cast<const fabric::Compute&>(*own.compute).groups() == 0);
+      const auto& compute = static_cast<const fabric::Compute&>(*own.compute);
+      require(compute.groups() <= 2 && compute.memory_bytes() <= kMemory);
     }
+  }
+  fabric.advance(now_ns + 1'000'000'000);
+  fabric.advance(now_ns + 100'000'000'000);
+  fabric.advance(now_ns + 200'000'000'000);
+  for (const fabric::Switch& own : fabric.switches()) {
+    require(static_cast<const fabric::Compute&>(*own.compute).groups() == 0);
   }
   require(pool.in_use() == 0);
 }

@@ -53,26 +53,28 @@ Frame* TimerWheel::take_due(Slot& slot, std::uint64_t now_ns) {
   return due.first;
 }
 
+std::uint64_t TimerWheel::next_used(std::uint64_t tick) const {
+  const std::uint64_t end = tick + kSlots;
+  while (tick < end) {
+    const std::uint64_t index = tick % kSlots;
+    const std::uint64_t rest = used_[index / 64] >> (index % 64);
+    if (rest != 0) return std::min(end, tick + static_cast<std::uint64_t>(std::countr_zero(rest)));
+    tick += 64 - index % 64;
+  }
+  return end;
+}
+
 std::uint64_t TimerWheel::next_due_ns() const {
   if (size_ == 0) return kNever;
   std::uint64_t earliest = kNever;
   // Slots in order of time, from that of the last fire(); one whole turn.
-  for (std::uint64_t step = 0; step < kSlots;) {
-    const std::uint64_t index = (tick_ + step) % kSlots;
-    const std::uint64_t rest = used_[index / 64] >> (index % 64);
-    if (rest == 0) {
-      step += 64 - index % 64;
-      continue;
-    }
-    step += static_cast<std::uint64_t>(std::countr_zero(rest));
-    if (step >= kSlots) break;
-    for (const Frame* frame = slots_[(tick_ + step) % kSlots].first; frame != nullptr;
-         frame = frame->next) {
+  const std::uint64_t end = tick_ + kSlots;
+  for (std::uint64_t tick = next_used(tick_); tick < end; tick = next_used(tick + 1)) {
+    for (const Frame* frame = slots_[tick % kSlots].first; frame != nullptr; frame = frame->next) {
       earliest = std::min(earliest, frame->due_ns);
     }
     // Nothing in a later slot is earlier, unless what was found belongs to a later turn.
-    if (earliest >> kSlotShift <= tick_ + step) break;
-    ++step;
+    if (earliest >> kSlotShift <= tick) break;
   }
   return earliest;
 }

@@ -7,6 +7,7 @@
 #ifndef OVERDRIVE_SWITCH_TIMER_WHEEL_H_
 #define OVERDRIVE_SWITCH_TIMER_WHEEL_H_
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <limits>
@@ -49,6 +50,8 @@ class TimerWheel {
   // Takes what is due out of a slot.
   Frame* take_due(Slot& slot, std::uint64_t now_ns);
   void mark(std::uint64_t index, bool used);
+  // The first of the ticks from `tick` on, of one turn, whose slot is used; else one turn later.
+  std::uint64_t next_used(std::uint64_t tick) const;
 
   FramePool& pool_;
   std::array<Slot, kSlots> slots_{};
@@ -83,7 +86,7 @@ std::size_t TimerWheel::fire(std::uint64_t now_ns, Deliver&& deliver) {
       }
     }
     if (tick_ >= last) return fired;
-    ++tick_;
+    tick_ = std::min(last, next_used(tick_ + 1));
   }
 }
 

@@ -13,6 +13,7 @@ whose input is then in build/fuzz-network.
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import shutil
 import subprocess
@@ -33,6 +34,13 @@ SOURCES = [
     *(f"src/innetwork/{name}.cc" for name in ("packet", "crc32", "leader")),
     *(f"src/coll/ops/{name}.cc" for name in ("kinds", "scalar_kernels", "complex_product")),
 ]
+COMPARED = ["-fsanitize=fuzzer-no-link"]
+COUNTED = ["-fsanitize-coverage=inline-8bit-counters,pc-table"]
+WITH_COMPARISONS = {"src/innetwork/packet.cc"}
+"""Where inputs are found by what they are compared with; elsewhere, where packets are made of
+commands, to note all comparisons costs more than the runs themselves."""
+SANITIZER_OPTIONS = {"ASAN_OPTIONS": "quarantine_size_mb=16:malloc_context_size=0"}
+"""Where memory was taken is said only when an input is run again by itself."""
 
 
 def build(compiler: str) -> Path:
@@ -43,15 +51,22 @@ def build(compiler: str) -> Path:
     fields = str(headers / "packet_fields.h")
     subprocess.run([sys.executable, str(generator), "header", fields], check=True)
     program = FOLDER / "fuzzer"
-    words = [compiler, "-std=c++20", "-O2", "-g1", "-D_GNU_SOURCE", "-ffp-contract=off"]
-    words += [f"-fsanitize=fuzzer,{SANITIZERS}", "-fno-sanitize-recover=all"]
-    words += [f"-I{ROOT}", f"-I{ROOT / 'src'}", f"-I{headers.parent}"]
-    words += [str(ROOT / source) for source in SOURCES]
-    words += ["-o", str(program)]
     # Compiled anew only when a source has changed.
     inputs = [path for folder in ROOMS for path in (ROOT / folder).glob("*.[ch]*")]
-    if not program.exists() or program.stat().st_mtime < max(p.stat().st_mtime for p in inputs):
-        subprocess.run(words, check=True)
+    inputs.append(Path(__file__))
+    if program.exists() and program.stat().st_mtime >= max(p.stat().st_mtime for p in inputs):
+        return program
+    words = [compiler, "-std=c++20", "-O2", "-g1", "-D_GNU_SOURCE", "-ffp-contract=off"]
+    words += [f"-fsanitize={SANITIZERS}", "-fno-sanitize-recover=all"]
+    words += [f"-I{ROOT}", f"-I{ROOT / 'src'}", f"-I{headers.parent}"]
+    objects = []
+    for source in SOURCES:
+        objects.append(str(FOLDER / (Path(source).stem + ".o")))
+        traced = COMPARED if source in WITH_COMPARISONS else COUNTED
+        subprocess.run([*words, *traced, "-c", str(ROOT / source), "-o", objects[-1]], check=True)
+    subprocess.run(
+        [compiler, f"-fsanitize=fuzzer,{SANITIZERS}", *objects, "-o", str(program)], check=True
+    )
     return program
 
 
@@ -69,7 +84,7 @@ def main() -> int:
     corpus = FOLDER / "corpus"
     corpus.mkdir(parents=True, exist_ok=True)
     before = counted(program)
-    words = [str(program), "-print_final_stats=1", "-use_value_profile=0", "-reload=0"]
+    words = [str(program), "-print_final_stats=1", "-entropic=0", "-reload=0"]
     words += [f"-max_len={LONGEST_INPUT_BYTES}", f"-artifact_prefix={FOLDER}/", str(corpus)]
     if options.until is None:
         words.append(f"-max_total_time={options.seconds}")
@@ -79,7 +94,8 @@ def main() -> int:
     else:
         words.append(f"-runs={int(options.until) - before}")
     executions = 0
-    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as process:
+    environment = {**SANITIZER_OPTIONS, **os.environ}
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stderr is not None
         for line in process.stderr:
             print(line, end="", flush=True)

@@ -1,0 +1,407 @@
+// For tests: leaders, switches, and a network with faults between them, with invented time.
+//
+// Leaders and switches are the real ones; the network between them is a Fabric, and each leader's
+// own cable loses, doubles, delays and corrupts as well. run_job() compares every result with one
+// computed here in the order of members, bit by bit.
+#ifndef OVERDRIVE_SWITCH_TEST_NETWORK_H_
+#define OVERDRIVE_SWITCH_TEST_NETWORK_H_
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <queue>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "innetwork/leader.h"
+#include "switch/compute.h"
+
+namespace od::fabric {
+
+using innetwork::Address;
+using innetwork::Leader;
+using innetwork::LeaderSettings;
+using innetwork::Operation;
+using innetwork::Packet;
+using innetwork::Type;
+
+inline constexpr std::uint64_t kUs = 1000;
+inline constexpr std::uint64_t kMs = 1'000'000;
+inline constexpr std::size_t kHead = 42;
+
+class Network : private Transmitter {
+ public:
+  struct Shape {
+    std::size_t leaders = 4;
+    std::size_t tors = 1;
+    std::uint32_t window = 4;
+    std::uint32_t payload_bytes = 64;
+    bool compute = true;
+    bool reliable = false;
+  };
+
+  explicit Network(const Shape& shape, const LinkSettings& faults = {}, std::uint64_t seed = 1)
+      : shape_(shape), random_(seed), faults_(faults), cut_(shape.leaders, false) {
+    for (std::size_t i = 0; i < shape.tors; ++i) fabric_.add_switch("tor" + std::to_string(i), kUs);
+    if (shape.tors > 1) fabric_.add_switch("spine", kUs);
+    for (std::size_t i = 0; i < shape.leaders; ++i) {
+      const auto tor = static_cast<std::uint32_t>(i * shape.tors / shape.leaders);
+      const std::uint32_t port = fabric_.add_port(tor, "p", seed);
+      fabric_.ports()[port].link.set(faults);
+      cables_.emplace_back(seed * 77 + i);
+      cables_.back().set(faults);
+    }
+    if (shape.tors > 1) {
+      for (std::uint32_t i = 0; i < shape.tors; ++i) {
+        const auto [near, far] = fabric_.connect(i, static_cast<std::uint32_t>(shape.tors), seed);
+        fabric_.ports()[near].link.set(faults);
+        fabric_.ports()[far].link.set(faults);
+      }
+    }
+    if (shape.compute) restart_switches();
+  }
+
+  // As when the processes are started anew: everything that they knew is gone.
+  void restart_switches() {
+    for (std::uint32_t i = 0; i < fabric_.switches().size(); ++i) {
+      ComputeSettings settings;
+      settings.address = 0xc6120001 + i;
+      settings.spine = shape_.tors > 1 && i == shape_.tors;
+      settings.window = shape_.window;
+      settings.payload_bytes = shape_.payload_bytes;
+      settings.most_groups = most_groups_;
+      fabric_.switches()[i].compute = std::make_unique<Compute>(fabric_, i, settings);
+    }
+  }
+  void set_most_groups(std::size_t most) {
+    most_groups_ = most;
+    restart_switches();
+  }
+  Compute& compute(std::size_t i = 0) {
+    return static_cast<Compute&>(*fabric_.switches()[i].compute);
+  }
+  void set_faults(const LinkSettings& faults) {
+    faults_ = faults;
+    for (Link& cable : cables_) cable.set(faults);
+    for (Port& port : fabric_.ports()) port.link.set(faults);
+  }
+
+  // A group of leaders 0 to n-1, at their ports; returns its number.
+  std::size_t add_group(std::uint32_t id, std::uint64_t key,
+                        std::uint16_t first_port_number = 5000) {
+    const std::size_t number = groups_.size();
+    groups_.emplace_back();
+    std::vector<innetwork::Peer> peers;
+    for (std::size_t i = 0; i < shape_.leaders; ++i) {
+      const std::uint32_t ip = 0x0a4d0001 + static_cast<std::uint32_t>(i);
+      peers.push_back(
+          {{ip, first_port_number}, {ip, static_cast<std::uint16_t>(first_port_number + 1)}});
+    }
+    for (std::size_t i = 0; i < shape_.leaders; ++i) {
+      LeaderSettings settings;
+      settings.group = id;
+      settings.key = key;
+      settings.index = static_cast<std::uint16_t>(i);
+      settings.leaders = peers;
+      settings.reliable = shape_.reliable;
+      settings.payload_bytes = 1024;
+      groups_.back().push_back(std::make_unique<Leader>(
+          settings, [this, i, peers](Address to, const Packet& packet, bool service) {
+            emit(i, service ? peers[i].service : peers[i].data, to, packet);
+          }));
+    }
+    return number;
+  }
+  Leader& leader(std::size_t i, std::size_t group = 0) { return *groups_[group][i]; }
+
+  // Joins all leaders of a group; true if all are ready.
+  bool join(std::size_t group = 0) {
+    for (auto& one : groups_[group]) one->begin(now_ns_);
+    run_until([&] {
+      return std::ranges::none_of(
+          groups_[group], [](const auto& one) { return one->state() == Leader::State::joining; });
+    });
+    return std::ranges::all_of(
+        groups_[group], [](const auto& one) { return one->state() == Leader::State::ready; });
+  }
+
+  template <typename Done>
+  bool run_until(Done&& done, std::uint64_t most_ns = 60'000 * kMs) {
+    const std::uint64_t end_ns = now_ns_ + most_ns;
+    while (!done()) {
+      const std::uint64_t next = next_ns();
+      if (next > end_ns) return false;
+      now_ns_ = std::max(now_ns_, next);
+      while (!coming_.empty() && coming_.top().due_ns <= now_ns_) {
+        Coming one = coming_.top();
+        coming_.pop();
+        inject(one.leader, one.bytes);
+      }
+      fabric_.advance(now_ns_);
+      for (auto& group : groups_) {
+        for (std::size_t i = 0; i < group.size(); ++i) {
+          group[i]->advance(now_ns_);
+        }
+      }
+    }
+    return true;
+  }
+  std::uint64_t next_ns() {
+    std::uint64_t next = fabric_.next_due_ns();
+    if (!coming_.empty()) next = std::min(next, coming_.top().due_ns);
+    for (auto& group : groups_) {
+      for (std::size_t i = 0; i < group.size(); ++i) {
+        next = std::min(next, group[i]->next_due_ns());
+      }
+    }
+    return next;
+  }
+
+  // Puts a frame on a leader's cable, as a stranger might.
+  void inject(std::size_t leader, const std::vector<std::uint8_t>& bytes) {
+    FramePtr frame = pool_.take(bytes.size());
+    std::copy(bytes.begin(), bytes.end(), frame->data());
+    fabric_.receive(static_cast<std::uint32_t>(leader), std::move(frame), now_ns_, now_ns_);
+  }
+  std::vector<std::uint8_t> frame_of(std::size_t leader, Address from, Address to,
+                                     const Packet& packet) {
+    std::vector<std::uint8_t> bytes(kHead + innetwork::packet_bytes(packet));
+    const auto put = [&](std::size_t at, std::uint64_t value, int count) {
+      for (int i = 0; i < count; ++i) {
+        bytes[at + static_cast<std::size_t>(i)] =
+            static_cast<std::uint8_t>(value >> (8 * (count - 1 - i)));
+      }
+    };
+    put(0, 0x020000000000 + (to.ip & 0xffff), 6);
+    put(6, 0x020000000000 + 1 + leader, 6);
+    put(12, 0x0800, 2);
+    put(14, 0x45, 1);
+    put(16, bytes.size() - 14, 2);
+    put(20, 0x4000, 2);
+    put(22, 64, 1);
+    put(23, 17, 1);
+    put(26, from.ip, 4);
+    put(30, to.ip, 4);
+    put(34, from.port, 2);
+    put(36, to.port, 2);
+    put(38, bytes.size() - 34, 2);
+    put(24, 0xffff & ~ip_sum(bytes.data() + 14), 2);
+    innetwork::write(packet, from, to, {bytes.data() + kHead, bytes.size() - kHead});
+    return bytes;
+  }
+  // From now on in-network packets disappear at the switches, and all others pass.
+  void stop_computing() {
+    struct Hole : ComputeUnit {
+      bool receive(std::uint32_t, FramePtr& frame, std::uint64_t) override {
+        return frame->bytes > kHead + 8 && frame->data()[kHead + 5] == 0x4f &&
+               frame->data()[kHead + 6] == 0x44;
+      }
+      std::uint64_t next_due_ns() const override { return TimerWheel::kNever; }
+      void advance(std::uint64_t) override {}
+    };
+    for (Switch& own : fabric_.switches()) own.compute = std::make_unique<Hole>();
+  }
+  std::uint64_t settled_with_result() const {
+    std::uint64_t sum = 0;
+    for (const auto& one : groups_[0]) sum += one->counters().settled_with_result;
+    return sum;
+  }
+  std::vector<std::uint8_t> last_data(std::size_t leader) const { return last_data_.at(leader); }
+  // From now on nothing comes from this leader's host or goes there.
+  void cut(std::size_t leader) { cut_[leader] = true; }
+
+  std::uint64_t now_ns_ = kMs;
+  std::mt19937_64& random() { return random_; }
+  FramePool& pool() { return pool_; }
+  std::uint64_t blocked_ = 0;
+  // Which packets a leader never gets.
+  std::function<bool(std::size_t leader, innetwork::Kind kind)> lost_;
+
+ private:
+  struct Coming {
+    std::uint64_t due_ns;
+    std::uint64_t order;
+    std::size_t leader;
+    std::vector<std::uint8_t> bytes;
+    bool operator<(const Coming& other) const {
+      return std::pair(due_ns, order) > std::pair(other.due_ns, other.order);
+    }
+  };
+
+  // Of an IP header; all ones with the right checksum in it.
+  static std::uint32_t ip_sum(const std::uint8_t* header) {
+    std::uint32_t sum = 0;
+    for (std::size_t i = 0; i < innetwork::kIpBytes; i += 2) {
+      sum += std::uint32_t{header[i]} << 8 | header[i + 1];
+    }
+    while (sum > 0xffff) sum = (sum & 0xffff) + (sum >> 16);
+    return sum;
+  }
+  void emit(std::size_t leader, Address from, Address to, const Packet& packet) {
+    if (cut_[leader]) return;
+    std::vector<std::uint8_t> bytes = frame_of(leader, from, to, packet);
+    if (packet.common.kind == static_cast<std::uint8_t>(innetwork::Kind::data)) {
+      last_data_.resize(shape_.leaders);
+      last_data_[leader] = bytes;
+    }
+    FramePtr frame = pool_.take(bytes.size());
+    const Link::Passage passage = cables_[leader].pass(*frame, now_ns_ + 100);
+    if (passage.fate != Fate::sent) return;
+    if (passage.corrupt_bit != 0) {
+      bytes[(passage.corrupt_bit - 1) / 8] ^=
+          static_cast<std::uint8_t>(1u << ((passage.corrupt_bit - 1) % 8));
+    }
+    if (passage.twice) coming_.push({passage.due_ns, order_++, leader, bytes});
+    coming_.push({passage.due_ns, order_++, leader, std::move(bytes)});
+  }
+  bool transmit(std::uint32_t port, Frame& frame) override {
+    if (port >= shape_.leaders || cut_[port]) return true;
+    const std::uint8_t* const data = frame.data();
+    const auto get = [&](std::size_t at, int count) {
+      std::uint32_t value = 0;
+      for (int i = 0; i < count; ++i) value = value << 8 | data[at + static_cast<std::size_t>(i)];
+      return value;
+    };
+    // What a host's network stack would not hand to a socket.
+    if (frame.bytes < kHead + 16 || get(12, 2) != 0x0800 || get(26, 0) != 0 || data[14] != 0x45 ||
+        get(30, 4) != 0x0a4d0001 + port || get(16, 2) != frame.bytes - 14 ||
+        get(38, 2) != frame.bytes - 34 || ip_sum(data + 14) != 0xffff) {
+      return true;
+    }
+    const Address from{get(26, 4), static_cast<std::uint16_t>(get(34, 2))};
+    const Address to{get(30, 4), static_cast<std::uint16_t>(get(36, 2))};
+    const std::span<const std::uint8_t> bytes{data + kHead, frame.bytes - kHead};
+    Packet packet;
+    if (!innetwork::check(bytes, from, to) ||
+        innetwork::parse(bytes.first(bytes.size() - 4), packet) != innetwork::Fault::none) {
+      ++blocked_;
+      return true;
+    }
+    if (lost_ && lost_(port, static_cast<innetwork::Kind>(packet.common.kind))) return true;
+    // Copied: the leader may send, and frames are reused.
+    const std::vector<std::uint8_t> payload(packet.payload.begin(), packet.payload.end());
+    packet.payload = payload;
+    for (auto& group : groups_) group[port]->receive(packet, from, now_ns_);
+    return true;
+  }
+
+  Shape shape_;
+  std::mt19937_64 random_;
+  LinkSettings faults_;
+  std::size_t most_groups_ = 256;
+  FramePool pool_{64 << 20};
+  Fabric fabric_{pool_, *this};
+  std::vector<Link> cables_;
+  std::vector<std::vector<std::unique_ptr<Leader>>> groups_;
+  std::priority_queue<Coming> coming_;
+  std::uint64_t order_ = 0;
+  std::vector<std::vector<std::uint8_t>> last_data_;
+  std::vector<bool> cut_;
+};
+
+// One operation of all leaders with random values.
+struct Job {
+  Operation operation = Operation::sum;
+  Type type = Type::float32;
+  std::size_t count = 0;
+  std::vector<std::vector<std::uint8_t>> in, out;
+
+  Job(std::mt19937_64& random, std::size_t leaders, std::size_t most_values) {
+    do {
+      operation = static_cast<Operation>(random() % innetwork::kOperations);
+      type = static_cast<Type>(random() % innetwork::kTypes);
+    } while (!supports(static_cast<std::uint8_t>(operation), static_cast<std::uint8_t>(type)));
+    count = operation == Operation::barrier ? 0 : random() % (most_values + 1);
+    const std::size_t bytes = count * innetwork::type_bytes(static_cast<std::uint8_t>(type));
+    in.resize(leaders);
+    for (auto& one : in) {
+      one.resize(bytes);
+      if (type == Type::float32) {
+        for (std::size_t i = 0; i < count; ++i) {
+          const float value = std::ldexp(static_cast<float>(random() % 65536) - 32768,
+                                         static_cast<int>(random() % 40) - 20);
+          std::memcpy(one.data() + 4 * i, &value, 4);
+        }
+      } else {
+        for (auto& byte : one) byte = static_cast<std::uint8_t>(random() & 0x3f);
+      }
+    }
+    out.assign(leaders, std::vector<std::uint8_t>(bytes, 0xee));
+  }
+
+  // The result by the tree: in the order of members at each switch, then of switches.
+  std::vector<std::uint8_t> expected(std::size_t tors) const {
+    const std::size_t leaders = in.size();
+    std::vector<std::vector<std::uint8_t>> partial;
+    for (std::size_t tor = 0; tor < tors; ++tor) {
+      std::vector<const std::uint8_t*> sources;
+      for (std::size_t i = 0; i < leaders; ++i) {
+        if (i * tors / leaders == tor) sources.push_back(in[i].data());
+      }
+      partial.emplace_back(in[0].size());
+      combine(static_cast<std::uint8_t>(operation), static_cast<std::uint8_t>(type), sources, count,
+              partial.back().data());
+    }
+    std::vector<const std::uint8_t*> sources;
+    for (const auto& one : partial) sources.push_back(one.data());
+    std::vector<std::uint8_t> result(in[0].size());
+    combine(static_cast<std::uint8_t>(operation), static_cast<std::uint8_t>(type), sources, count,
+            result.data());
+    return result;
+  }
+};
+
+enum class End : std::uint8_t { by_switch, by_host, hang, wrong, split };
+
+// Runs a job, leaders entering up to `skew_ns` apart, and judges its end.
+inline End run_job(Network& network, std::size_t leaders, std::size_t tors, std::uint64_t skew_ns,
+                   std::size_t group = 0, const std::function<void()>& during = {}) {
+  Job job(network.random(), leaders, 120);
+  std::vector<std::size_t> order(leaders);
+  for (std::size_t i = 0; i < leaders; ++i) order[i] = i;
+  std::shuffle(order.begin(), order.end(), network.random());
+  std::vector<bool> over_host(leaders, false);
+  for (const std::size_t i : order) {
+    if (skew_ns > 0) {
+      const std::uint64_t until = network.now_ns_ + network.random()() % (skew_ns / leaders + 1);
+      network.run_until([&] { return network.now_ns_ >= until || network.next_ns() > until; });
+      network.now_ns_ = std::max(network.now_ns_, until);
+    }
+    over_host[i] = !network.leader(i, group).start(
+        job.operation, job.type, job.count, job.in[i].data(), job.out[i].data(), network.now_ns_);
+  }
+  if (during) during();
+  const bool ended = network.run_until([&] {
+    for (std::size_t i = 0; i < leaders; ++i) {
+      const Leader::State state = network.leader(i, group).state();
+      if (!over_host[i] && (state == Leader::State::busy || state == Leader::State::settling)) {
+        return false;
+      }
+    }
+    return true;
+  });
+  if (!ended) return End::hang;
+  const std::vector<std::uint8_t> expected = job.expected(tors);
+  std::size_t by_switch = 0;
+  for (std::size_t i = 0; i < leaders; ++i) {
+    if (over_host[i] || network.leader(i, group).state() == Leader::State::failed) continue;
+    ++by_switch;
+    if (job.out[i] != expected) return End::wrong;
+  }
+  if (by_switch != 0 && by_switch != leaders) return End::split;
+  return by_switch == leaders ? End::by_switch : End::by_host;
+}
+
+inline int number_from(const char* variable, int otherwise) {
+  const char* const text = std::getenv(variable);
+  return text == nullptr ? otherwise : std::atoi(text);
+}
+
+}  // namespace od::fabric
+
+#endif  // OVERDRIVE_SWITCH_TEST_NETWORK_H_
