@@ -2,12 +2,14 @@
 """Compares calls of MPI that a switch serves with the MPI library's and with Overdrive's others.
 
     in_network_calls.py [--host openmpi4,mpich4] [--nodes 4,9,16] [--latencies 0,20us] [--turns 3]
-        [--ppn 1] [--program allreduce|cg]     measure; write docs/measurements/in-network.md
+        [--ppn 1] [--program allreduce|cg|cavity]
+                                               measure; write docs/measurements/in-network.md
     in_network_calls.py --evaluate             write the page again from earlier figures
 
 A virtual cluster whose nodes are joined by overdrive-switch. The ways to do the same take turns; of
 the MPI library the best of its algorithms counts for each point. With `cg` an iteration of
-conjugate gradients is timed, which has two sums of one number. Figures are kept in
+conjugate gradients is timed, which has two sums of one number; with `cavity` a time step of
+OpenFOAM's tutorial of that name (Debian's package openfoam, Open MPI only). Figures are kept in
 docs/measurements/data/in_network.csv; those of a host, program and cluster that is measured
 again are replaced. Of the page only the section about calls of MPI is written.
 """
@@ -16,6 +18,8 @@ from __future__ import annotations
 
 import argparse
 import csv
+import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -77,6 +81,44 @@ def ways(host: Host) -> list[Way]:
     return [Way("host, its choice", False, {}), *HOST_WAYS.get(host.name, []), *OWN_WAYS]
 
 
+CAVITY = Path("/usr/share/doc/openfoam-examples/examples/incompressible/icoFoam/cavity/cavity")
+FOAM = {"WM_PROJECT_DIR": "/usr/share/openfoam"}
+DECOMPOSITION = """FoamFile
+{ version 2.0; format ascii; class dictionary; object decomposeParDict; }
+numberOfSubdomains RANKS;
+method simple;
+simpleCoeffs { n (COLUMNS ROWS 1); delta 0.001; }
+"""
+
+
+def cavity(ranks: int, steps: int) -> list[str]:
+    """Prepare OpenFOAM's case, of 80 x 80 cells; return the command of a rank."""
+    case = BUILD / "bench" / f"cavity-{ranks}"
+    shutil.rmtree(case, ignore_errors=True)
+    shutil.copytree(CAVITY, case)
+    for packed in case.rglob("*.gz"):
+        subprocess.run(["gunzip", str(packed)], check=True)
+    rows = next(n for n in range(int(ranks**0.5), 0, -1) if ranks % n == 0)
+    text = DECOMPOSITION.replace("RANKS", str(ranks)).replace("ROWS", str(rows))
+    text = text.replace("COLUMNS", str(ranks // rows))
+    (case / "system" / "decomposeParDict").write_text(text)
+    mesh = case / "system" / "blockMeshDict"
+    mesh.write_text(mesh.read_text().replace("(20 20 1)", "(80 80 1)"))
+    control = case / "system" / "controlDict"
+    text = control.read_text().replace("0.005;", "0.00125;")
+    text = text.replace("endTime         0.5", f"endTime         {steps * 0.00125:g}")
+    control.write_text(text.replace("writeInterval   20", f"writeInterval   {10 * steps}"))
+    for tool in ("blockMesh", "decomposePar"):
+        subprocess.run(
+            [tool, "-case", str(case)],
+            env={**os.environ, **FOAM},
+            stdout=subprocess.DEVNULL,
+            check=True,
+        )
+    steps_of = ROOT / "bench" / "in_network_mpi" / "steps.py"
+    return [sys.executable, str(steps_of), "icoFoam", "-parallel", "-case", str(case)]
+
+
 def build(host: Host, program: str) -> Path:
     """Compile a program for a host."""
     source = ROOT / "bench" / "in_network_mpi" / f"{program}.c"
@@ -87,13 +129,12 @@ def build(host: Host, program: str) -> Path:
     return target
 
 
-def one(
-    cluster: LabRuns, host: Host, way: Way, program: Path, ranks: int, words: list[str]
-) -> dict[int, float]:
+def one(cluster: LabRuns, host: Host, way: Way, command: list[str], ranks: int) -> dict[int, float]:
     """Run a job; return the median time in microseconds of each size."""
     lib = library() if way.overdrive else None
-    variant = Variant(way.name, host, program, lib, way.settings)
-    job = cluster.start(variant, ranks, [str(program), *words], SECONDS, 0, threading.Event())
+    settings = {**way.settings, **(FOAM if "icoFoam" in command else {})}
+    variant = Variant(way.name, host, Path(command[0]), lib, settings)
+    job = cluster.start(variant, ranks, command, SECONDS, 0, threading.Event())
     if not job.ok:
         print(f"in_network_calls: {way.name}: {job.problem('too slow')}", file=sys.stderr)
         return {}
@@ -103,16 +144,18 @@ def one(
 
 def measure(options: argparse.Namespace, host: Host, nodes: int, latency: str) -> list[Row]:
     """Measure all ways in turn on one cluster."""
-    program = build(host, options.program)
+    ranks = nodes * options.ppn
     sizes = options.bytes.split(",") if options.program == "allreduce" else ["8"]
+    if options.program == "cavity":
+        command = cavity(ranks, options.calls)
+    else:
+        command = [str(build(host, options.program)), str(options.calls), *sizes]
     place = [host.name, options.program, str(nodes), str(options.ppn), latency]
     found = []
     with up(nodes, options.ppn, "", ["--fabric", "switch", "--latency", latency]) as cluster:
         for _ in range(options.turns):
             for way in ways(host):
-                ranks = nodes * options.ppn
-                words = [str(options.calls), *sizes]
-                for size, time in one(cluster, host, way, program, ranks, words).items():
+                for size, time in one(cluster, host, way, command, ranks).items():
                     found.append(dict(zip(COLUMNS, [*place, str(size), way.name, f"{time:.2f}"])))
     return found
 
@@ -195,12 +238,24 @@ def findings(all_points: list[Point]) -> list[str]:
     return [*lines, ""]
 
 
+PROGRAMS = {
+    "cg": [
+        "An iteration of conjugate gradients (`bench/in_network_mpi/cg.c`): two sums of one "
+        "number, two messages to",
+        "neighbours, 500 unknowns on each rank:",
+    ],
+    "cavity": [
+        "A time step of OpenFOAM 1912 (`icoFoam`, the tutorial `cavity` with 80 x 80 cells), "
+        "median of a run:",
+    ],
+}
+
+
 def section(rows: list[Row]) -> list[str]:
     """Return the page's section."""
     all_points = points(rows)
     turns = [len(times) for point in all_points for times in point.times.values()]
     calls = [point for point in all_points if point.program == "allreduce"]
-    iterations = [point for point in all_points if point.program == "cg"]
     header = ["MPI", "nodes x ranks", "latency", "bytes", "best of the host"]
     header += ["Overdrive without", "switch", "range", "times faster", "Overdrive's choice"]
     lines = [
@@ -224,15 +279,11 @@ def section(rows: list[Row]) -> list[str]:
         "processors of their own.",
         "",
     ]
-    if iterations:
-        del header[3]
-        lines += [
-            "An iteration of conjugate gradients (`bench/in_network_mpi/cg.c`): two sums of one "
-            "number, two messages to",
-            "neighbours, 500 unknowns on each rank:",
-            "",
-            *table(header, [point.cells() for point in iterations]),
-        ]
+    del header[3]
+    for program, sentences in PROGRAMS.items():
+        found = [point for point in all_points if point.program == program]
+        if found:
+            lines += [*sentences, "", *table(header, [point.cells() for point in found])]
     return lines
 
 
@@ -254,9 +305,11 @@ def main() -> int:
     parser.add_argument("--latencies", default="0,20us")
     parser.add_argument("--bytes", default="8,64,256,1024,4096,16384,65536")
     parser.add_argument("--turns", type=int, default=3, help="jobs of each way and cluster")
-    parser.add_argument("--calls", type=int, default=200, help="calls, or iterations of a solve")
+    parser.add_argument(
+        "--calls", type=int, default=200, help="calls, iterations of a solve, or time steps"
+    )
     parser.add_argument("--ppn", type=int, default=1, help="ranks on each node")
-    parser.add_argument("--program", choices=("allreduce", "cg"), default="allreduce")
+    parser.add_argument("--program", choices=("allreduce", "cg", "cavity"), default="allreduce")
     parser.add_argument("--evaluate", action="store_true", help="only write the page again")
     options = parser.parse_args()
     rows: list[Row] = []
