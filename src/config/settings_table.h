@@ -295,9 +295,9 @@
     "`10.0.0.1` or `10.0.0.1:4791`: the one at this address. `off`: none. Where it cannot serve "  \
     "or fails, collectives go as usual. In a lab with switches (`overdrive lab`) `auto` is set.")  \
   A(switch_max_bytes, SizeType, "switch_max", 8 * kKiB, 0, 64 * kKiB, coll,                        \
-    "Largest message of a collective that may be given to the switch without a rule that "         \
-    "says so (`in_network_node`); up to which of the sizes below this the switch is used is "      \
-    "measured. 0: no message is given to it.")                                                     \
+    "Largest message of a collective for which the switch is tried without a rule that says so "   \
+    "(`in_network_node`). Up to there it is measured against the other ways, for each range of "   \
+    "sizes by itself. 0: it is not tried.")                                                        \
   A(overlap, OverlapChoice, "overlap", OverlapMode::kOff, OverlapMode::kOff, OverlapMode::kAuto, coll, \
     "Lets blocking broadcasts, allgathers and all-to-alls on communicators that span nodes return " \
     "before their data has arrived. `on`: what is still on its way is kept from the program by "   \

@@ -89,7 +89,7 @@ void RankState::let_host_follow() {
 }
 
 int Rank::collective(const CollectiveCall& call, Comm& comm, bool* served) {
-  Trial* trial = nullptr;
+  Contest* trial = nullptr;
   if (comm.collectives != nullptr) comm.collectives->watched = nullptr;
   const int error = serve_collective(call, comm, served, &trial, nullptr);
   if (*served && comm.collectives != nullptr && comm.collectives->watched != nullptr) {
@@ -124,14 +124,14 @@ int Rank::host_turn_ended(Comm& comm) {
   CollectiveComm& own = *comm.collectives;
   ArrivalChoice* const watched = std::exchange(own.watched, nullptr);
   if (watched != nullptr) watched->habit.ended(now_ns());
-  Trial* const trial = std::exchange(own.host_turn, nullptr);
+  Contest* const trial = std::exchange(own.host_turn, nullptr);
   const int error = trial == nullptr ? kSuccess : turn_ended(*trial, own.turn_began_ns, comm);
   if (state_->overlap != nullptr) state_->overlap->call_returned();
   return error;
 }
 
 // Adds up what the ranks have measured where that is due.
-int Rank::turn_ended(Trial& trial, std::uint64_t began_ns, Comm& comm) {
+int Rank::turn_ended(Contest& trial, std::uint64_t began_ns, Comm& comm) {
   RankState& s = *state_;
   if (!trial.took(began_ns == 0 ? 0 : now_ns() - began_ns)) return kSuccess;
   bool served = false;
@@ -139,18 +139,25 @@ int Rank::turn_ended(Trial& trial, std::uint64_t began_ns, Comm& comm) {
   const int before = trial.winner();
   if (error != kSuccess || !served || !trial.judge()) return error;
   const int now = trial.winner();
-  Guard guard(s);
-  const bool by_host = trial.rival() == Trial::Rival::host;
-  ++(by_host ? s.counters.trials : s.counters.arrival_trials);
-  if (now == Trial::kRival && now != before) {
-    ++(by_host ? s.counters.trials_to_host : s.counters.arrival_chosen);
+  if (trial.rival() == Trial::Rival::first_arrival) {
+    Guard guard(s);
+    ++s.counters.arrival_trials;
+    if (now == Trial::kRival && now != before) ++s.counters.arrival_chosen;
+    return kSuccess;
   }
-  if (now > Trial::kRival && now != before) ++s.counters.trials_to_other;
-  return kSuccess;
+  {
+    Guard guard(s);
+    ++s.counters.trials;
+    if (now != Trial::kOwn && now != before) {
+      const bool to_host = trial.rivals[static_cast<std::size_t>(now - 1)].algorithm->is_host();
+      ++(to_host ? s.counters.trials_to_host : s.counters.trials_to_other);
+    }
+  }
+  return trial.later != nullptr ? agree_on_later_calls(trial, comm) : kSuccess;
 }
 
 // With `decided` the call is served that way.
-int Rank::serve_collective(const CollectiveCall& call, Comm& comm, bool* served, Trial** trial,
+int Rank::serve_collective(const CollectiveCall& call, Comm& comm, bool* served, Contest** trial,
                            const coll::Decision* decided) {
   RankState& s = *state_;
   *served = false;
@@ -358,12 +365,17 @@ int Rank::make_collective(CollectiveCall&& call, Comm& comm, bool persistent, Re
   const bool computes_in_host =
       coll::info(call.collective).reduces && call.reduction.kernel == nullptr;
   const bool spans_nodes = s.collectives.comm_state(comm).spans_nodes();
-  if (computes_in_host || (spans_nodes && !s.collectives.serves_later(call, comm))) {
+  const bool switched = spans_nodes && !persistent && s.collectives.switched_later(call, comm);
+  if (computes_in_host || (spans_nodes && !switched && !s.collectives.serves_later(call, comm))) {
     ++s.counters.collectives_host;
     return kSuccess;
   }
   coll::Decision decision;
-  if (!s.collectives.decide(call, comm, &decision)) return kSuccess;
+  if (switched) {
+    decision = s.collectives.switch_decision(call.collective, *comm.collectives);
+  } else if (!s.collectives.decide(call, comm, &decision)) {
+    return kSuccess;
+  }
   if (s.requests.full()) {
     *served = true;
     return s.host.err_no_mem;
@@ -386,6 +398,7 @@ int Rank::make_collective(CollectiveCall&& call, Comm& comm, bool persistent, Re
   }
   CollectiveOp* const op = s.collectives.take();
   op->decision = decision;
+  op->switched_later = switched;
   if (persistent && !s.collectives.prepare_persistent(*op, comm)) {
     s.collectives.give_back(op);
     ++s.counters.collectives_host;

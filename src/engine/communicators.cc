@@ -192,7 +192,7 @@ void Rank::comm_freed(Comm& comm) {
     }
   }
   Guard guard(s);
-  if (comm.collectives != nullptr) s.close_switch(*comm.collectives);
+  if (comm.collectives != nullptr) s.close_switches(*comm.collectives);
   comm.freed = true;
   --comm.references;
   s.drop_if_unused(comm);

@@ -33,7 +33,8 @@ enum class Op : std::uint8_t;
 namespace od {
 
 class ArrivalComm;
-class Trial;
+class InNetwork;
+struct Contest;
 
 struct CollectiveCall;  // coll/run/call.h
 class RankState;        // engine/rank_state.h: everything below the interface
@@ -248,16 +249,18 @@ class Rank {
                  const char* otherwise = nullptr);
   int prepare_switch(const CollectiveCall& call, Comm& comm);
   int open_switch(Comm& comm);
+  int join_switch(Comm& comm, InNetwork& group);
+  int next_call_of_all(Comm& comm, std::uint64_t* number);
   int count_sockets(Comm& comm, int* sockets);
   int check_switch(Comm& comm);
-  int measure_switch(coll::Collective collective, Comm& comm);
-  int serve_collective(const CollectiveCall& call, Comm& comm, bool* served, Trial** trial,
+  int agree_on_later_calls(Contest& contest, Comm& comm);
+  int serve_collective(const CollectiveCall& call, Comm& comm, bool* served, Contest** trial,
                        const coll::Decision* decided);
   int choose_overlap(const CollectiveCall& call, Comm& comm, overlap::Automatic::Turn* turn);
   int watch_arrivals(const CollectiveCall& call, Comm& comm);
   int overlapped(const CollectiveCall& call, Comm& comm, overlap::Automatic::Turn turn,
                  bool* served);
-  int turn_ended(Trial& trial, std::uint64_t began_ns, Comm& comm);
+  int turn_ended(Contest& trial, std::uint64_t began_ns, Comm& comm);
   int make_collective(CollectiveCall&& call, Comm& comm, bool persistent, Request** request,
                       bool* served);
   std::unique_ptr<RankState> state_;

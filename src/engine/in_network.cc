@@ -1,4 +1,4 @@
-// Making a group of leaders at a switch, measuring what it is good for, and letting go of it.
+// Making a group of leaders at a switch, agreeing what it is used for, and letting go of it.
 
 #include <algorithm>
 #include <array>
@@ -41,33 +41,36 @@ int Rank::prepare_switch(const CollectiveCall& call, Comm& comm) {
   }
   if (found == Need::sockets) {
     Guard guard(s);
-    s.close_switch(*comm.collectives);
+    s.close_switch(comm.collectives->in_network.get());
     comm.collectives->in_network.reset();
     comm.collectives->with_sockets = true;
     found = Need::group;
   }
-  if (found == Need::group) {
-    const int error = open_switch(comm);
-    if (error != kSuccess) return error;
-    found = need();
-  }
-  return found == Need::measurement ? measure_switch(call.collective, comm) : kSuccess;
+  return found == Need::group ? open_switch(comm) : kSuccess;
 }
 
 // Whether all leaders still use the switch. If one does not, none does: then a new group may be
-// made.
+// made; not that of calls that do not block, of which some may be under way.
 int Rank::check_switch(Comm& comm) {
   constexpr std::uint32_t kMostAttempts = 4;
   RankState& s = *state_;
   CollectiveComm& own = *comm.collectives;
-  std::int64_t usable = own.in_network->usable() ? 1 : 0;
-  const int error = own_minimum(usable, comm);
-  if (error != kSuccess || usable != 0) return error;
+  const bool later = own.in_network_later == nullptr || own.in_network_later->usable();
+  std::array<std::int64_t, 3> lowest{own.in_network->usable() ? 1 : 0, later ? 1 : 0,
+                                     -static_cast<std::int64_t>(own.calls_later)};
+  bool served = false;
+  const int error = own_reduce(coll::ops::Op::min, lowest, comm, &served);
+  if (error != kSuccess) return error;
   Guard guard(s);
+  if (served && lowest[1] == 0 && own.in_network_later != nullptr) {
+    own.switched_until = std::min(own.switched_until, static_cast<std::uint64_t>(1 - lowest[2]));
+  }
+  if (served && lowest[0] != 0) return kSuccess;
   // Nobody is in an operation of the group any more.
-  s.close_switch(own);
+  s.close_switch(own.in_network.get());
   own.in_network->settle(false);
   if (own.switch_attempts < kMostAttempts) own.in_network.reset();
+  own.forget_switch_contests();
   return kSuccess;
 }
 
@@ -83,20 +86,41 @@ int Rank::count_sockets(Comm& comm, int* sockets) {
 
 // All ranks of the communicator call it together; it takes a second at most.
 int Rank::open_switch(Comm& comm) {
-  RankState& s = *state_;
   CollectiveComm& own = *comm.collectives;
   const coll::Nodes& nodes = own.nodes();
-  const SwitchPlace& place = s.collectives.switch_place;
   int leaders = 1;
   if (own.with_sockets) {
     const int error = count_sockets(comm, &leaders);
     if (error != kSuccess) return error;
   }
   own.in_network = std::make_unique<InNetwork>(nodes, comm.rank, leaders);
-  const bool leads = own.in_network->is_leader();
   ++own.switch_attempts;
-  InNetwork& group = *own.in_network;
+  const int error = join_switch(comm, *own.in_network);
+  if (error != kSuccess || !own.in_network->ready() || !own.serves_later ||
+      own.in_network_later != nullptr) {
+    return error;
+  }
+  own.in_network_later = std::make_unique<InNetwork>(nodes, comm.rank, 1);
+  const int joined = join_switch(comm, *own.in_network_later);
+  if (joined != kSuccess || !own.in_network_later->ready()) return joined;
+  return next_call_of_all(comm, &own.first_switched);
+}
 
+// The number of the first call that does not block which no rank has made yet.
+int Rank::next_call_of_all(Comm& comm, std::uint64_t* number) {
+  auto lowest = -static_cast<std::int64_t>(comm.collectives->calls_later);
+  bool served = false;
+  const int error = own_reduce(coll::ops::Op::min, {&lowest, 1}, comm, &served);
+  *number = served ? static_cast<std::uint64_t>(1 - lowest) : 0;
+  return error;
+}
+
+int Rank::join_switch(Comm& comm, InNetwork& group) {
+  RankState& s = *state_;
+  const CollectiveComm& own = *comm.collectives;
+  const coll::Nodes& nodes = own.nodes();
+  const SwitchPlace& place = s.collectives.switch_place;
+  const bool leads = group.is_leader();
   // Who has waited in vain twice does not let others wait again.
   constexpr int kMostFailures = 2;
   int& failures = s.collectives.switch_failures;
@@ -127,70 +151,28 @@ int Rank::open_switch(Comm& comm) {
   return error;
 }
 
-// Up to which size the switch is faster than what would serve otherwise. Both do it in turn; the
-// ranks add up their medians, so that all come to the same verdict.
-int Rank::measure_switch(coll::Collective collective, Comm& comm) {
-  constexpr int kRounds = 7;
-  constexpr std::uint64_t kSizes[] = {8, 512, 2048, 8192, 32768};
+// After a verdict about calls that block: those that do not follow it.
+int Rank::agree_on_later_calls(Contest& contest, Comm& comm) {
   RankState& s = *state_;
   CollectiveComm& own = *comm.collectives;
-  const bool sized = collective != coll::Collective::kBarrier;
-  std::vector<std::uint64_t> sizes;
-  for (const std::uint64_t size : kSizes) {
-    if (sized && size <= s.settings.switch_max_bytes) sizes.push_back(size);
-  }
-  if (!sized) sizes.push_back(0);
-  own.in_network->set_limit(collective, InNetwork::kNone);
-
-  std::vector<double> in(kSizes[std::size(kSizes) - 1] / sizeof(double));
-  std::vector<double> out(in.size());
-  std::vector<std::int64_t> medians;
-  CollectiveCall call;
-  call.internal = true;
-  call.collective = collective;
-  call.send = in.data();
-  call.recv = out.data();
-  call.reduction.kernel = coll::ops::find_kernel(coll::ops::Op::sum, coll::ops::Kind::float64);
-  const coll::Decision by_switch = s.collectives.switch_decision(collective, own);
-  for (const std::uint64_t size : sizes) {
-    const coll::Decision otherwise =
-        s.collectives.selection.own_choice(collective, own.layout(), true, size);
-    // Which is so for all sizes: then there is only the host to compare with, by itself.
-    if (otherwise.algorithm->is_host()) return kSuccess;
-    call.recv_type = sized ? layout_of_number() : p2p::LayoutRef();
-    call.send_type = call.recv_type;
-    call.recv_count = call.send_count = static_cast<std::int64_t>(size / sizeof(double));
-    std::array<std::vector<std::int64_t>, 2> times;
-    for (int round = 0; round < 2 * kRounds; ++round) {
-      bool served = false;
-      const std::uint64_t begin_ns = now_ns();
-      const int error =
-          serve_collective(call, comm, &served, nullptr, round % 2 == 0 ? &by_switch : &otherwise);
-      if (error != kSuccess) return error;
-      times[static_cast<std::size_t>(round % 2)].push_back(
-          static_cast<std::int64_t>(now_ns() - begin_ns));
-    }
-    for (std::vector<std::int64_t>& each : times) {
-      std::nth_element(each.begin(), each.begin() + kRounds / 2, each.end());
-      medians.push_back(each[kRounds / 2]);
-    }
-  }
-  bool served = false;
-  const int error = own_reduce(coll::ops::Op::sum, medians, comm, &served);
-  if (error != kSuccess || !served) return error;
+  if (own.first_switched == 0) return kSuccess;
+  std::uint64_t first = 0;
+  const int error = next_call_of_all(comm, &first);
+  if (error != kSuccess || first == 0) return error;
   Guard guard(s);
-  for (std::size_t i = 0; i < sizes.size() && medians[2 * i] < medians[2 * i + 1]; ++i) {
-    own.in_network->set_limit(collective, static_cast<std::int64_t>(sizes[i]));
-  }
-  log(Level::kDebug, "a switch serves %s up to %lld bytes", coll::info(collective).name,
-      static_cast<long long>(own.in_network->limit(collective)));
+  contest.later->set(first, contest.winner() == Trial::kRival, own.calls_later);
   return kSuccess;
 }
 
-void RankState::close_switch(CollectiveComm& own) {
-  if (own.in_network == nullptr || !own.in_network->leads()) return;
+void RankState::close_switch(InNetwork* group) {
+  if (group == nullptr || !group->leads()) return;
   --collectives.switch_groups;
-  collectives.retired.add(own.in_network->retire(counters));
+  collectives.retired.add(group->retire(counters));
+}
+
+void RankState::close_switches(CollectiveComm& own) {
+  close_switch(own.in_network.get());
+  close_switch(own.in_network_later.get());
 }
 
 // Others may still need what this rank has kept until all have come here.
@@ -198,9 +180,9 @@ void RankState::leave_switches() {
   if (!collectives.enabled || !collectives.switch_place.on()) return;
   host.world_barrier();
   Guard guard(*this);
-  if (world->collectives != nullptr) close_switch(*world->collectives);
+  if (world->collectives != nullptr) close_switches(*world->collectives);
   for (const auto& [pointer, comm] : comms) {
-    if (comm->collectives != nullptr) close_switch(*comm->collectives);
+    if (comm->collectives != nullptr) close_switches(*comm->collectives);
   }
   collectives.retired.clear();
 }

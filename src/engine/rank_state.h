@@ -110,7 +110,8 @@ class RankState : public p2p::Endpoint {
   Collectives collectives{*this};
   void prepare_collectives();
   // Lets go of groups at switches (in_network.cc): of one communicator, of all at the end.
-  void close_switch(CollectiveComm& own);
+  void close_switch(InNetwork* group);
+  void close_switches(CollectiveComm& own);
   void leave_switches();
   void let_host_follow();
 

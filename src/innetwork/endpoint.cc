@@ -245,7 +245,8 @@ bool Endpoint::served() const {
 
 bool Endpoint::usable() const {
   const std::lock_guard<std::mutex> hold(lock_);
-  return leader_->state() == Leader::State::ready && !leader_->abandoned();
+  // Whether an operation is under way does not matter.
+  return leader_ != nullptr && leader_->state() != Leader::State::joining && !leader_->abandoned();
 }
 
 bool Endpoint::allreduce(Operation operation, Type type, std::size_t count, const void* in,

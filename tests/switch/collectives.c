@@ -3,7 +3,7 @@
 //
 // --rounds=N rounds, or with --until=FILE until that file exists and --rounds=N more; --most=N
 // elements; --comms=N communicators made and freed on the way; --third=1 one more for the whole
-// time; --pause=MS before each round.
+// time; --pause=MS before each round; --later=1 calls that do not block as well.
 #include "odtest.h"
 
 enum { kMost = 20000, kTypes = 10, kOps = 10 };
@@ -190,6 +190,90 @@ static void one_round(MPI_Comm comm, int round, int most) {
   MUST(MPI_Barrier(comm));
 }
 
+// Calls that do not block of one round on one communicator, and what they need until they end.
+struct later {
+  MPI_Comm comm;
+  int round, type, op, root, count;
+  char in[1000 * 8], sums[1000 * 8], out[1000 * 8], all[1000 * 8];
+};
+
+static void begin_later(struct later* l, MPI_Comm comm, int round, int most,
+                        MPI_Request* requests) {
+  static const int kCounts[] = {1, 31, 250, 3, 1000};
+  int rank, size;
+  MUST(MPI_Comm_rank(comm, &rank));
+  MUST(MPI_Comm_size(comm, &size));
+  l->comm = comm;
+  l->round = round;
+  l->type = round % kTypes;
+  l->op = round / kTypes % 4;
+  l->root = round % size;
+  l->count = kCounts[round % 5] < most ? kCounts[round % 5] : most;
+  MPI_Datatype type = types[l->type].type;
+  for (int i = 0; i < l->count; i++) {
+    put(l->in, l->type, i, value(round, l->op, rank, i));
+    put(l->out, l->type, i, rank == l->root ? value(round, 0, l->root, i) : 99);
+  }
+  MUST(MPI_Iallreduce(l->in, l->sums, l->count, type, ops[l->op], comm, &requests[0]));
+  MUST(MPI_Ibcast(l->out, l->count, type, l->root, comm, &requests[1]));
+  MUST(MPI_Ireduce(l->in, l->all, l->count, type, ops[l->op], l->root, comm, &requests[2]));
+  MUST(MPI_Ibarrier(comm, &requests[3]));
+}
+
+static void check_later(const struct later* l) {
+  int rank, size;
+  MUST(MPI_Comm_rank(l->comm, &rank));
+  MUST(MPI_Comm_size(l->comm, &size));
+  for (int i = 0; i < l->count; i++) {
+    const long wanted = expected(l->round, l->op, size, i);
+    CHECK(get(l->sums, l->type, i) == wanted,
+          "round %d, iallreduce, type %d: element %d is %ld, not %ld", l->round, l->type, i,
+          get(l->sums, l->type, i), wanted);
+    CHECK(rank != l->root || get(l->all, l->type, i) == wanted,
+          "round %d, ireduce: element %d is %ld", l->round, i, get(l->all, l->type, i));
+    CHECK(get(l->out, l->type, i) == value(l->round, 0, l->root, i),
+          "round %d, ibcast: element %d is %ld", l->round, i, get(l->out, l->type, i));
+  }
+}
+
+static void add_up(MPI_Comm comm, int round) {
+  int rank, size;
+  MUST(MPI_Comm_rank(comm, &rank));
+  MUST(MPI_Comm_size(comm, &size));
+  long mine = rank, total = 0;
+  MUST(MPI_Allreduce(&mine, &total, 1, MPI_LONG, MPI_SUM, comm));
+  CHECK(total == size * (size - 1L) / 2, "round %d: the sum among them", round);
+}
+
+// Several at once on two communicators, and a blocking call among them, before which some ranks
+// have begun them and others have not; they are waited for in different ways.
+static void later_round(MPI_Comm one, MPI_Comm other, int round, int most) {
+  static struct later first, second;
+  int rank;
+  MUST(MPI_Comm_rank(MPI_COMM_WORLD, &rank));
+  MPI_Request requests[8];
+  const int blocks = round % 3 == 0;
+  const int before = rank % 2 == round / 3 % 2;
+  if (blocks && before) add_up(one, round);
+  begin_later(&first, one, round, most, requests);
+  begin_later(&second, other, round + 1, most, requests + 4);
+  if (blocks && !before) add_up(one, round);
+  if (round % 7 == 6) usleep((useconds_t)(500 * (1 + rank % 3)));
+  if (round % 4 == 0) {
+    MUST(MPI_Waitall(8, requests, MPI_STATUSES_IGNORE));
+  } else if (round % 4 == 1) {  // the last one first
+    for (int i = 8; i-- > 0;) MUST(MPI_Wait(&requests[i], MPI_STATUS_IGNORE));
+  } else if (round % 4 == 2) {
+    for (int done = 0; !done;) MUST(MPI_Testall(8, requests, &done, MPI_STATUSES_IGNORE));
+  } else {
+    for (int i = 0, index = 0; i < 8; i++) {
+      MUST(MPI_Waitany(8, requests, &index, MPI_STATUS_IGNORE));
+    }
+  }
+  check_later(&first);
+  check_later(&second);
+}
+
 static int goes_on(const char* file, int round, int rounds) {
   static int last = -1;
   if (file == NULL) return round < rounds;
@@ -207,6 +291,7 @@ int main(int argc, char** argv) {
   const int rounds = (int)odt_number("rounds", 200);
   const int most = (int)odt_number("most", 200);
   const int comms = (int)odt_number("comms", 0);
+  const int later = odt_number("later", 0) != 0;
   const long pause = odt_number("pause", 0);
   const char* file = odt_option("until", NULL);
   MPI_Comm reversed, third = MPI_COMM_NULL;
@@ -215,6 +300,7 @@ int main(int argc, char** argv) {
   for (int round = 0; goes_on(file, round, rounds); round++) {
     if (pause > 0) usleep((useconds_t)(pause * 1000));
     one_round(MPI_COMM_WORLD, round, most);
+    if (later) later_round(MPI_COMM_WORLD, reversed, round, most);
     if (round % 2 == 0) one_round(reversed, round, most);
     if (third != MPI_COMM_NULL) one_round(third, round + 1, most);
     if (round < comms) {

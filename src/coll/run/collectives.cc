@@ -56,11 +56,27 @@ CollectiveComm& Collectives::comm_state(Comm& comm) {
   return *comm.collectives;
 }
 
-bool Collectives::by_switch(CollectiveComm& own, const CollectiveCall& call,
-                            std::uint64_t bytes) const {
+bool Collectives::switch_competes(const CollectiveComm& own, const CollectiveCall& call,
+                                  std::uint64_t bytes) const {
   return own.in_network != nullptr && own.in_network->ready() && fits_switch(call) &&
-         static_cast<std::int64_t>(bytes) <= own.in_network->limit(call.collective) &&
          may_be_switched(bytes) && !own.ruled(call.collective, call.reduction.commutative, bytes);
+}
+
+bool Collectives::switched_later(const CollectiveCall& call, Comm& comm) {
+  CollectiveComm& own = *comm.collectives;
+  const std::uint64_t number = ++own.calls_later;
+  if (own.first_switched == 0 || number < own.first_switched || number >= own.switched_until ||
+      call.neighbours != nullptr || !fits_switch(call)) {
+    return false;
+  }
+  const std::uint64_t bytes = message_bytes(call, comm.size, comm.rank);
+  const bool commutative = call.reduction.commutative;
+  const coll::Decision& found = own.choose(selection, call.collective, commutative, bytes);
+  if (own.ruled(call.collective, commutative, bytes)) {
+    return found.algorithm->works_elsewhere() && !found.algorithm->leads_by_socket();
+  }
+  return may_be_switched(bytes) &&
+         own.switched_later(call.collective, commutative, bytes).at(number);
 }
 
 Collectives::SwitchNeed Collectives::switch_need(const CollectiveCall& call, Comm& comm) {
@@ -82,9 +98,7 @@ Collectives::SwitchNeed Collectives::switch_need(const CollectiveCall& call, Com
   }
   if (!own.in_network->ready()) return SwitchNeed::nothing;
   if (ruled && found.algorithm->leads_by_socket() && !own.with_sockets) return SwitchNeed::sockets;
-  if (own.in_network->due_for_check()) return SwitchNeed::check;
-  const bool measured = own.in_network->limit(call.collective) != InNetwork::kUnknown;
-  return demanded || measured ? SwitchNeed::nothing : SwitchNeed::measurement;
+  return own.in_network->due_for_check() ? SwitchNeed::check : SwitchNeed::nothing;
 }
 
 // Between ranks of other nodes such a call is messages through the host, as it is there. Short ones
@@ -108,7 +122,7 @@ bool Collectives::serves_neighbours(const CollectiveCall& call, Comm& comm) {
 }
 
 bool Collectives::decide(const CollectiveCall& call, Comm& comm, coll::Decision* decision,
-                         Trial** trial) {
+                         Contest** trial) {
   if (call.neighbours != nullptr) {
     if (!serves_neighbours(call, comm)) {
       ++endpoint.counters.collectives_host;
@@ -128,27 +142,23 @@ bool Collectives::decide(const CollectiveCall& call, Comm& comm, coll::Decision*
                                static_cast<std::uint64_t>(endpoint.settings.collective_shuffle));
   } else {
     *decision = own.choose(selection, call.collective, commutative, bytes);
-    // Only calls that block, which have a trial, are the switch's.
     if (switch_place.on() && trial != nullptr) [[unlikely]] {
-      if (by_switch(own, call, bytes)) {
-        *decision = switch_decision(call.collective, own);
-      } else if (only_switch && !own.ruled(call.collective, commutative, bytes)) {
+      if (only_switch && !own.ruled(call.collective, commutative, bytes)) {
         *decision = {&coll::host_algorithm(call.collective), coll::Mode::kFlat, {}};
-        trial = nullptr;
       }
+      if (switch_competes(own, call, bytes)) {
+        *trial = own.switch_contest(selection, call.collective, commutative, bytes, only_switch);
+      }
+      if (only_switch && *trial == nullptr) trial = nullptr;
     }
-    if (trial != nullptr && learns(own)) {
+    if (trial != nullptr && *trial == nullptr && learns(own)) {
       if (own.watched != nullptr) try_first_arrival(own, call, bytes, decision, trial);
       if (*trial == nullptr) {
         const bool widely = endpoint.settings.learn == config::LearnMode::kOn && !switch_place.on();
-        Contest* const contest =
-            own.contest(selection, call.collective, commutative, bytes, widely);
-        *trial = contest;
-        if (contest != nullptr && contest->turn() != Trial::kOwn) {
-          *decision = contest->rivals[static_cast<std::size_t>(contest->turn() - 1)];
-        }
+        *trial = own.contest(selection, call.collective, commutative, bytes, widely);
       }
     }
+    if (trial != nullptr && *trial != nullptr) (*trial)->obey_turn(decision);
   }
   if (decision->algorithm->leads_by_socket()) {
     decision->parameters.leaders = own.in_network != nullptr ? own.in_network->leaders() : 1;
@@ -170,7 +180,8 @@ bool Collectives::decide(const CollectiveCall& call, Comm& comm, coll::Decision*
 
 // Which of Overdrive's own algorithms serves comes first, then whether the host is faster.
 void Collectives::try_first_arrival(CollectiveComm& own, const CollectiveCall& call,
-                                    std::uint64_t bytes, coll::Decision* decision, Trial** trial) {
+                                    std::uint64_t bytes, coll::Decision* decision,
+                                    Contest** trial) {
   ArrivalChoice& choice = *own.watched;
   Contest* const mine = choice.contest();
   if (choice.turned()) own.renew_contest(call.collective, call.reduction.commutative, bytes);
@@ -282,7 +293,9 @@ Collectives::Lane Collectives::next_channel(const CollectiveCall& call, Comm& co
       starts_with_first(call, comm, decision) && fits_arrival(call, comm, *own.arrival_later)) {
     return {next_context_without_blocking(comm), nullptr, 0, &own.arrival_channel};
   }
-  const auto number = static_cast<std::uint32_t>(own.sequence_between++ % HostTags::kChannels);
+  auto number = static_cast<std::uint32_t>(own.sequence_between++ % HostTags::kChannels);
+  // What a switch does has one order at all leaders: that of a channel.
+  if (decision.algorithm->works_elsewhere()) number = kSwitchChannel;
   HostChannel& channel = own.channels[number];
   if (channel.team == nullptr) {
     make_team(channel.team, comm, decision, combine(own.context, kChannel + number),

@@ -78,10 +78,12 @@ class Collectives {
   // blocking calls have, it may be the turn of the host or of another algorithm; the caller tells
   // the trial how long it took.
   bool decide(const CollectiveCall& call, Comm& comm, coll::Decision* decision,
-              Trial** trial = nullptr);
+              Contest** trial = nullptr);
   // What is to be done about the switch before a call; the same on all ranks.
-  enum class SwitchNeed : std::uint8_t { nothing, group, sockets, measurement, check };
+  enum class SwitchNeed : std::uint8_t { nothing, group, sockets, check };
   SwitchNeed switch_need(const CollectiveCall& call, Comm& comm);
+  // Whether the switch is to do the communicator's next call that does not block; counts it.
+  bool switched_later(const CollectiveCall& call, Comm& comm);
   // Whether a neighbourhood collective is served, alike on all ranks.
   bool serves_neighbours(const CollectiveCall& call, Comm& comm);
   // By the switch, whatever the rules say.
@@ -173,14 +175,15 @@ class Collectives {
 
  private:
   void try_first_arrival(CollectiveComm& own, const CollectiveCall& call, std::uint64_t bytes,
-                         coll::Decision* decision, Trial** trial);
+                         coll::Decision* decision, Contest** trial);
   int begin(CollectiveOp& op, CollectiveTeam* team);
   bool may_be_switched(std::uint64_t bytes) const {
     const std::uint64_t most = endpoint.settings.switch_max_bytes;
     return most != 0 && bytes <= most;
   }
-  // Whether the switch is to do a call about which no rule says anything.
-  bool by_switch(CollectiveComm& own, const CollectiveCall& call, std::uint64_t bytes) const;
+  // Whether the switch competes for a call, about which no rule says anything.
+  bool switch_competes(const CollectiveComm& own, const CollectiveCall& call,
+                       std::uint64_t bytes) const;
   CollectiveTeam* make_team(std::unique_ptr<CollectiveTeam>& team, Comm& comm,
                             const coll::Decision& decision, std::uint64_t context,
                             std::uint32_t spare_share);

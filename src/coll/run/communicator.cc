@@ -133,6 +133,42 @@ Contest* CollectiveComm::contest(const coll::Selection& selection, Collective co
   return place.made.get();
 }
 
+SwitchedLater& CollectiveComm::switched_later(Collective collective, bool commutative,
+                                              std::uint64_t bytes) {
+  std::unique_ptr<SwitchedLater>& made =
+      place(switched_later_, collective, commutative, bytes).made;
+  if (made == nullptr) [[unlikely]]
+    made = std::make_unique<SwitchedLater>();
+  return *made;
+}
+
+Contest* CollectiveComm::switch_contest(const coll::Selection& selection, Collective collective,
+                                        bool commutative, std::uint64_t bytes, bool only_switch) {
+  Place<Contest>& place = this->place(switch_contests_, collective, commutative, bytes);
+  if (!place.known) [[unlikely]] {
+    place.known = true;
+    const QuietFloats quiet;
+    const coll::Table& table = *tables_[static_cast<std::size_t>(collective)][commutative ? 1 : 0];
+    // Times are added up by an allreduce that does not depend on the host.
+    if (table.ruled(table.range_of(bytes)) ||
+        selection.own_choice(Collective::kAllreduce, layout_, true, 0).algorithm->is_host()) {
+      return nullptr;
+    }
+    std::vector<coll::Decision> rivals;
+    rivals.push_back(selection.complete(*coll::find_algorithm(collective, "in_network_node"),
+                                        coll::Mode::kAuto, {}, layout_, true));
+    if (!only_switch && !choose(selection, collective, commutative, bytes).algorithm->is_host()) {
+      rivals.push_back({&coll::host_algorithm(collective), coll::Mode::kFlat, {}});
+    }
+    // Enough calls have gone by before there was a group.
+    place.made =
+        std::make_unique<Contest>(static_cast<int>(rivals.size()) + 1, Trial::Rival::in_network, 0);
+    place.made->rivals = std::move(rivals);
+    place.made->later = &switched_later(collective, commutative, bytes);
+  }
+  return place.made.get();
+}
+
 bool CollectiveComm::any_first_bcast(const coll::Selection& selection) {
   if (!spans_nodes()) return false;
   const std::vector<std::uint64_t> ends =

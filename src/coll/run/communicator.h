@@ -10,7 +10,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "base/quiet_floats.h"
@@ -30,10 +32,40 @@
 
 namespace od {
 
+// Which of a communicator's calls that do not block, counted from 1, a switch serves, as far as
+// they are of one kind and range of sizes. Ranks may call these and blocking ones, at which all
+// agree about it, in different orders; so each agreement is about calls that none has made yet.
+class SwitchedLater {
+ public:
+  bool at(std::uint64_t call) const {
+    bool switched = false;
+    for (const auto& [first, yes] : changes_) {
+      if (first <= call) switched = yes;
+    }
+    return switched;
+  }
+  // From that call on, while this rank has made `calls`.
+  void set(std::uint64_t first_call, bool switched, std::uint64_t calls) {
+    while (changes_.size() > 1 && changes_[1].first <= calls) changes_.erase(changes_.begin());
+    changes_.emplace_back(first_call, switched);
+  }
+
+ private:
+  std::vector<std::pair<std::uint64_t, bool>> changes_;
+};
+
 // A measurement, and what is compared.
 struct Contest : Trial {
   Contest(int ways, Rival rival, int quiet = kQuiet) : Trial(ways, rival, quiet) {}
-  std::vector<coll::Decision> rivals;  // the ways after Overdrive's usual choice
+  // Says how the next call goes where it is not the turn of the usual way.
+  void obey_turn(coll::Decision* decision) const {
+    // A broadcast that starts with whoever comes first has decided already, and has none here.
+    if (turn() == kOwn || rivals.empty()) return;
+    *decision = rivals[static_cast<std::size_t>(turn() - 1)];
+  }
+  std::vector<coll::Decision> rivals;  // the ways after the usual one
+  // Of a switch's: which calls that do not block follow its verdicts.
+  SwitchedLater* later = nullptr;
 };
 
 // Whether calls of one kind and range of sizes are served by what starts with whoever comes first:
@@ -77,7 +109,15 @@ class CollectiveComm {
   // other algorithms; null where a rule decides, or where there is nothing to compare.
   Contest* contest(const coll::Selection& selection, coll::Collective collective, bool commutative,
                    std::uint64_t bytes, bool widely);
-  // Forgets what that has found, because Overdrive's own choice has changed.
+  // The measurement of calls that the switch could serve against the host and, unless there is
+  // nothing but a switch, the choice of choose(); null where there is nothing to measure.
+  Contest* switch_contest(const coll::Selection& selection, coll::Collective collective,
+                          bool commutative, std::uint64_t bytes, bool only_switch);
+  // For another group of the leaders, which may lie elsewhere.
+  void forget_switch_contests() { switch_contests_.clear(); }
+  // What was agreed about calls that do not block, for which choose() has decided.
+  SwitchedLater& switched_later(coll::Collective collective, bool commutative, std::uint64_t bytes);
+  // Forgets what contest() has found, because Overdrive's own choice has changed.
   void renew_contest(coll::Collective collective, bool commutative, std::uint64_t bytes);
   // Between the usual algorithm and the one that starts with whoever comes first; null where a rule
   // decides, or where that one cannot serve.
@@ -119,9 +159,14 @@ class CollectiveComm {
   std::uint32_t switch_calls = 0;     // for which one might be of use, before that
   std::uint32_t switch_attempts = 0;  // to make a group
   bool with_sockets = false;          // a rule has asked for leaders by socket
+  // The same leaders once more, for calls that do not block: operations of a group have one order.
+  std::unique_ptr<InNetwork> in_network_later;
+  std::uint64_t calls_later = 0;     // made so far
+  std::uint64_t first_switched = 0;  // the first that a switch may serve, from 1; 0: none
+  std::uint64_t switched_until = std::numeric_limits<std::uint64_t>::max();
   // Of a call that is measured: when it began, and its trial while the host serves it.
   std::uint64_t turn_began_ns = 0;
-  Trial* host_turn = nullptr;
+  Contest* host_turn = nullptr;
   ArrivalChoice* watched = nullptr;  // of the call under way, if anybody looks when ranks come
   // What is known about calls that may outlast themselves (engine/overlap.h); null: nothing yet.
   std::shared_ptr<void> overlap;
@@ -147,6 +192,8 @@ class CollectiveComm {
   Place<Made>& place(Places<Made>& places, coll::Collective collective, bool commutative,
                      std::uint64_t bytes) const;
   Places<Contest> contests_;
+  Places<Contest> switch_contests_;
+  Places<SwitchedLater> switched_later_;
   Places<ArrivalChoice> arrivals_;
 };
 

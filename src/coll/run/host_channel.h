@@ -15,6 +15,9 @@
 
 namespace od {
 
+// Of calls that a switch serves.
+inline constexpr std::uint32_t kSwitchChannel = 0;
+
 struct HostChannel {
   std::unique_ptr<CollectiveTeam> team;  // made with the first call; null: none
   std::deque<CollectiveOp*> line;        // the first is under way, the others wait

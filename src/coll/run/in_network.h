@@ -4,18 +4,17 @@
 // sockets, of which those of equal number belong together, make a group (or several) when the
 // communicator's first collective that a switch could serve is called: all ranks exchange where the
 // leaders are, these join the group, and all agree whether every one of them has. If not, it is
-// never tried again on this communicator. Then each collective is measured, up to which size the
-// switch is faster than the algorithm that would serve otherwise. Now and then all agree whether
-// the leaders still use the switch; if not, a new group is made, a few times. What the ranks of a
-// node do before and after is in schedules, and so is what is done where the switch fails in the
-// middle (StepKind::kElsewhere), on which the leaders agree among themselves (innetwork/leader.h);
-// so ranks that are no leaders need not know.
+// never tried again on this communicator. Then the switch takes part in the measurements (trial.h)
+// of each collective and range of sizes. Now and then all agree whether the leaders still use the
+// switch; if not, a new group is made, a few times. What the ranks of a node do before and after is
+// in schedules, and so is what is done where the switch fails in the middle (StepKind::kElsewhere),
+// on which the leaders agree among themselves (innetwork/leader.h); so ranks that are no leaders
+// need not know.
 //
 // Used under the rank's lock, but for poll_join().
 #ifndef OVERDRIVE_COLL_RUN_IN_NETWORK_H_
 #define OVERDRIVE_COLL_RUN_IN_NETWORK_H_
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -98,16 +97,6 @@ class InNetwork {
   // Of a rank that does not lead, nothing is known.
   bool usable() const { return endpoint_ == nullptr || endpoint_->usable(); }
 
-  // The largest message of a collective for which the switch was faster; what has not been measured
-  // is not given to it.
-  static constexpr std::int64_t kUnknown = -2;
-  static constexpr std::int64_t kNone = -1;
-  std::int64_t limit(coll::Collective collective) const {
-    return limits_[static_cast<std::size_t>(collective)];
-  }
-  void set_limit(coll::Collective collective, std::int64_t bytes) {
-    limits_[static_cast<std::size_t>(collective)] = bytes;
-  }
   // Counts a call that may be the switch's; true if it is time to agree whether the group lives.
   bool due_for_check() { return ++calls_ % kCallsPerCheck == 0; }
 
@@ -129,11 +118,6 @@ class InNetwork {
   int slice_;  // this rank's place in its node: the slice that it leads, if it is a leader
   bool ready_ = false;
   std::uint32_t calls_ = 0;
-  std::array<std::int64_t, coll::kCollectives> limits_ = [] {
-    std::array<std::int64_t, coll::kCollectives> all;
-    all.fill(kUnknown);
-    return all;
-  }();
   std::unique_ptr<innetwork::Endpoint> endpoint_;  // at leaders
   std::vector<std::uint8_t> aside_;
 };

@@ -44,12 +44,13 @@ int CollectiveOp::begin(const Way& way, std::shared_ptr<const coll::Schedule> sc
   team_ = team;
   served_elsewhere_ = false;
   const CollectiveComm& own = *task_.comm->collectives;
-  // Leaders are one rank of a node each, and do one operation at a time: blocking ones.
-  const bool by_leaders = request == nullptr && (task_.decision.mode == coll::Mode::kHierarchical ||
-                                                 own.nodes().most_per_node() == 1);
-  outside_ = by_leaders && own.in_network != nullptr && own.in_network->leads()
-                 ? own.in_network.get()
-                 : nullptr;
+  // Leaders are one rank of a node each, and do one operation of a group at a time.
+  const bool by_leaders =
+      task_.decision.mode == coll::Mode::kHierarchical || own.nodes().most_per_node() == 1;
+  InNetwork* const group = request == nullptr ? own.in_network.get()
+                           : switched_later   ? own.in_network_later.get()
+                                              : nullptr;
+  outside_ = by_leaders && group != nullptr && group->leads() ? group : nullptr;
   schedule_ = std::move(schedule);
   const int error = buffers_.begin_scratch(schedule_->scratch_units, units_per_unit);
   if (error != kSuccess) return error;

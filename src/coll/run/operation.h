@@ -124,6 +124,7 @@ class CollectiveOp {
 
   // Of a call that does not block: its request, arguments, and what was chosen for it.
   Request* request = nullptr;
+  bool switched_later = false;  // all ranks have decided that the switch serves it
   std::unique_ptr<CollectiveCall> kept;
   std::unique_ptr<CollectiveTeam> own_team;  // of a persistent one
   coll::Decision decision;

@@ -37,11 +37,11 @@ namespace od {
 class Trial {
  public:
   // What is compared with the usual choice: the host and perhaps other algorithms, or the broadcast
-  // that starts with whoever comes first.
-  enum class Rival : std::uint8_t { host, first_arrival };
+  // that starts with whoever comes first, or a switch and perhaps the host.
+  enum class Rival : std::uint8_t { host, first_arrival, in_network };
 
   static constexpr int kOwn = 0;    // Overdrive's usual choice
-  static constexpr int kRival = 1;  // the host where that is the rival; further ways follow
+  static constexpr int kRival = 1;  // the rival; further ways follow
   static constexpr int kMostWays = 6;
   static constexpr int kQuiet = 8;
   static constexpr int kBlock = 4;
