@@ -67,7 +67,7 @@ BOUND = """\
   and what fits into the buffers of a socket) can be sent before anybody is there, to the leader:
   with these the plain root leaves at once, and *first*, whose root cannot know whom to send to,
   has to wait. So with linear arrival *first* cannot be 1.5 times as fast as plain; where it is
-  slower, the learnt choice takes plain.
+  slower, it is for the learnt choice to take plain.
 """
 
 
@@ -164,14 +164,14 @@ def goal_lines(rows: Rows) -> Iterator[str]:
                        [rows.ratio(key, "wait") for key in points], 1.2)  # fmt: skip
 
 
-def table(rows: Rows, collective: str, host: str, late: str, sizes: Sequence[str]) -> Iterator[str]:
-    """Yield one table of ratios."""
+def lines_of(
+    rows: Rows, collective: str, host: str, late: str, sizes: Sequence[str]
+) -> Iterator[str]:
+    """Yield lines of ratios, without the first cell's beginning."""
     patterns = PATTERNS if not late else PATTERNS[1:]
     places = dict.fromkeys(
         key[2:5] for key in rows.found if key[:2] == (collective, host) and key[4] in sizes
     )
-    delay = "40 ms" if late else "own delay"
-    lines = []
     for place in places:
         cells = []
         for pattern in patterns:
@@ -180,27 +180,39 @@ def table(rows: Rows, collective: str, host: str, late: str, sizes: Sequence[str
             values = [rows.ratio(key, value) for value in ("wait", "whole")]
             cells.append("–" if None in values else " / ".join(f"{value:.2f}" for value in values))
         if any(cell != "–" for cell in cells):
-            lines.append(f"| {place[0]}, {place[1]}, {size_text(place[2])} | {' | '.join(cells)} |")
+            yield f"{place[0]}, {place[1]}, {size_text(place[2])} | {' | '.join(cells)} |"
+
+
+def table(title: str, patterns: Sequence[str], lines: Sequence[str]) -> Iterator[str]:
+    """Yield one table, if there is anything in it."""
     if not lines:
         return
-    yield f"\n**{collective.title()}, {HOST_TITLES.get(host, host)}, {delay}**\n"
+    yield f"\n**{title}**\n"
     yield f"| cluster, size | {' | '.join(patterns)} |"
     yield "|---" * (len(patterns) + 1) + "|"
-    yield from lines
+    for line in lines:
+        yield f"| {line}"
 
 
 def tables(rows: Rows) -> Iterator[str]:
     """Yield all tables of measurements."""
     known = list(dict.fromkeys((key[0], key[1]) for key in rows.found))
     yield "\n## How much longer the plain algorithm takes"
-    for collective in COLLECTIVES:
-        for host in dict.fromkeys(host for name, host in known if name == collective):
-            sizes = sorted({key[4] for key in rows.found if key[0] == collective}, key=int)
-            yield from table(
-                rows, collective, host, "", sizes if collective == "bcast" else [ONE_SIZE]
-            )
-            if collective == "bcast":
-                yield from table(rows, collective, host, "late", [ONE_SIZE])
+    sizes = sorted({key[4] for key in rows.found}, key=int)
+    for host in [host for name, host in known if name == "bcast"]:
+        title = f"Bcast, {HOST_TITLES.get(host, host)}"
+        own = list(lines_of(rows, "bcast", host, "", sizes))
+        yield from table(f"{title}, own delay", PATTERNS, own)
+        late = list(lines_of(rows, "bcast", host, "late", [ONE_SIZE]))
+        yield from table(f"{title}, 40 ms", PATTERNS[1:], late)
+    others = [
+        f"{name.title()}, {HOST_TITLES.get(host, host)}, {line}"
+        for wanted in COLLECTIVES[1:]
+        for name, host in known
+        if name == wanted
+        for line in lines_of(rows, name, host, "", [ONE_SIZE])
+    ]
+    yield from table("Other collectives, own delay", PATTERNS, others)
 
 
 def learnt_lines(learnt: Sequence[dict[str, str]]) -> Iterator[str]:

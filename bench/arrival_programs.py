@@ -168,6 +168,7 @@ def text() -> Iterator[str]:
     heads = "host | plain | first | learnt | first : plain | learnt : plain | learnt : host"
     yield f"| program | {heads} |"
     yield "|---|---|---|---|---|---|---|---|"
+    verdicts = []
     for program, host in dict.fromkeys((row["program"], row["host"]) for row in known):
         times: dict[str, dict[str, float]] = {job: {} for job in JOBS}
         for row in known:
@@ -182,7 +183,12 @@ def text() -> Iterator[str]:
                 [(times[base][run], times[job][run]) for run in sorted(runs)]
             )
             cells.append(f"{value:.2f} ({low:.2f}–{high:.2f})")
+            if base == "plain":
+                what = "slower" if high < 1 else "faster" if low > 1 else "not shown to differ"
+                verdicts.append(f"{program}, *{job}*: {what}")
         yield f"| {TITLES[program]}, {HOST_TITLES.get(host, host)} | {' | '.join(cells)} |"
+    yield "\nAgainst plain:"
+    yield f"{'; '.join(verdicts)}."
 
 
 def main() -> int:
