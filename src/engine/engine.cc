@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/pending_work.h"
 #include "engine/rank_state.h"
 #include "observe/log.h"
 
@@ -419,9 +420,7 @@ Rank::HostVisit::~HostVisit() {
 bool Rank::has_pending_work() const {
   RankState& s = *state_;
   Guard guard(s);
-  return s.transport != nullptr &&
-         (s.transport->streams_active() || s.matching.posted_count() != 0 ||
-          !s.collectives.active.empty() || s.host_traffic_pending());
+  return work_pending(s);
 }
 
 }  // namespace od

@@ -2,7 +2,6 @@
 //
 // Runs once, at the first MPI call of the process, before the host's MPI_Init; it must not call the
 // host. It may refuse, and then the loader uses the host alone.
-#define OD_FACE_DEFINE_TABLE 1
 #include <pthread.h>
 #include <unistd.h>
 
@@ -10,12 +9,17 @@
 
 #include "base/clock.h"
 #include "base/quiet_floats.h"
-#include "engine/rank_state.h"
 #include "face/call_timer.h"
 #include "face/payload.h"
 #include "face/state.h"
+#include "face/window_calls.h"
 #include "observe/stats.h"
 #include "topology/fingerprint.h"
+
+// Once more, for the table: its functions need more than their declarations.
+#define OD_FACE_DEFINE_TABLE 1
+#include "face_entries.inc"
+#undef OD_FACE_DEFINE_TABLE
 
 namespace od::face {
 

@@ -473,13 +473,19 @@ def _emit_guard(function: Function, abi: str) -> list[str]:
     if function.guard == "rma_sync":
         call = f"OD_HOST({function.stem})({names})"
         return [
-            _spell(head, abi),
+            _spell(f"__attribute__((noinline)) {head.replace('Guard_', 'Prepared_')}", abi),
             f"  return synchronising_host_call([&] {{ return {call}; }});",
+            "}",
+            _spell(head, abi),
+            f"  if (nothing_to_look_after()) [[likely]] return {call};",
+            f"  return Prepared_{function.stem}({names});",
             "}",
             "",
         ]
+    note = ["  host_has_files.store(true, std::memory_order_relaxed);"]
     return [
         _spell(head, abi),
+        *(note if function.guard == "file" else []),
         f"  HostCallScope scope(HostCallKind::k{camel});",
         f"  return OD_HOST({function.stem})({names});",
         "}",
