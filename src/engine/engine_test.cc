@@ -5,6 +5,7 @@
 #include "engine/engine.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,6 +19,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/populate.h"
 #include "engine/rank_state.h"
 #include "engine/test_rank.h"
 #include "engine/test_traffic.h"
@@ -60,12 +62,32 @@ TEST(Engine, PingPongOfEverySize) {
   }));
 }
 
-// What MPI_Init leaves of the pool is made ready while a rank waits, and messages do not mind.
+// The first messages find the pages of a pool of usual size.
+TEST(Engine, PoolExistsFromTheStart) {
+  expect_success(run_forked_job(2, [](int, const Exchange& exchange) {
+    auto rank = make_test_rank(exchange, config::Settings{});
+    REQUIRE(rank && rank->active());
+    const node::RegionLayout& layout = rank->state().node->layout();
+    REQUIRE(layout.pool_bytes % node::kPageBytes == 0);
+    std::vector<unsigned char> in_memory(layout.pool_bytes / node::kPageBytes);
+    std::byte* const pool =
+        rank->state().node->member(rank->state().node->my_index()).base + layout.pool_offset;
+    const bool kernel_can = populate_pages(pool, node::kPageBytes, true);
+    REQUIRE(mincore(pool, layout.pool_bytes, in_memory.data()) == 0);
+    REQUIRE(!kernel_can || std::all_of(in_memory.begin(), in_memory.end(),
+                                       [](unsigned char page) { return (page & 1) != 0; }));
+    rank->finalize();
+    return 0;
+  }));
+}
+
+// What MPI_Init leaves of a larger one is made ready while a rank waits, and messages do not mind.
 TEST(Engine, PoolIsMadeReadyWhileWaiting) {
   expect_success(run_forked_job(2, [](int me, const Exchange& exchange) {
     config::Settings settings;
     settings.wait = config::WaitMode::kSpin;
     settings.copy_path = config::CopyPath::kCells;
+    settings.pool_bytes *= 2;
     auto rank = make_test_rank(exchange, settings);
     REQUIRE(rank && rank->active());
     RankState& s = rank->state();

@@ -56,10 +56,13 @@ std::string pairs_text(const config::Settings& settings) {
   return config::PairsType::format(settings.test_remote);
 }
 
-// Page faults of the pool would otherwise fall into the first messages. All of them take as long as
-// joining the node: MPI_Init makes what the first some hundred small messages use, the rest follows
-// while the rank waits (RankState::warm_some), or with the messages that get there sooner.
-constexpr std::uint64_t kPrefaultPoolBytes = 512 << 10;
+// Page faults of the pool would otherwise fall into the first messages, which they make half as
+// fast (windows of 4 KiB): MPI_Init makes the pages of a pool of usual size. Those of a larger one
+// follow while the rank waits (RankState::warm_some), or with the messages that get there sooner.
+constexpr std::uint64_t kPrefaultPoolBytes = 2 << 20;
+// Of these the first messages go round in so many, which stay in the caches; then come more and
+// more (p2p/cell_pool.h).
+constexpr std::uint64_t kFirstRoundBytes = 512 << 10;
 // One step of the rest: 15 to 40 us.
 constexpr std::ptrdiff_t kWarmStepBytes = 64 << 10;
 
@@ -71,7 +74,7 @@ void prefault(RankState& s) {
   // Header, boxes, release bytes: everything before the envelopes is touched all the time.
   if (!populate_pages(own, layout.envelopes_offset, true)) return;
   if (!populate_pages(own + layout.pool_offset, first_bytes, true) || !s.sharing) return;
-  s.transport->pool_exists(first_bytes);
+  s.transport->pool_exists(std::min(layout.pool_bytes, kFirstRoundBytes));
   s.warm_next = own + layout.pool_offset + first_bytes;
   s.warm_end = own + layout.pool_offset + layout.pool_bytes;
 }

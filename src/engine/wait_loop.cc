@@ -23,6 +23,8 @@ constexpr std::uint32_t kRoundsPerWarming = 256;
 constexpr std::uint64_t kHostPollNs = 100'000;
 // Looks at the queues between two full rounds: about as long as the shortest answer of a near peer.
 constexpr int kTightLooks = 8;
+// Questions to the host in a row, with such looks in between.
+constexpr int kHostAsks = 8;
 
 void report_stall(RankState& s, const char* where, const Request* waiting_for, std::uint64_t ns) {
   ++s.counters.stall_reports;
@@ -166,7 +168,8 @@ void Rank::WaitLoop::step() {
       if (++rounds_ % kRoundsPerLook == 0 && unfinished_sends) {
         s.transport->relieve_stalled(now_ns());
       }
-      if (s.warm_left() && rounds_ % kRoundsPerWarming == 0) [[unlikely]]
+      // Not where the host may have to answer others.
+      if (s.warm_left() && rounds_ % kRoundsPerWarming == 0 && !s.notes.any()) [[unlikely]]
         s.warm_some();
       host_pending = s.idle_round(caller_asks_) != HostDrive::Need::quiet || host_pending_;
     }
@@ -193,7 +196,16 @@ void Rank::WaitLoop::step() {
 HostDrive::Need RankState::idle_round(bool caller_asks) {
   ++counters.idle_rounds;
   const HostDrive::Need need = host_need();
-  if (!caller_asks && drive.due(need)) ask_host();
+  if (caller_asks || !drive.due(need)) return need;
+  ask_host();
+  // Others have business with the host here: it answers as soon as it would by itself, if most of
+  // what this rank does is to ask it.
+  if (need == HostDrive::Need::every_round && tight_looks) {
+    for (int i = 1; i < kHostAsks && !lock.wanted() && !transport->arrived(); ++i) {
+      if (!collectives.active.empty() && collectives.anything_ready()) break;
+      ask_host();
+    }
+  }
   return need;
 }
 

@@ -7,9 +7,10 @@
 // does not have to fetch it back. A chunk is reused when everything in it has been read; a chunk
 // that holds a message nobody has received yet is passed over.
 //
-// A program's first messages would pay for every page of the pool. So the rotation begins within
-// the pages that exist already (`begin_within`), takes one chunk more with each round, and more at
-// once when all are in use or when others have been touched meanwhile.
+// A program's first messages would pay for every page of the pool, and where pages exist, for
+// lines that no cache has. So the rotation begins within a part of the pages that exist already
+// (`begin_within`), takes one chunk more with each round, and more at once when all are in use or
+// when others have been touched meanwhile.
 //
 // Release of a small cell: the descriptor names an entry of the `releases` bytes in the sender's
 // region and the value to put there; the receiver stores it (release) after reading the payload,
