@@ -87,7 +87,7 @@ int IsModeKnown(Mode mode) { return mode != kPersistent || HAVE_PERSISTENT; }
 
 static void CallBlocking(const Calls* c, int64_t turn) {
   int root = Root(c, turn), count = (int)c->words, bytes = count * (int)sizeof(double);
-  MPI_Comm world = MPI_COMM_WORLD;
+  MPI_Comm world = c->comm;
   switch (c->collective) {
     case kBcast:
       MPI_Bcast(c->out, bytes, MPI_BYTE, root, world);
@@ -130,7 +130,7 @@ static void CallBlocking(const Calls* c, int64_t turn) {
 
 static void StartNonblocking(const Calls* c, int64_t turn, MPI_Request* request) {
   int root = Root(c, turn), count = (int)c->words, bytes = count * (int)sizeof(double);
-  MPI_Comm world = MPI_COMM_WORLD;
+  MPI_Comm world = c->comm;
   switch (c->collective) {
     case kBcast:
       MPI_Ibcast(c->out, bytes, MPI_BYTE, root, world, request);
@@ -175,7 +175,7 @@ static void StartNonblocking(const Calls* c, int64_t turn, MPI_Request* request)
 #if HAVE_PERSISTENT
 static void MakePersistent(const Calls* c, int64_t turn, MPI_Request* request) {
   int root = Root(c, turn), count = (int)c->words, bytes = count * (int)sizeof(double);
-  MPI_Comm world = MPI_COMM_WORLD;
+  MPI_Comm world = c->comm;
   MPI_Info none = MPI_INFO_NULL;
   switch (c->collective) {
     case kBcast:

@@ -189,7 +189,9 @@ static void SetUp(const Bench* bench) {
       if (words > largest) largest = words;
     }
   }
-  shared = (Calls){.bench = bench, .in = Allocate(largest), .out = Allocate(largest)};
+  shared = (Calls){.bench = bench, .comm = MPI_COMM_WORLD};
+  shared.in = Allocate(largest);
+  shared.out = Allocate(largest);
   shared.counts = malloc((size_t)bench->ranks * sizeof(int));
   shared.persistent = malloc((size_t)(bench->ranks + 1) * sizeof(MPI_Request));
   if (shared.counts == NULL || shared.persistent == NULL) MPI_Abort(MPI_COMM_WORLD, 1);

@@ -37,7 +37,8 @@ typedef struct {
   Collective collective;
   Mode mode;
   MPI_Request* persistent;  // by root, or two
-  MPI_Comm reversed;        // the ranks of MPI_COMM_WORLD from last to first
+  MPI_Comm comm;            // of all ranks in their order
+  MPI_Comm reversed;        // the same ranks from last to first
   size_t words;             // of the message as the collective counts its size
   double *in, *out;
   int* counts;    // of reduce_scatter

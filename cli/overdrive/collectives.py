@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from overdrive import settings
@@ -21,10 +22,11 @@ USAGE = """\
 Usage: overdrive explain COLLECTIVE BYTES [--ranks N] [--nodes N] [--no-commute] [--json]
                          [--set NAME=VALUE]
 
-Tells which algorithm a call gets and why: every rule that was looked at, and what each algorithm
-costs by the model. BYTES is the message size as the collective counts it (it is shown); sizes may
-end in K, M or G. --no-commute: the operation of a reduction does not commute. --set: with this
-setting, such as --set adjust_bcast=ring.
+Tells which algorithm a call gets and why: every rule that was looked at, what each algorithm
+costs by the model and, where a rule of the tuning file matches, what `overdrive tune` has measured,
+also of the installed MPI library. BYTES is the message size as the collective counts it (it is
+shown); sizes may end in K, M or G. --no-commute: the operation of a reduction does not commute.
+--set: with this setting, such as --set adjust_bcast=ring.
 
 Ways are named as in the statistics: shared memory (inside a node, no algorithm between ranks),
 messages (between all ranks; rules write /flat), both levels (shared memory inside nodes and the
@@ -73,6 +75,30 @@ def way_of(item: Mapping[str, Any], nodes: int) -> str:
     return "shared memory" if nodes == 1 else "both levels"
 
 
+def measured(report: Mapping[str, Any], tuning: Path) -> dict[str, dict[str, float]]:
+    """Return what the rules of the tuning file that match were based on.
+
+    By size in bytes: microseconds of the variants, in the words of `overdrive tune`. When one of
+    its rules matches, the program has read the file without complaint.
+    """
+    prefix = f"{tuning}:"
+    lines = [
+        int(rule["origin"].removeprefix(prefix))
+        for rule in report["rules"]
+        if rule["origin"].startswith(prefix) and rule["verdict"] != "does not match"
+    ]
+    if not lines:
+        return {}
+    text = tuning.read_text(encoding="utf-8")
+    of_matching = [text.splitlines()[line - 1] for line in lines]
+    found: dict[str, dict[str, float]] = {}
+    for rule in json.loads(text)["rules"]:
+        # `overdrive tune` writes one rule to a line; what others have written is not looked for.
+        if "evidence" in rule and any(json.dumps(rule) in line for line in of_matching):
+            found |= rule["evidence"]
+    return found
+
+
 def _described(item: Mapping[str, Any], nodes: int) -> str:
     way = way_of(item, nodes)
     if way == "shared memory" and item["algorithm"].startswith("shared_"):
@@ -109,6 +135,18 @@ def render_explanation(report: Mapping[str, Any]) -> str:
         reason = f"  {candidate['why_not']}" if candidate["why_not"] else ""
         what = _described(candidate, nodes)
         lines.append(f"  {_duration(candidate['model_ns']):>9}  {what}{reason}")
+    if report.get("measured"):
+        lines += ["", "Measured by `overdrive tune`, for the rules that match"]
+        for size, variants in report["measured"].items():
+            times = sorted(variants.items(), key=lambda item: item[1])
+            words = (f"{_duration(us * 1e3)} {name}" for name, us in times)
+            lines.append(f"  {size:>9} bytes: {', '.join(words)}")
+    elif nodes > 1 and report["decision"]["origin"] == "cost model":
+        lines += [
+            "",
+            "What the installed MPI library takes is not known before the job runs. It is measured",
+            "there, and the faster one serves (`learn`); `--verbose 3` tells.",
+        ]
     if report["issues"]:
         lines += ["", "Problems", *(f"  {issue}" for issue in report["issues"])]
     return "\n".join(lines) + "\n"
@@ -138,9 +176,12 @@ def explain(
     for name in ("strict", "intel_adjust"):
         if known.get(name) == "true":
             wanted.append("--intel" if name == "intel_adjust" else "--strict")
-    if known.get("tuning", "off") not in ("off", "auto"):
-        wanted += ["--tuning", known["tuning"]]
+    tuning = known.get("tuning", "off")
+    if tuning not in ("off", "auto"):
+        wanted += ["--tuning", tuning]
     report, status = query(installation, environment, "explain", *wanted)
+    if tuning not in ("off", "auto"):
+        report["measured"] = measured(report, Path(tuning))
     if as_json:
         print(json.dumps(report, indent=2))
     else:

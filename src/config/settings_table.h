@@ -286,9 +286,11 @@
     NeighbourMode::kOff, NeighbourMode::kAll, coll,                                                \
     "Which collectives among the neighbours of a topology (`MPI_Neighbor_alltoall` and its kin) "  \
     "Overdrive serves. `node`: those that gain by it for certain, inside a node: equal blocks of " \
-    "2 KiB and more on grids of three places or not periodic. `all`: all others, too, also those " \
-    "on communicators that span nodes and have two ranks on one; non-blocking and persistent ones "\
-    "there need `progress`. `off`: none; they are left to the installed MPI library.")             \
+    "2 KiB and more on grids of three places or not periodic; and on communicators that span "     \
+    "nodes and have two ranks on one, blocking ones on such grids where they are measured to be "  \
+    "faster in the running program (`learn`). `all`: all others, too, there as well, "             \
+    "unmeasured; non-blocking and persistent ones there need `progress`. `off`: none; they are "   \
+    "left to the installed MPI library.")                                                          \
   A(switch_address, StringType, "switch", "off", 0, 256, coll,                                     \
     "A switch that adds up what nodes send (`overdrive-switch`). `auto`: whichever is on the way " \
     "between the nodes, from the first interface that is up; `auto:eth1`: from this one. "         \

@@ -4,8 +4,10 @@
 // placement of its ranks, and what MPI makes equal in the call. Calls that do not block belong to
 // the host where it has to compute, and on communicators that span nodes unless `progress` is on.
 
+#include <cstdio>
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -34,6 +36,27 @@ constexpr int kLooks = 2000;
 bool served_here(const RankState& s, const Comm& comm) {
   if (!s.collectives.enabled || comm.inter || comm.size == 1) return false;
   return s.host.comm_is_revoked == nullptr || !s.host.comm_is_revoked(comm.handle);
+}
+
+// What each way took, so that a choice can be understood.
+void tell_verdict(const Contest& contest, const Comm& comm) {
+  const auto name = [&](int way) {
+    const coll::Decision& decision = contest.decision(way);
+    std::string text = decision.algorithm->name;
+    if (!decision.algorithm->is_host()) text += std::string("/") + coll::mode_name(decision.mode);
+    return text;
+  };
+  std::string times;
+  for (int way = 0; way < contest.ways(); ++way) {
+    if (contest.ns_of(way) == 0) continue;
+    char text[32];
+    std::snprintf(text, sizeof(text), " %.1f us, ", contest.ns_of(way) / comm.size / 1e3);
+    times += name(way) + text;
+  }
+  log(Level::kDebug, "%s of %llu to %llu bytes, %d ranks on %d nodes: %sso %s serves it",
+      contest.compared.name, static_cast<unsigned long long>(contest.compared.least_bytes),
+      static_cast<unsigned long long>(contest.compared.most_bytes), comm.size,
+      comm.collectives->layout().nodes, times.c_str(), name(contest.winner()).c_str());
 }
 
 // Whether there is nothing to serve but calls that outlast themselves. The first rank that shares
@@ -149,10 +172,11 @@ int Rank::turn_ended(Contest& trial, std::uint64_t began_ns, Comm& comm) {
     Guard guard(s);
     ++s.counters.trials;
     if (now != Trial::kOwn && now != before) {
-      const bool to_host = trial.rivals[static_cast<std::size_t>(now - 1)].algorithm->is_host();
+      const bool to_host = trial.decision(now).algorithm->is_host();
       ++(to_host ? s.counters.trials_to_host : s.counters.trials_to_other);
     }
   }
+  if (comm.rank == 0 && log_enabled(Level::kDebug)) tell_verdict(trial, comm);
   return trial.later != nullptr ? agree_on_later_calls(trial, comm) : kSuccess;
 }
 
@@ -168,7 +192,9 @@ int Rank::serve_collective(const CollectiveCall& call, Comm& comm, bool* served,
     s.collectives.comm_state(comm);
   }
   const bool among_neighbours = call.neighbours != nullptr;
-  if (among_neighbours && !s.collectives.serves_neighbours(call, comm)) {
+  const bool may_be_ours = !among_neighbours || s.collectives.serves_neighbours(call, comm) ||
+                           (trial != nullptr && s.collectives.measures_neighbours(call, comm));
+  if (!may_be_ours) {
     Guard guard(s);
     ++s.counters.collectives_host;
     return kSuccess;
@@ -189,12 +215,13 @@ int Rank::serve_collective(const CollectiveCall& call, Comm& comm, bool* served,
       nobody_shares(s.collectives.node_of_world)) {
     return kSuccess;
   }
-  if (comm.collectives->spans_nodes() && comm.collectives->hidden == 0) [[unlikely]] {
-    const int error = open_hidden(comm);
-    if (error != kSuccess) return error;
+  const auto needs_hidden = [&] {
+    return comm.collectives->spans_nodes() && comm.collectives->hidden == 0;
+  };
+  if (overlaps) [[unlikely]] {
+    const int error = needs_hidden() ? open_hidden(comm) : kSuccess;
+    return error != kSuccess ? error : overlapped(call, comm, turn, served);
   }
-  if (overlaps) [[unlikely]]
-    return overlapped(call, comm, turn, served);
   if (decided == nullptr && !among_neighbours && s.collectives.switch_place.on()) [[unlikely]] {
     const int error = prepare_switch(call, comm);
     if (error != kSuccess) return error;
@@ -216,13 +243,21 @@ int Rank::serve_collective(const CollectiveCall& call, Comm& comm, bool* served,
       comm.collectives->turn_began_ns = now_ns();
     }
     *served = true;
-    if (!Collectives::unprepared(call, comm, decision)) [[likely]] {
+    if (!needs_hidden() && !Collectives::unprepared(call, comm, decision)) [[likely]] {
       const int error = start_blocking(s, call, comm, decision, &op);
       if (op == nullptr) return error;
     }
   }
   if (op == nullptr) [[unlikely]] {
-    const int error = prepare_arrival(comm, comm.collectives->arrival);
+    // Before the first call that needs them, which all ranks make together.
+    int error = needs_hidden() ? open_hidden(comm) : kSuccess;
+    if (error != kSuccess) {
+      *served = false;
+      return error;
+    }
+    if (Collectives::unprepared(call, comm, decision)) {
+      error = prepare_arrival(comm, comm.collectives->arrival);
+    }
     return error != kSuccess ? error : serve_collective(call, comm, served, nullptr, &decision);
   }
   WaitLoop loop(*this, name_of(call), comm.collectives->spans_nodes(), *op);

@@ -70,6 +70,15 @@ class NodesHost {
     host.test = [](host::Handle* request, bool* flag, host::Status* status) {
       return state()->test(request, flag, status);
     };
+    host.test_some = [](int count, host::Handle* requests, int* done, int* which,
+                        host::Status* statuses) {
+      *done = 0;
+      for (int i = 0; i < count; ++i) {
+        bool flag = false;
+        state()->test(&requests[i], &flag, &statuses[*done]);
+        if (flag) which[(*done)++] = i;
+      }
+    };
     host.poll = [] { state()->progress(); };
     return host;
   }

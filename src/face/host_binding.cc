@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "face/face_mpi.h"
+#include "face/host_requests.h"
 #include "face/state.h"
 #include "face/status.h"
 
@@ -163,26 +164,6 @@ int imrecv(void* buf, std::int64_t count, Handle type, Handle* message, Handle* 
   return error;
 }
 
-int test(Handle* request, bool* flag, host::Status* status) {
-  HostCallScope scope(kPlain);
-  MPI_Request tested = abi::from_handle<MPI_Request>(*request);
-  MPI_Status raw{};
-  int yes = 0;
-  const int error = OD_HOST(Test)(&tested, &yes, &raw);
-  *flag = yes != 0 || error != MPI_SUCCESS;
-  *request = abi::to_handle(tested);
-  // A truncated message has a source and a tag as well.
-  if (*flag) *status = read_status(raw);
-  status->error = error;
-  return error;
-}
-
-int cancel(Handle* request) {
-  HostCallScope scope(kPlain);
-  MPI_Request cancelled = abi::from_handle<MPI_Request>(*request);
-  return OD_HOST(Cancel)(&cancelled);
-}
-
 int errors_return(Handle comm, Handle* before) {
   HostCallScope scope(kPlain);
   MPI_Errhandler handler;
@@ -197,14 +178,6 @@ void restore_errors(Handle comm, Handle before) {
   auto handler = abi::from_handle<MPI_Errhandler>(before);
   OD_HOST(Comm_set_errhandler)(comm_of(comm), handler);
   OD_HOST(Errhandler_free)(&handler);  // what MPI_Comm_get_errhandler gave counts as one more
-}
-
-int request_free(Handle* request) {
-  HostCallScope scope(kPlain);
-  MPI_Request freed = abi::from_handle<MPI_Request>(*request);
-  const int error = OD_HOST(Request_free)(&freed);
-  *request = abi::to_handle(freed);
-  return error;
 }
 
 // A generalized request of our own that is never complete: testing it makes the host progress with
@@ -473,9 +446,10 @@ host::HostTable make_host_table() {
   table.iprobe = iprobe;
   table.improbe = improbe;
   table.imrecv = imrecv;
-  table.test = test;
-  table.cancel = cancel;
-  table.request_free = request_free;
+  table.test = host_test;
+  table.test_some = host_test_some;
+  table.cancel = host_cancel;
+  table.request_free = host_request_free;
   table.errors_return = errors_return;
   table.restore_errors = restore_errors;
   table.poll = poll;

@@ -97,6 +97,10 @@ struct HostTable {
   int (*imrecv)(void* buf, std::int64_t count, Handle type, Handle* message,
                 Handle* request) = nullptr;
   int (*test)(Handle* request, bool* flag, Status* status) = nullptr;
+  // The same for several at once, for which the host makes progress once: *done of them are over,
+  // which[i] says which and statuses[i] how. Their handles are null then.
+  static constexpr int kMostTested = 32;
+  void (*test_some)(int count, Handle* requests, int* done, int* which, Status* statuses) = nullptr;
   int (*cancel)(Handle* request) = nullptr;
   int (*request_free)(Handle* request) = nullptr;
   // Makes errors of a communicator come back as codes and nothing else; *before says what was so

@@ -6,6 +6,7 @@ import json
 
 import pytest
 from overdrive import collectives
+from overdrive.tune import rules
 
 pytestmark = pytest.mark.quick
 
@@ -102,6 +103,23 @@ def test_explain_takes_settings(overdrive, program):
 
 
 @pytest.mark.parametrize("value", ["0", "1", "2", "65536", "65537", "-1", "x", ""])
+def test_explain_tells_what_was_measured(overdrive, program, tmp_path):
+    evidence = {"65536": {"ring/flat": 30.0, "built-in": 50.5, "host": 45.0}}
+    ring = {"collective": "allreduce", "algorithm": "ring", "bytes": ["48K", "96K"],
+            "ranks": [8, 8], "evidence": evidence}  # fmt: skip
+    other = {**ring, "bytes": ["96K", "1M"], "evidence": {"131072": {"ring/flat": 1.0}}}
+    tuning = tmp_path / "tuning.json"
+    tuning.write_text(rules.render("", "Open MPI v4.1.4", "2026-01-01", [other, ring]).replace(
+        '"fingerprint": "",', ""))  # fmt: skip
+    words = ("explain", "allreduce", "64K", "--ranks", "8", "--nodes", "4")
+    run = overdrive(*words, "--set", f"tuning={tuning}", env=program)
+    assert run.code == 0, run.err
+    assert "65536 bytes: 30 us ring/flat, 45 us host, 50.5 us built-in" in run.out
+    assert "131072" not in run.out, "of a rule that does not match"
+    assert "not known before the job runs" not in run.out
+    assert "not known before the job runs" in overdrive(*words, env=program).out
+
+
 def test_explain_answers_whatever_the_parameters(overdrive, program, value):
     """A radix of 1 once made it count for ever."""
     names = ("RADIX", "LEADERS", "WINDOW", "SEGMENT", "PIPELINE")

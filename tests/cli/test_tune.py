@@ -92,7 +92,8 @@ def test_ranges_meet_between_the_measured_sizes():
     ]  # fmt: skip
     assert written[0]["mode"] == "flat"
     assert "mode" not in written[1]
-    assert written[0]["evidence"]["64"] == {"ring/flat": 3.0, BUILT_IN: 9.0}
+    assert written[0]["evidence"]["64"] == {"ring/flat": 3.0, BUILT_IN: 9.0, "host": 5.0}
+    assert written[1]["evidence"]["4096"] == {"host": 5.0, BUILT_IN: 9.0}
     text = rules.render("machine", "Open MPI v4.1.4", "2026-01-01", written)
     assert json.loads(text)["rules"] == written
 

@@ -58,14 +58,46 @@ static void one_round(MPI_Comm comm, MPI_Op first, int round, int count) {
   MUST(MPI_Barrier(comm));
 }
 
+// Among the neighbours of a line of ranks: who is where there is nobody keeps what it has.
+static void among_neighbours(MPI_Comm line, int round, int count) {
+  static long in[kWords * 2], out[kWords * 2];
+  int counts[2] = {count, count}, displs[2] = {count, 0};
+  int around[2];
+  MUST(MPI_Cart_shift(line, 0, 1, &around[0], &around[1]));
+  for (int form = 0; form < 3; form++) {
+    for (int i = 0; i < 2 * count; i++) in[i] = word(round, odt.rank, i), out[i] = -1;
+    if (form == 0) {
+      MUST(MPI_Neighbor_alltoall(in, count, MPI_LONG, out, count, MPI_LONG, line));
+    } else if (form == 1) {
+      MUST(MPI_Neighbor_allgather(in, count, MPI_LONG, out, count, MPI_LONG, line));
+    } else {
+      MUST(MPI_Neighbor_alltoallv(in, counts, displs, MPI_LONG, out, counts, displs, MPI_LONG,
+                                  line));
+    }
+    for (int side = 0; side < 2; side++) {
+      const int place = form == 2 ? displs[side] : side * count;
+      // What comes from one side was sent to the other one.
+      const int sent = form == 0 ? (1 - side) * count : form == 1 ? 0 : displs[1 - side];
+      for (int i = 0; i < count; i++) {
+        const long expected =
+            around[side] == MPI_PROC_NULL ? -1 : word(round, around[side], sent + i);
+        CHECK(out[place + i] == expected, "round %d, form %d: side %d, word %d is %ld", round, form,
+              side, i, out[place + i]);
+      }
+    }
+  }
+}
+
 int main(int argc, char** argv) {
   odt_start("learning", &argc, &argv);
-  MPI_Comm reversed, even;
+  MPI_Comm reversed, even, line;
+  const int open_ends = 0;
   MPI_Op first;
   MUST(MPI_Op_create(first_set, 0, &first));
   MUST(MPI_Comm_split(MPI_COMM_WORLD, 0, odt.size - odt.rank, &reversed));
   MUST(MPI_Comm_split(MPI_COMM_WORLD, odt.rank % 2, 0, &even));
   MUST(MPI_Comm_set_errhandler(reversed, MPI_ERRORS_RETURN));
+  MUST(MPI_Cart_create(MPI_COMM_WORLD, 1, &odt.size, &open_ends, 0, &line));
   for (int round = 0; round < kRounds; round++) {
     long token = round, got = -1;
     MPI_Request pending = MPI_REQUEST_NULL;
@@ -77,6 +109,7 @@ int main(int argc, char** argv) {
     one_round(MPI_COMM_WORLD, first, round, round % 8 == 7 ? 1 : kWords);
     one_round(reversed, first, round, 3);
     one_round(even, first, round, kWords / 2);
+    among_neighbours(line, round, round % 8 == 7 ? 1 : kWords);
     if (round % 8 == 5) {
       CHECK(MPI_Bcast(&token, 1, MPI_DATATYPE_NULL, 0, reversed) != MPI_SUCCESS, "not refused");
     }
@@ -92,6 +125,7 @@ int main(int argc, char** argv) {
       MUST(MPI_Comm_set_errhandler(reversed, MPI_ERRORS_RETURN));
     }
   }
+  MUST(MPI_Comm_free(&line));
   MUST(MPI_Comm_free(&even));
   MUST(MPI_Comm_free(&reversed));
   MUST(MPI_Op_free(&first));

@@ -23,7 +23,7 @@ def _evidence(table: Table, sizes: Sequence[int], variant: str) -> dict[str, Any
     return {
         str(size): {
             name: round(table[name][size].median, 3)
-            for name in (variant, BUILT_IN)
+            for name in dict.fromkeys((variant, BUILT_IN, HOST))
             if size in table.get(name, {})
         }
         for size in sizes

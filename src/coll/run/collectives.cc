@@ -101,39 +101,9 @@ Collectives::SwitchNeed Collectives::switch_need(const CollectiveCall& call, Com
   return own.in_network->due_for_check() ? SwitchNeed::check : SwitchNeed::nothing;
 }
 
-// Between ranks of other nodes such a call is messages through the host, as it is there. Short ones
-// are faster there than messages of ours are. How long they are all ranks know only where blocks
-// are equal, and each has some: in grids; of these only such about which hosts agree, so that it
-// does not depend on the length where a block goes. A rank whose two sides differ, which the
-// standard does not permit, has neighbours like it, so that all leave such a call to the host.
-bool Collectives::serves_neighbours(const CollectiveCall& call, Comm& comm) {
-  constexpr std::int64_t kLeastBytes = 2 << 10;
-  const config::NeighbourMode mode = endpoint.settings.neighbour_collectives;
-  if (mode == config::NeighbourMode::kOff) return false;
-  const CollectiveComm& own = comm_state(comm);
-  if (mode == config::NeighbourMode::kAll) {
-    return !own.spans_nodes() || own.layout().most_per_node > 1;
-  }
-  const bool equal = call.collective == coll::Collective::kAllgather ||
-                     call.collective == coll::Collective::kAlltoall;
-  if (own.spans_nodes() || !equal || !call.neighbours->is_plain_grid()) return false;
-  const std::int64_t bytes = call.send_count * call.send_type->size;
-  return bytes >= kLeastBytes && bytes == call.recv_count * call.recv_type->size;
-}
-
 bool Collectives::decide(const CollectiveCall& call, Comm& comm, coll::Decision* decision,
                          Contest** trial) {
-  if (call.neighbours != nullptr) {
-    if (!serves_neighbours(call, comm)) {
-      ++endpoint.counters.collectives_host;
-      return false;
-    }
-    // Each message goes straight to its neighbour; there is nothing to choose.
-    static const coll::Algorithm& straight =
-        *coll::find_algorithm(coll::Collective::kAlltoallw, "linear");
-    *decision = {&straight, coll::Mode::kFlat, {}};
-    return true;
-  }
+  if (call.neighbours != nullptr) return decide_neighbours(call, comm, decision, trial);
   CollectiveComm& own = comm_state(comm);
   const std::uint64_t bytes = message_bytes(call, comm.size, comm.rank);
   const bool commutative = call.reduction.commutative;
@@ -154,8 +124,11 @@ bool Collectives::decide(const CollectiveCall& call, Comm& comm, coll::Decision*
     if (trial != nullptr && *trial == nullptr && learns(own)) {
       if (own.watched != nullptr) try_first_arrival(own, call, bytes, decision, trial);
       if (*trial == nullptr) {
-        const bool widely = endpoint.settings.learn == config::LearnMode::kOn && !switch_place.on();
-        *trial = own.contest(selection, call.collective, commutative, bytes, widely);
+        using Others = CollectiveComm::Others;
+        const bool all = endpoint.settings.learn == config::LearnMode::kOn;
+        const Others others =
+            switch_place.on() ? Others::kNone : (all ? Others::kMany : Others::kFew);
+        *trial = own.contest(selection, call.collective, commutative, bytes, *decision, others);
       }
     }
     if (trial != nullptr && *trial != nullptr) (*trial)->obey_turn(decision);
@@ -186,7 +159,7 @@ void Collectives::try_first_arrival(CollectiveComm& own, const CollectiveCall& c
   Contest* const mine = choice.contest();
   if (choice.turned()) own.renew_contest(call.collective, call.reduction.commutative, bytes);
   if (mine == nullptr) return;
-  if (mine->turn() == Trial::kRival) *decision = choice.rival;
+  if (mine->turn() == Trial::kRival) *decision = mine->decision(Trial::kRival);
   if (!mine->judged()) *trial = mine;
 }
 

@@ -86,6 +86,8 @@ class Collectives {
   bool switched_later(const CollectiveCall& call, Comm& comm);
   // Whether a neighbourhood collective is served, alike on all ranks.
   bool serves_neighbours(const CollectiveCall& call, Comm& comm);
+  // Whether one that blocks is, where that is faster than what the host does.
+  bool measures_neighbours(const CollectiveCall& call, Comm& comm);
   // By the switch, whatever the rules say.
   coll::Decision switch_decision(coll::Collective collective, const CollectiveComm& own) const {
     return selection.complete(*coll::find_algorithm(collective, "in_network_node"),
@@ -174,6 +176,8 @@ class Collectives {
   }
 
  private:
+  bool decide_neighbours(const CollectiveCall& call, Comm& comm, coll::Decision* decision,
+                         Contest** trial);
   void try_first_arrival(CollectiveComm& own, const CollectiveCall& call, std::uint64_t bytes,
                          coll::Decision* decision, Contest** trial);
   int begin(CollectiveOp& op, CollectiveTeam* team);

@@ -3,6 +3,7 @@
 #include "coll/run/communicator.h"
 
 #include <algorithm>
+#include <bit>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -25,6 +26,17 @@ std::int64_t block_bytes(const CollectiveCall& call, bool at_root) {
                         at_root == info.scatters();
   if (by_input) return call.send_count * call.send_type->size;
   return call.recv_count * call.recv_type->size;
+}
+
+// Whether few calls are enough to make up for what a communicator needs before its first call
+// between nodes, about a millisecond for the hidden communicator and the node's team: long ones of
+// which the ranks of a node do a part together.
+bool gains_at_once(const coll::Decision& usual, const coll::Layout& layout, std::uint64_t bytes) {
+  constexpr std::uint64_t kLeastBytes = 32 << 10;
+  if (layout.nodes == 1) return true;
+  if (usual.mode != coll::Mode::kHierarchical) return false;
+  const bool blocks = coll::info(usual.algorithm->collective).size_rule() == coll::SizeRule::kBlock;
+  return bytes * (blocks ? static_cast<std::uint64_t>(layout.ranks) : 1) >= kLeastBytes;
 }
 
 coll::Nodes nodes_of(const Comm& comm, const std::vector<int>& node_of_world) {
@@ -62,7 +74,7 @@ bool CollectiveComm::may_measure(const coll::Selection& selection, Collective co
   coll::Table& table = *tables_[static_cast<std::size_t>(collective)][commutative ? 1 : 0];
   // Times are added up by an allreduce that does not depend on the host.
   return !table.ruled(table.range_of(bytes)) && !table.at(bytes).algorithm->is_host() &&
-         !selection.own_choice(Collective::kAllreduce, layout_, true, 0).algorithm->is_host();
+         adds_up(selection);
 }
 
 ArrivalChoice* CollectiveComm::arrival_choice(const coll::Selection& selection,
@@ -79,9 +91,11 @@ ArrivalChoice* CollectiveComm::arrival_choice(const coll::Selection& selection,
       return nullptr;
     }
     const coll::CollectiveInfo& info = coll::info(collective);
+    coll::Table& table = *tables_[static_cast<std::size_t>(collective)][commutative ? 1 : 0];
     place.made = std::make_unique<ArrivalChoice>(info.flow == coll::Flow::kToRoot);
-    place.made->rival =
-        selection.complete(*rival, coll::Mode::kHierarchical, {}, layout_, commutative);
+    place.made->compared = compared(collective, commutative, bytes, table.at(bytes));
+    place.made->compared.rivals = {
+        selection.complete(*rival, coll::Mode::kHierarchical, {}, layout_, commutative)};
   }
   return place.made.get();
 }
@@ -90,7 +104,10 @@ Contest* ArrivalChoice::contest() {
   std::unique_ptr<Contest>& mine = contests[habit.position()];
   if (habit.take_fresh()) mine.reset();
   if (!habit.worth_measuring()) return nullptr;
-  if (mine == nullptr) mine = std::make_unique<Contest>(2, Trial::Rival::first_arrival, 0);
+  if (mine == nullptr) {
+    mine = std::make_unique<Contest>(2, Trial::Rival::first_arrival, Trial::kOwn, 0);
+    mine->compared = compared;
+  }
   return mine.get();
 }
 
@@ -106,8 +123,21 @@ void CollectiveComm::renew_contest(Collective collective, bool commutative, std:
   place(contests_, collective, commutative, bytes) = {};
 }
 
+Compared CollectiveComm::compared(Collective collective, bool commutative, std::uint64_t bytes,
+                                  const coll::Decision& usual) const {
+  const coll::Table& table = *tables_[static_cast<std::size_t>(collective)][commutative ? 1 : 0];
+  const std::size_t range = table.range_of(bytes);
+  Compared made;
+  made.name = coll::info(collective).name;
+  made.usual = usual;
+  made.least_bytes = range == 0 ? 0 : table.last_bytes()[range - 1] + 1;
+  made.most_bytes = table.last_bytes()[range];
+  return made;
+}
+
 Contest* CollectiveComm::contest(const coll::Selection& selection, Collective collective,
-                                 bool commutative, std::uint64_t bytes, bool widely) {
+                                 bool commutative, std::uint64_t bytes, const coll::Decision& usual,
+                                 Others others) {
   Place<Contest>& place = this->place(contests_, collective, commutative, bytes);
   if (!place.known) [[unlikely]] {
     place.known = true;
@@ -115,19 +145,22 @@ Contest* CollectiveComm::contest(const coll::Selection& selection, Collective co
     if (!may_measure(selection, collective, commutative, bytes)) return nullptr;
     std::vector<coll::Decision> rivals;
     rivals.push_back({&coll::host_algorithm(collective), coll::Mode::kFlat, {}});
-    if (widely) {
+    if (others != Others::kNone) {
       coll::Table& table = *tables_[static_cast<std::size_t>(collective)][commutative ? 1 : 0];
       // The model is wrong by such factors at times, seldom by more.
-      constexpr double kMostTimes = 8;
-      const std::size_t most = Trial::kMostWays - 1 - rivals.size();
+      const double most_times = others == Others::kMany ? 8 : 2;
+      const std::size_t most = others == Others::kMany ? Trial::kMostWays - 1 - rivals.size() : 2;
       for (const coll::Decision& each :
            selection.alternatives(table.at(bytes), layout_, commutative,
-                                  table.bytes_of(table.range_of(bytes)), kMostTimes, most)) {
+                                  table.bytes_of(table.range_of(bytes)), most_times, most)) {
         rivals.push_back(each);
       }
     }
-    auto made = std::make_unique<Contest>(static_cast<int>(rivals.size()) + 1, Trial::Rival::host);
-    made->rivals = std::move(rivals);
+    const int first = gains_at_once(usual, layout_, bytes) ? Trial::kOwn : Trial::kRival;
+    auto made =
+        std::make_unique<Contest>(static_cast<int>(rivals.size()) + 1, Trial::Rival::host, first);
+    made->compared = compared(collective, commutative, bytes, usual);
+    made->compared.rivals = std::move(rivals);
     place.made = std::move(made);
   }
   return place.made.get();
@@ -149,21 +182,19 @@ Contest* CollectiveComm::switch_contest(const coll::Selection& selection, Collec
     place.known = true;
     const QuietFloats quiet;
     const coll::Table& table = *tables_[static_cast<std::size_t>(collective)][commutative ? 1 : 0];
-    // Times are added up by an allreduce that does not depend on the host.
-    if (table.ruled(table.range_of(bytes)) ||
-        selection.own_choice(Collective::kAllreduce, layout_, true, 0).algorithm->is_host()) {
-      return nullptr;
-    }
+    if (table.ruled(table.range_of(bytes)) || !adds_up(selection)) return nullptr;
+    const coll::Decision host = {&coll::host_algorithm(collective), coll::Mode::kFlat, {}};
+    const coll::Decision usual =
+        only_switch ? host : choose(selection, collective, commutative, bytes);
     std::vector<coll::Decision> rivals;
     rivals.push_back(selection.complete(*coll::find_algorithm(collective, "in_network_node"),
                                         coll::Mode::kAuto, {}, layout_, true));
-    if (!only_switch && !choose(selection, collective, commutative, bytes).algorithm->is_host()) {
-      rivals.push_back({&coll::host_algorithm(collective), coll::Mode::kFlat, {}});
-    }
+    if (!usual.algorithm->is_host()) rivals.push_back(host);
     // Enough calls have gone by before there was a group.
-    place.made =
-        std::make_unique<Contest>(static_cast<int>(rivals.size()) + 1, Trial::Rival::in_network, 0);
-    place.made->rivals = std::move(rivals);
+    place.made = std::make_unique<Contest>(static_cast<int>(rivals.size()) + 1,
+                                           Trial::Rival::in_network, Trial::kOwn, 0);
+    place.made->compared = compared(collective, commutative, bytes, usual);
+    place.made->compared.rivals = std::move(rivals);
     place.made->later = &switched_later(collective, commutative, bytes);
   }
   return place.made.get();
@@ -177,6 +208,26 @@ bool CollectiveComm::any_first_bcast(const coll::Selection& selection) {
     return starts_with_first(choose(selection, Collective::kBcast, true, bytes)) &&
            ruled(Collective::kBcast, true, bytes);
   });
+}
+
+Contest* CollectiveComm::neighbour_contest(const coll::Selection& selection, Collective collective,
+                                           const char* name, const coll::Decision& usual,
+                                           std::uint64_t bytes) {
+  const auto bits = static_cast<int>(std::bit_width(bytes));
+  Place<Contest>& place = neighbour_contests_[{collective, bits}];
+  if (!place.known) [[unlikely]] {
+    place.known = true;
+    const QuietFloats quiet;
+    if (!adds_up(selection)) return nullptr;
+    place.made = std::make_unique<Contest>(2, Trial::Rival::host, Trial::kRival);
+    Compared& made = place.made->compared;
+    made.name = name;
+    made.usual = usual;
+    made.rivals = {{&coll::host_algorithm(collective), coll::Mode::kFlat, {}}};
+    made.least_bytes = bits == 0 ? 0 : std::uint64_t{1} << (bits - 1);
+    made.most_bytes = bits == 0 ? 0 : made.least_bytes * 2 - 1;
+  }
+  return place.made.get();
 }
 
 coll::Decision CollectiveComm::choose_any(const coll::Selection& selection, Collective collective,

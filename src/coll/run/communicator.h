@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -54,16 +55,26 @@ class SwitchedLater {
   std::vector<std::pair<std::uint64_t, bool>> changes_;
 };
 
-// A measurement, and what is compared.
+// What a measurement compares.
+struct Compared {
+  const char* name = "";               // of the calls
+  coll::Decision usual;                // Overdrive's choice
+  std::vector<coll::Decision> rivals;  // the ways after it
+  std::uint64_t least_bytes = 0;       // of the calls that are counted together
+  std::uint64_t most_bytes = 0;
+};
+
 struct Contest : Trial {
-  Contest(int ways, Rival rival, int quiet = kQuiet) : Trial(ways, rival, quiet) {}
-  // Says how the next call goes where it is not the turn of the usual way.
-  void obey_turn(coll::Decision* decision) const {
-    // A broadcast that starts with whoever comes first has decided already, and has none here.
-    if (turn() == kOwn || rivals.empty()) return;
-    *decision = rivals[static_cast<std::size_t>(turn() - 1)];
+  Contest(int ways, Rival rival, int first, int quiet = kQuiet)
+      : Trial(ways, rival, first, quiet) {}
+  const coll::Decision& decision(int way) const {
+    return way == kOwn ? compared.usual : compared.rivals[static_cast<std::size_t>(way - 1)];
   }
-  std::vector<coll::Decision> rivals;  // the ways after the usual one
+  // Says how the next call goes where it is not the turn of the usual way.
+  void obey_turn(coll::Decision* decided) const {
+    if (turn() != kOwn) *decided = decision(turn());
+  }
+  Compared compared;
   // Of a switch's: which calls that do not block follow its verdicts.
   SwitchedLater* later = nullptr;
 };
@@ -73,7 +84,7 @@ struct Contest : Trial {
 struct ArrivalChoice {
   explicit ArrivalChoice(bool to_root) : habit(to_root) {}
   ArrivalHabit habit;
-  coll::Decision rival;
+  Compared compared;
   std::array<std::unique_ptr<Contest>, ArrivalHabit::kMostPeriod> contests;
   std::array<bool, ArrivalHabit::kMostPeriod> chosen{};
 
@@ -105,10 +116,13 @@ class CollectiveComm {
     const coll::Table& table = *tables_[static_cast<std::size_t>(collective)][commutative ? 1 : 0];
     return table.ruled(table.range_of(bytes));
   }
-  // The measurement of calls that choose() has just decided against the host and, `widely`, against
-  // other algorithms; null where a rule decides, or where there is nothing to compare.
+  // How many other algorithms are compared: two that the model takes for nearly as good, or all
+  // that there is room for.
+  enum class Others : std::uint8_t { kNone, kFew, kMany };
+  // The measurement of calls that choose() has just decided against the host and other algorithms;
+  // null where a rule decides, or where there is nothing to compare.
   Contest* contest(const coll::Selection& selection, coll::Collective collective, bool commutative,
-                   std::uint64_t bytes, bool widely);
+                   std::uint64_t bytes, const coll::Decision& usual, Others others);
   // The measurement of calls that the switch could serve against the host and, unless there is
   // nothing but a switch, the choice of choose(); null where there is nothing to measure.
   Contest* switch_contest(const coll::Selection& selection, coll::Collective collective,
@@ -123,6 +137,10 @@ class CollectiveComm {
   // decides, or where that one cannot serve.
   ArrivalChoice* arrival_choice(const coll::Selection& selection, coll::Collective collective,
                                 bool commutative, std::uint64_t bytes);
+  // That of calls among the neighbours of a topology, whose equal blocks have `bytes`; 0 for all
+  // calls of which ranks do not know each other's sizes. Null where nothing can be measured.
+  Contest* neighbour_contest(const coll::Selection& selection, coll::Collective collective,
+                             const char* name, const coll::Decision& usual, std::uint64_t bytes);
   // Whether by the rules a broadcast of some size starts with whoever comes first.
   bool any_first_bcast(const coll::Selection& selection);
   // One of the algorithms that can serve, by chance that all ranks share.
@@ -177,9 +195,17 @@ class CollectiveComm {
   coll::Layout layout_;
   std::array<std::array<std::unique_ptr<coll::Table>, 2>, coll::kCollectives> tables_;
   coll::ScheduleCache schedules_;
+  // Whether the ranks can add up times without the host.
+  bool adds_up(const coll::Selection& selection) const {
+    return !selection.own_choice(coll::Collective::kAllreduce, layout_, true, 0)
+                .algorithm->is_host();
+  }
   // Whether there is anything to measure in a range of sizes.
   bool may_measure(const coll::Selection& selection, coll::Collective collective, bool commutative,
                    std::uint64_t bytes) const;
+  // What is compared in a range of sizes, but for the rivals.
+  Compared compared(coll::Collective collective, bool commutative, std::uint64_t bytes,
+                    const coll::Decision& usual) const;
   template <typename Made>
   struct Place {
     bool known = false;
@@ -195,6 +221,8 @@ class CollectiveComm {
   Places<Contest> switch_contests_;
   Places<SwitchedLater> switched_later_;
   Places<ArrivalChoice> arrivals_;
+  // By collective and number of bits of the size.
+  std::map<std::pair<coll::Collective, int>, Place<Contest>> neighbour_contests_;
 };
 
 // The size by which algorithms are chosen, as the collective defines it (docs/design).

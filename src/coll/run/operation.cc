@@ -142,6 +142,7 @@ bool CollectiveOp::settle(bool without_host) {
     return true;
   }
   bool moved = false;
+  test_in_host();
   for (std::size_t i = 0; i < pending_.size();) {
     if (!finished(pending_[i])) {
       ++i;
@@ -315,6 +316,34 @@ Request* CollectiveOp::new_message(RequestKind kind, std::uint32_t index, char* 
   return message;
 }
 
+// Asks the host once for all that it has, because each question makes it look at all connections.
+void CollectiveOp::test_in_host() {
+  if (way_.host_comm == 0) return;
+  const host::HostTable& host = owner_->endpoint.host;
+  constexpr std::size_t kMost = host::HostTable::kMostTested;
+  host::Handle requests[kMost];
+  std::size_t places[kMost];
+  int which[kMost];
+  host::Status statuses[kMost];
+  for (std::size_t next = 0; next < pending_.size();) {
+    std::size_t count = 0;
+    for (; next < pending_.size() && count < kMost; ++next) {
+      if (!pending_[next].is_hosts()) continue;
+      places[count] = next;
+      requests[count++] = pending_[next].host_request;
+    }
+    if (count == 0) return;
+    int done = 0;
+    host.test_some(static_cast<int>(count), requests, &done, which, statuses);
+    for (int i = 0; i < done; ++i) {
+      Pending& pending = pending_[places[which[i]]];
+      pending.host_request = 0;
+      pending.over = true;
+      pending.status = statuses[i];
+    }
+  }
+}
+
 // Whether a message has arrived or left; notes what went wrong with it.
 bool CollectiveOp::finished(Pending& pending) {
   if (pending.work != nullptr) {
@@ -342,8 +371,8 @@ bool CollectiveOp::finished(Pending& pending) {
   }
   host::Status status;
   if (pending.request == nullptr) {
-    bool flag = false;
-    if (s.host.test(&pending.host_request, &flag, &status) == kSuccess && !flag) return false;
+    if (!pending.over) return false;
+    status = pending.status;
   } else {
     if (!pending.request->complete) return false;
     status = pending.request->status;

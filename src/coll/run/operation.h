@@ -138,6 +138,10 @@ class CollectiveOp {
     host::Handle host_request;
     TeamWork* work;
     std::uint32_t step;
+    bool over = false;  // of the host's: it said so in `status`
+    host::Status status{};
+
+    bool is_hosts() const { return request == nullptr && work == nullptr && host_request != 0; }
   };
 
   bool waits_for_channel() const { return channel_ != nullptr && channel_->line.front() != this; }
@@ -154,6 +158,7 @@ class CollectiveOp {
   // Null if there is no memory; then the step is done with that error.
   Request* new_message(RequestKind kind, std::uint32_t step, char* address, std::int64_t units);
   TeamWork* take_work();
+  void test_in_host();
   bool finished(Pending& pending);
   // A step is done; the schedule goes on.
   void complete(std::uint32_t step);

@@ -11,20 +11,20 @@ namespace {
 
 constexpr double kLeastGain = 0.03;
 constexpr double kNoises = 2;
-// How much shorter every call of the usual way, or of another one, must be than each of the others
-// for a verdict after the first stage.
-constexpr double kClear = 1.1;
+// How much shorter every call of the best way must be than each of the others for a verdict after
+// the first stage.
 constexpr double kFar = 1.5;
 // A way that takes so many times as long as the usual one in three calls may still be faster.
-constexpr double kNear = 1.1;
+constexpr double kNear = 1.5;
 // One that had a bad moment may be tried again.
 constexpr double kMostRatio = 100;
 
 }  // namespace
 
-Trial::Trial(int ways, Rival rival, int quiet)
+Trial::Trial(int ways, Rival rival, int first, int quiet)
     : begins_(static_cast<std::uint64_t>(quiet)),
       ways_(std::clamp(ways, 2, kMostWays)),
+      first_(first),
       rival_(rival) {
   ratios_.fill(1);
   for (int way = 0; way < ways_; ++way) add_block(way);
@@ -99,6 +99,7 @@ bool Trial::judge() {
   for (int block = 0; block < blocks_; ++block) {
     const int way = order_[static_cast<std::size_t>(block)];
     double& ratio = ratios_[static_cast<std::size_t>(way)];
+    ns_[static_cast<std::size_t>(way)] = times[static_cast<std::size_t>(way)].median;
     ratio = std::min(times[static_cast<std::size_t>(way)].median / usual.median, kMostRatio);
     if (judged_) spent_ += kBlock * std::max(ratio - 1, 0.0);
   }
@@ -124,10 +125,9 @@ bool Trial::begin_final(const AllTimes& times) {
   std::stable_sort(able.begin(), able.begin() + count,
                    [&](int a, int b) { return of(a).median < of(b).median; });
   const int best = able[0];
-  const double factor = best == winner_ ? kClear : kFar;
   bool clear = true;
   for (int i = 1; i < count; ++i) {
-    clear = clear && of(best).largest * factor < of(able[static_cast<std::size_t>(i)]).smallest;
+    clear = clear && of(best).largest * kFar < of(able[static_cast<std::size_t>(i)]).smallest;
   }
   // Something that disturbs one whole block looks the same, so a verdict that stands is not undone.
   if (clear && (best == winner_ || !judged_)) {

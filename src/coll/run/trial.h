@@ -8,16 +8,17 @@
 // up their times (the caller does that, by a collective of its own); so all come to the same
 // verdict.
 //
-//   1  Each way has a block. If every call of the usual way is clearly shorter than each of the
-//      others that is the verdict; likewise, the first time, if another way is shorter by far. Of
-//      the others the best kFinalists - 1 that come near go on.
+//   1  Each way has a block. If every call of the usual way is shorter by far than each of the
+//      others that is the verdict; likewise, the first time, if another way is. Of the others the
+//      best kFinalists - 1 that are not left far behind go on: three calls do not tell more.
 //   2  Two blocks each, backwards and forwards. Only these count now, because the best of many is
 //      partly the luckiest. One that is faster than the usual way by more than three percent and
 //      than twice the noise becomes the usual one,
 //   3  but later, when there has been a verdict before, only after it has won once more: chance
 //      shall not undo what has been found.
 //
-// The first kQuiet calls measure nothing, so that programs with few calls pay nothing. Then all
+// The first kQuiet calls measure nothing, so that programs with few calls pay nothing: they go the
+// way that needs the least before it can be gone, which the owner knows. Then all
 // ways are measured, and again at call kAgain and at each further power of two, because machines
 // and programs change. Then only those take part whose turns, by what is known of them, fit into
 // kShare of the calls so far: those that come near always, others more rarely the slower they are.
@@ -51,14 +52,14 @@ class Trial {
   static constexpr std::uint64_t kAgain = 1024;
   static constexpr double kShare = 0.01;
 
-  // `quiet`: so many calls go by before the first measurement.
-  explicit Trial(int ways = 2, Rival rival = Rival::host, int quiet = kQuiet);
+  // `first`: the way of the calls before the first measurement; `quiet`: their number.
+  explicit Trial(int ways = 2, Rival rival = Rival::host, int first = kOwn, int quiet = kQuiet);
   Rival rival() const { return rival_; }
   int ways() const { return ways_; }
 
   // Which way serves the next call.
   int turn() const {
-    if (!measuring()) return winner_;
+    if (!measuring()) return judged_ ? winner_ : first_;
     return order_[static_cast<std::size_t>(position() / kBlock)];
   }
   // Whether the next call belongs to a measurement.
@@ -77,6 +78,8 @@ class Trial {
   bool judged() const { return judged_; }
   // Which way serves outside of measurements.
   int winner() const { return winner_; }
+  // Nanoseconds of a call on all ranks together when the way was last measured; 0: never.
+  double ns_of(int way) const { return ns_[static_cast<std::size_t>(way)]; }
 
  private:
   struct Times {
@@ -103,6 +106,7 @@ class Trial {
   std::uint64_t calls_ = 0;
   std::uint64_t begins_;  // number of the first call of the present or next stage
   int ways_;
+  int first_;
   int winner_ = kOwn;
   int stage_ = 1;
   Rival rival_;
@@ -112,6 +116,7 @@ class Trial {
   std::array<std::int64_t, kMostBlocks * kMeasured> samples_{};  // block by block
   // Of each way when it was last measured: its time as a multiple of the usual way's.
   std::array<double, kMostWays> ratios_{};
+  std::array<double, kMostWays> ns_{};
   double spent_ = 0;  // on later measurements, in calls of the usual way
 };
 

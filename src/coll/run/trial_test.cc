@@ -29,7 +29,8 @@ class Ranks {
  public:
   using Time = std::function<std::uint64_t(int rank, int way)>;
 
-  explicit Ranks(int count, int ways = 2) : trials_(static_cast<std::size_t>(count), Trial(ways)) {}
+  explicit Ranks(int count, int ways = 2, int first = kOwn)
+      : trials_(static_cast<std::size_t>(count), Trial(ways, Trial::Rival::host, first)) {}
 
   // `cost`: what the ways truly take, if changes for the worse are to be counted.
   Served run(std::uint64_t calls, const Time& time, const std::vector<double>& cost = {}) {
@@ -59,6 +60,7 @@ class Ranks {
     return run;
   }
   int winner() const { return trials_[0].winner(); }
+  double ns_of(int way) const { return trials_[0].ns_of(way); }
   bool judged() const { return trials_[0].judged(); }
 
  private:
@@ -107,6 +109,28 @@ TEST(Trial, FewCallsMeasureNothing) {
   const Served run = Ranks(3).run(Trial::kQuiet, [](int, int) { return 0; });
   EXPECT_EQ(run.calls[kOwn], static_cast<std::uint64_t>(Trial::kQuiet));
   EXPECT_EQ(run.additions, 0);
+}
+
+TEST(Trial, TheFirstCallsGoTheWayOfWhomTheOwnerNames) {
+  Ranks ranks(3, 2, kHost);
+  const Served run = ranks.run(Trial::kQuiet, [](int, int) { return 1000; });
+  EXPECT_EQ(run.calls[kHost], static_cast<std::uint64_t>(Trial::kQuiet));
+  // It is no verdict: without one the usual way goes on.
+  ranks.run(Trial::kAgain - Trial::kQuiet - 1, [](int, int) { return 1000; });
+  EXPECT_TRUE(ranks.judged());
+  EXPECT_EQ(ranks.winner(), kOwn);
+  EXPECT_EQ(ranks.ns_of(kOwn), 3000) << "of all ranks";
+}
+
+// Three calls that something disturbs, as the first ones of a way often are, do not decide.
+TEST(Trial, ABadStartIsGivenAnotherLook) {
+  Ranks ranks(1);
+  int of_host = 0;
+  ranks.run(200, [&](int, int way) -> std::uint64_t {
+    if (way == kOwn) return 1000;
+    return of_host++ < Trial::kBlock ? 1400 : 700;
+  });
+  EXPECT_EQ(ranks.winner(), kHost);
 }
 
 TEST(Trial, AClearCaseTakesTwoBlocks) {
