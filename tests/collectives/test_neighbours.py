@@ -76,40 +76,28 @@ def test_what_gains(
     assert result.counter("collectives_host") > served, result.report()
 
 
-@pytest.mark.parametrize(
-    ("mode", "progress", "learn"),
-    [
-        ("all", "off", "nodes"),
-        ("all", "agent", "nodes"),
-        ("node", "off", "nodes"),
-        ("node", "off", "off"),
-    ],
-)
+@pytest.mark.parametrize(("mode", "progress"), [("all", "off"), ("all", "agent"), ("node", "off")])
 def test_between_nodes(
     mode: str,
     progress: str,
-    learn: str,
     host: Host,
     compiled: Callable[[Path], str],
     needs_overdrive: None,
     seed: int,
 ) -> None:
-    """All are Overdrive's, the blocking ones are, those on grids are measured, or none is."""
+    """All are Overdrive's, the blocking ones are, or none is, before any has been measured."""
     program = compiled(HERE / "neighbours.c")
     settings = {
         "test_remote": of_nodes("0011"),
         "neighbour_collectives": mode,
         "progress": progress,
-        "learn": learn,
     }
     arguments = [f"--seed={seed}", "--cases=20", "--most=3000", "--unique=1"]
     result = run(host, 4, program, arguments, True, **settings)
     served = result.counter("collectives_neighbour")
-    if learn == "off":
+    if mode == "node":
+        # Each case is a communicator of its own, whose first calls are the host's (test_learning).
         assert served == 0, result.report()
-    elif mode == "node":
-        # Each case is a communicator of its own, and the first calls are served.
-        assert 0 < served < result.counter("collectives_host"), result.report()
     else:
         assert served > 20 * 4, f"only {served} were served\n{result.report()}"
 
