@@ -178,7 +178,7 @@ def part(rows: list[list[str]], commit: str) -> list[str]:
     steady = {key: value for key, value in found.items() if key[5] == LAST}
     slower = sorted((value, key) for key, value in steady.items() if value < SLOWER)
     lines = [
-        f"Machine: {machine()}. Commit {commit}.",
+        f"Machine: {machine()} Commit {commit}.",
         "",
         "**Once the choice is made** (later calls): mean over sizes (smallest)",
         "",
