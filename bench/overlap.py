@@ -1,15 +1,14 @@
 #!/usr/bin/env python3
-"""Measures how much of a collective is hidden behind the computation after it (setting `overlap`).
+"""Measures how much of collectives is hidden behind computation (setting `overlap`).
 
-    overlap.py                            measure over a virtual cluster; write the page
-    overlap.py --host mpich5 --layout 2x2 --rate 100mbit     only this (keeps the other figures)
-    overlap.py --what none --kernels ft,is      only the programs FT and IS of bench/kernels
+    overlap.py                            measure everything over virtual nodes; write the page
+    overlap.py --part micro --layout 2x1 --rate 1gbit --host mpich4      only this
+    overlap.py --part kernels             only the programs FT and IS of bench/kernels
+    overlap.py --part programs            only programs from packages
     overlap.py --evaluate                 write the page again from earlier figures
 
-Figures are kept in docs/measurements/data/overlap.csv and overlap-kernels.csv. The program
-(overlap/hidden.c) runs twice at each point, with `overlap=off` and `on`; what `on` saves is
-compared with what the model allows: the smaller one of the computation and of the time of the
-call beyond its own.
+Figures are kept in docs/measurements/data/overlap*.csv; those of other points stay. What they mean
+and how the page shows them: overlap_page.py.
 """
 
 from __future__ import annotations
@@ -21,182 +20,164 @@ import sys
 from pathlib import Path
 from statistics import median
 
+import overlap_page as page
 from campaign import build_programs, parse
 from jobs import BUILD, ROOT, Host, library, select_hosts
-from lab_runs import NoLab, up
-from page import table
+from lab_runs import COMMAND, LabRuns, NoLab, up
+from overlap_page import DATA, KERNEL_DATA, PROGRAM_DATA, WIRE_DATA, Row
 from turns import Variant
 
-DATA = ROOT / "docs" / "measurements" / "data" / "overlap.csv"
-PAGE = ROOT / "docs" / "measurements" / "overlap.md"
-SOURCE = ROOT / "bench" / "overlap" / "hidden.c"
-COLUMNS = ["host", "layout", "rate", "what", "bytes", "overlap"]
-COLUMNS += ["kind", "part", "ms", "call", "whole"]
-KERNEL_DATA = DATA.with_name("overlap-kernels.csv")
-KERNEL_COLUMNS = ["host", "layout", "rate", "kernel", "input", "overlap", "ms", "messages"]
+SOURCES = ROOT / "bench" / "overlap"
+HOSTS = "openmpi4,mpich4"
+WHAT = ("bcast", "allgather", "alltoall", "alltoallv")
+KIB = 1024
+MICRO = {
+    ("2x1", "1gbit"): [64 * KIB, 256 * KIB, 1024 * KIB, 4096 * KIB],
+    ("2x1", "100mbit"): [64 * KIB, 256 * KIB, 1024 * KIB],
+    ("2x2", "1gbit"): [64 * KIB, 256 * KIB, 1024 * KIB],
+    ("4x2", "1gbit"): [64 * KIB, 256 * KIB],
+}
+"""Sub-messages by layout (nodes x ranks on each) and rate of links."""
+KERNELS = [("2x1", "1gbit"), ("2x1", "4gbit"), ("2x2", "1gbit"), ("2x1", ""), ("1x2", "")]
 MODES = ("off", "on", "auto")
 TURNS = 3
-WHAT = ("bcast", "allgather", "alltoall", "alltoallv")
-SECONDS = 120
-Row = dict[str, str]
+SECONDS = 170
+WIRE_BYTES = {"100mbit": 8 << 20, "1gbit": 64 << 20, "4gbit": 256 << 20}
 
 
-def build(host: Host) -> Path:
-    """Compile the program for a host."""
-    target = BUILD / "bench" / host.name / "overlap_hidden"
+def build(host: Host, name: str, flags: list[str]) -> Path:
+    """Compile a program of bench/overlap for a host."""
+    target = BUILD / "bench" / host.name / f"overlap_{name}"
     target.parent.mkdir(parents=True, exist_ok=True)
-    command = [*host.mpicc, "-std=gnu11", "-O2", str(SOURCE), "-o", str(target)]
+    source = SOURCES / f"{name}.c"
+    command = [*host.mpicc, "-std=gnu11", "-O2", str(source), "-o", str(target), *flags]
     subprocess.run(command, env=host.environment(), check=True, capture_output=True)
     return target
 
 
-def measure(host: Host, layout: str, rate: str, sizes: list[int], whats: list[str]) -> list[Row]:
-    """Run all points of a host over one cluster."""
+def start(
+    cluster: LabRuns, host: Host, words: list[str], ranks: int, settings: dict[str, str]
+) -> str:
+    """Run a job and return its output; empty when it failed, which is said."""
+    chosen = {"OVERDRIVE_LEARN": "off", **settings}
+    lib = None if settings.get("OVERDRIVE_OVERLAP") == "host" else library()
+    if lib is None:
+        chosen = {}
+    variant = Variant(settings["OVERDRIVE_OVERLAP"], host, Path(words[0]), lib, chosen)
+    job = cluster.start(variant, ranks, words, SECONDS, 0, None)
+    if not job.ok:
+        print(f"overlap: {' '.join(words)}: {job.problem('too slow')}", file=sys.stderr)
+        return ""
+    return job.stdout
+
+
+def parts(layout: str) -> tuple[int, int]:
+    """Return nodes, and ranks on each."""
     nodes, per_node = (int(number) for number in layout.split("x"))
-    program = build(host)
+    return nodes, per_node
+
+
+def measure_micro(
+    host: Host, layout: str, rate: str, sizes: list[int], whats: list[str], hosts_own: bool
+) -> list[Row]:
+    """Run the collectives in all modes over one cluster."""
+    nodes, per_node = parts(layout)
+    program = build(host, "hidden", [])
     found: list[Row] = []
+    words = [str(program), "--what=" + ",".join(whats)]
+    words.append("--bytes=" + ",".join(str(size) for size in sizes))
+    blocking: list[str] = []
     with up(nodes, per_node, rate) as cluster:
-        for what in whats:
-            for size in sizes:
-                blocking = 0.0
-                for overlap in ("off", "on"):
-                    settings = {"OVERDRIVE_OVERLAP": overlap, "OVERDRIVE_LEARN": "off"}
-                    variant = Variant(overlap, host, program, library(), settings)
-                    words = [str(program), f"--what={what}", f"--bytes={size}"]
-                    words.append(f"--comm-ms={blocking}")
-                    job = cluster.start(variant, nodes * per_node, words, SECONDS, 0, None)
-                    if not job.ok:
-                        print(f"overlap: {' '.join(words)}: {job.problem('too slow')}")
-                        continue
-                    for line in job.stdout.splitlines():
-                        fields = line.split(",")
-                        if len(fields) != 7:
-                            continue
-                        values = [host.name, layout, rate, what, str(size), overlap, *fields[2:]]
-                        found.append(dict(zip(COLUMNS, values)))
-                        if fields[2] == "none" and overlap == "off":
-                            blocking = float(fields[6])
+        for overlap in ("off", "on", *(["host"] if hosts_own else [])):
+            timed = [*words, "--comm-ms=" + ",".join(blocking)] if blocking else words
+            settings = {"OVERDRIVE_OVERLAP": overlap, "OVERDRIVE_OVERLAP_TRACE": "off"}
+            output = start(cluster, host, timed, nodes * per_node, settings)
+            for line in output.splitlines():
+                fields = line.split(",")
+                if len(fields) != 7 or fields[2] == "warm":
+                    continue
+                values = [host.name, layout, rate, *fields[:2], overlap, *fields[2:]]
+                found.append(dict(zip(page.COLUMNS, values)))
+                if fields[2] == "none" and overlap == "off":
+                    blocking.append(fields[6])
     return found
 
 
 def measure_kernels(host: Host, layout: str, rate: str, kernels: str, inputs: str) -> list[Row]:
     """Run whole programs in all modes, in turns; medians of the samples of all turns."""
-    nodes, per_node = (int(number) for number in layout.split("x"))
+    nodes, per_node = parts(layout)
     programs = build_programs(host)
     if programs.problem or programs.od_kernels is None:
         print(f"overlap: no kernels over {host.name}: {programs.problem}", file=sys.stderr)
         return []
     words = [str(programs.od_kernels), "--tests", kernels, "--shapes", inputs]
-    words += ["--modes", "collective", "--repetitions", "3"]
+    words += ["--modes", "collective", "--reps", "7", "--sample-ms", "150"]
     times: dict[tuple[str, str, str], list[float]] = {}
     shares: dict[tuple[str, str, str], list[float]] = {}
     with up(nodes, per_node, rate) as cluster:
         for _ in range(TURNS):
             for mode in MODES:
-                settings = {"OVERDRIVE_OVERLAP": mode, "OVERDRIVE_LEARN": "off"}
-                settings["OVERDRIVE_OVERLAP_TRACE"] = "off"
-                variant = Variant(mode, host, programs.od_kernels, library(), settings)
-                job = cluster.start(variant, nodes * per_node, words, SECONDS, 0, None)
-                if not job.ok:
-                    print(f"overlap: {' '.join(words)}: {job.problem('too slow')}")
-                    continue
-                for sample in parse(job.stdout, host.name, mode, 0):
+                settings = {"OVERDRIVE_OVERLAP": mode, "OVERDRIVE_OVERLAP_TRACE": "off"}
+                output = start(cluster, host, words, nodes * per_node, settings)
+                for sample in parse(output, host.name, mode, 0):
                     key = (sample.test, sample.shape, mode)
                     into = times if sample.kind == "time" else shares
                     into.setdefault(key, []).append(sample.value)
     found = []
     for (kernel, size, mode), values in times.items():
         share = median(shares.get((kernel, size, mode), [0.0]))
-        row = [host.name, layout, rate, kernel, size, mode]
-        found.append(dict(zip(KERNEL_COLUMNS, [*row, f"{median(values):.3f}", f"{share:.3f}"])))
+        row = [host.name, layout, rate or "unlimited", kernel, size, mode]
+        found.append(
+            dict(zip(page.KERNEL_COLUMNS, [*row, f"{median(values):.3f}", f"{share:.3f}"]))
+        )
     return found
 
 
-def kernel_tables(rows: list[Row]) -> list[str]:
-    """Return the part of the page about whole programs."""
-    if not rows:
+def measure_programs(host: Host, layout: str, rate: str) -> list[Row]:
+    """Run transforms of FFTW's MPI library in all modes, in turns; results have to be equal."""
+    nodes, per_node = parts(layout)
+    try:
+        program = build(host, "transforms", ["-lfftw3_mpi", "-lfftw3", "-lm"])
+    except subprocess.CalledProcessError as error:
+        text = error.stderr.decode().strip().splitlines()
+        print(f"overlap: no FFTW over {host.name}: {text[-1] if text else ''}", file=sys.stderr)
         return []
-    lines = ["## FT and IS", ""]
-    lines += [
-        "Programs of `bench/kernels` in the manner of the NAS parallel benchmarks: ms per run with",
-        "`off`, how much of that lies in messages, and how many times as fast `on` and `auto` are.",
-        "Medians, modes in turns.",
-        "",
-    ]
-    cells = []
-    points = dict.fromkeys(tuple(one[name] for name in KERNEL_COLUMNS[:5]) for one in rows)
-    for point in points:
-        at = {one["overlap"]: one for one in rows
-              if tuple(one[name] for name in KERNEL_COLUMNS[:5]) == point}  # fmt: skip
-        if "off" not in at:
-            continue
-        off = float(at["off"]["ms"])
-        gains = [f"{off / float(at[mode]['ms']):.2f}" if mode in at else "–" for mode in MODES[1:]]
-        share = f"{100 * float(at['off']['messages']):.0f} %"
-        cells.append([*point, f"{off:.1f}", share, *gains])
-    header = ["host", "layout", "rate", "program", "input", "off, ms", "in messages", "on", "auto"]
-    return [*lines, *table(header, cells), ""]
+    times: dict[tuple[str, str], list[float]] = {}
+    results: dict[str, set[str]] = {}
+    with up(nodes, per_node, rate) as cluster:
+        for _ in range(TURNS):
+            for mode in MODES:
+                settings = {"OVERDRIVE_OVERLAP": mode, "OVERDRIVE_OVERLAP_TRACE": "off"}
+                output = start(cluster, host, [str(program)], nodes * per_node, settings)
+                for line in output.splitlines():
+                    name, milliseconds, result = line.split()
+                    times.setdefault((name, mode), []).append(float(milliseconds))
+                    results.setdefault(name, set()).add(result)
+    found = []
+    for (name, mode), values in times.items():
+        equal = "yes" if len(results[name]) == 1 else "no"
+        row = [host.name, layout, rate or "unlimited", name, mode, f"{median(values):.3f}", equal]
+        found.append(dict(zip(page.PROGRAM_COLUMNS, row)))
+    return found
 
 
-def summary(rows: list[Row]) -> list[str]:
-    """Return one line of the page's table: what was hidden at one size."""
-    at = {(one["overlap"], one["kind"], one["part"]): one for one in rows}
-    none_off, none_on = at.get(("off", "none", "0.00")), at.get(("on", "none", "0.00"))
-    if none_off is None or none_on is None:
+def measure_wire(rate: str) -> list[Row]:
+    """See how idle the cores are while sockets that sleep keep a link busy."""
+    if rate not in WIRE_BYTES:
         return []
-    blocking = float(none_off["whole"])
-    cells = [f"{blocking:.1f}"]
-    calls = [float(one["call"]) for one in rows if one["overlap"] == "on"]
-    cells.append(f"{100 * sorted(calls)[len(calls) // 2] / blocking:.0f} %")
-    call = sorted(calls)[len(calls) // 2]
-    for kind in ("unrelated", "related"):
-        for part in ("0.50", "1.00", "2.00"):
-            off, on = at.get(("off", kind, part)), at.get(("on", kind, part))
-            if off is None or on is None:
-                cells.append("–")
-                continue
-            allowed = min(float(off["ms"]), blocking - call)
-            saved = float(off["whole"]) - float(on["whole"])
-            cells.append(f"{saved:.1f} ({100 * saved / allowed:.0f} %)" if allowed > 0 else "–")
-    slower = float(none_on["whole"]) / blocking
-    cells.append(f"{slower:.2f}")
-    return cells
-
-
-def page(rows: list[Row], kernels: list[Row], notes: str) -> str:
-    """Return the page."""
-    lines = [
-        "# Measurements: overlap",
-        "",
-        "`python3 bench/overlap.py` measures this again, over virtual nodes of one machine with",
-        "two cores; figures in [data/overlap.csv](data/overlap.csv). The same program runs with",
-        "`overlap=off` and `on`: a collective, then computation of 0.5, 1 and 2 times the blocking",
-        "call, then the received data is read (*unrelated*), or computation that reads it bit by",
-        "bit (*related*). A cell is what `on` saves, in ms, and how much that is of what the model",
-        "allows, min(computation, T_comm - T_init). The last column is the whole without any",
-        "computation, `on` by `off`. Medians of 7, slowest rank.",
-        "",
-    ]
-    if notes:
-        lines += [notes, ""]
-    header = ["call", "sub-message", "T_comm, ms", "T_init of it"]
-    header += [f"{kind} {part}" for kind in ("unrelated", "related") for part in ("½", "1", "2")]
-    header.append("nothing to hide")
-    groups: dict[tuple[str, ...], list[Row]] = {}
-    for one in rows:
-        key = (one["host"], one["layout"], one["rate"])
-        groups.setdefault(key, []).append(one)
-    for (host, layout, rate), group in groups.items():
-        lines += [f"## {host}, {layout} ranks, {rate}", ""]
-        cells = []
-        points = dict.fromkeys((one["what"], one["bytes"]) for one in group)
-        for what, size in points:
-            chosen = [one for one in group if (one["what"], one["bytes"]) == (what, size)]
-            values = summary(chosen)
-            if values:
-                cells.append([what, f"{int(size) // 1024} KiB", *values])
-        lines += [*table(header, cells), ""]
-    return "\n".join([*lines, *kernel_tables(kernels)])
+    script = [sys.executable, str(SOURCES / "wire.py")]
+    with up(2, 1, rate) as cluster:
+        inside = [*COMMAND, "exec", "--name", cluster.name]
+        words = [*inside, "0", "hostname", "-I"]
+        address = subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()
+        server = subprocess.Popen([*inside, "0", *script, "serve"])
+        words = [*inside, "1", *script, "send", address[0], str(WIRE_BYTES[rate])]
+        sent = subprocess.run(words, capture_output=True, text=True, check=False)
+        server.wait(20)
+    if sent.returncode != 0:
+        print(f"overlap: {sent.stderr.strip()}", file=sys.stderr)
+        return []
+    return [dict(zip(page.WIRE_COLUMNS, [rate, *sent.stdout.split()]))]
 
 
 def read(path: Path) -> list[Row]:
@@ -207,56 +188,72 @@ def read(path: Path) -> list[Row]:
         return list(csv.DictReader(file))
 
 
-def replace_rows(
-    path: Path, columns: list[str], point: int, rows: list[Row], new: list[Row]
-) -> list[Row]:
-    """Put new figures in the place of those of the same points; write and return all."""
+def keep(path: Path, columns: list[str], point: int, new: list[Row]) -> None:
+    """Put new figures in the place of those of the same points."""
     keys = {tuple(one[name] for name in columns[:point]) for one in new}
-    kept = [one for one in rows if tuple(one[name] for name in columns[:point]) not in keys]
-    kept += new
+    kept = [one for one in read(path) if tuple(one[name] for name in columns[:point]) not in keys]
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, columns, lineterminator="\n")
         writer.writeheader()
-        writer.writerows(kept)
-    return kept
+        writer.writerows([*kept, *new])
+
+
+def measure(chosen: argparse.Namespace, host: Host) -> None:
+    """Measure what was asked for over a host."""
+
+    def wanted(layout: str, rate: str) -> bool:
+        return (chosen.layout in (None, layout)) and (chosen.rate in (None, rate))
+
+    if chosen.part in ("all", "micro"):
+        for (layout, rate), usual in MICRO.items():
+            if not wanted(layout, rate):
+                continue
+            sizes = [int(size) for size in chosen.sizes.split(",")] if chosen.sizes else usual
+            whats = chosen.what.split(",")
+            rows = measure_micro(host, layout, rate, sizes, whats, chosen.plain)
+            keep(DATA, page.COLUMNS, 5, rows)
+    if chosen.part in ("all", "kernels"):
+        for layout, rate in KERNELS:
+            if wanted(layout, rate):
+                rows = measure_kernels(host, layout, rate, chosen.kernels, chosen.inputs)
+                keep(KERNEL_DATA, page.KERNEL_COLUMNS, 5, rows)
+    if chosen.part in ("all", "programs"):
+        for layout, rate in [("2x1", "1gbit"), ("2x1", ""), ("1x2", "")]:
+            if wanted(layout, rate):
+                keep(PROGRAM_DATA, page.PROGRAM_COLUMNS, 4, measure_programs(host, layout, rate))
 
 
 def main() -> int:
     """Measure and write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--host", help="comma-separated names")
-    parser.add_argument("--layout", default="2x1", help="nodes x ranks on each")
-    parser.add_argument("--rate", default="1gbit")
-    parser.add_argument("--sizes", default="262144,1048576,4194304")
+    parser.add_argument("--part", default="all", choices=["all", "micro", "kernels", "programs",
+                                                          "wire"])  # fmt: skip
+    parser.add_argument("--host", default=HOSTS, help="comma-separated names")
+    parser.add_argument("--layout", help="nodes x ranks on each; all")
+    parser.add_argument("--rate", help="of the links; all")
+    parser.add_argument("--sizes", help="bytes of sub-messages")
     parser.add_argument("--what", default=",".join(WHAT))
-    parser.add_argument("--kernels", default="ft,is", help="whole programs; empty: none")
+    parser.add_argument("--plain", action="store_true", help="without Overdrive as well")
+    parser.add_argument("--kernels", default="ft,is")
     parser.add_argument("--inputs", default="long")
     parser.add_argument("--evaluate", action="store_true")
-    parser.add_argument("--note", default="", help="a sentence about the machine at the time")
     chosen = parser.parse_args()
-    rows, kernels = read(DATA), read(KERNEL_DATA)
     if not chosen.evaluate:
         hosts, missing = select_hosts(chosen.host)
         for name, why in missing.items():
             print(f"overlap: without {name}: {why}", file=sys.stderr)
-        sizes = [int(size) for size in chosen.sizes.split(",")]
-        for host in hosts:
-            try:
-                new = []
-                if chosen.what != "none":
-                    new = measure(host, chosen.layout, chosen.rate, sizes, chosen.what.split(","))
-                new_kernels = []
-                if chosen.kernels:
-                    new_kernels = measure_kernels(
-                        host, chosen.layout, chosen.rate, chosen.kernels, chosen.inputs
-                    )
-            except NoLab as reason:
-                print(f"overlap: no virtual cluster: {reason}", file=sys.stderr)
-                return 1
-            rows = replace_rows(DATA, COLUMNS, 5, rows, new)
-            kernels = replace_rows(KERNEL_DATA, KERNEL_COLUMNS, 5, kernels, new_kernels)
-    PAGE.write_text(page(rows, kernels, chosen.note))
+        try:
+            if chosen.part in ("all", "wire"):
+                for rate in WIRE_BYTES:
+                    keep(WIRE_DATA, page.WIRE_COLUMNS, 1, measure_wire(rate))
+            for host in hosts if chosen.part != "wire" else []:
+                measure(chosen, host)
+        except NoLab as reason:
+            print(f"overlap: no virtual cluster: {reason}", file=sys.stderr)
+            return 1
+    text = page.page(read(DATA), read(KERNEL_DATA), read(PROGRAM_DATA), read(WIRE_DATA))
+    page.PAGE.write_text(text)
     return 0
 
 

@@ -96,10 +96,14 @@ static void SpectrumToSpace(Ft* ft, const Complex* spectrum, Complex* space) {
     }
   }
   AllToAll(ft->team, ft->packed, ft->work, block * sizeof(Complex));
-  for (size_t z = 0; z < planes; ++z) {
-    for (size_t y = 0; y < n; ++y) {
-      const Complex* from = ft->work + y / planes * block + (y % planes) * n * planes + z;
-      for (size_t x = 0; x < n; ++x) space[(z * n + y) * n + x] = from[x * planes];
+  // Block by block, each from its beginning: the [y][x][z] of one rank.
+  for (size_t from = 0; from < n / planes; ++from) {
+    for (size_t y = 0; y < planes; ++y) {
+      const Complex* at = ft->work + from * block + y * n * planes;
+      for (size_t z = 0; z < planes; ++z) {
+        Complex* to = space + (z * n + from * planes + y) * n;
+        for (size_t x = 0; x < n; ++x) to[x] = at[x * planes + z];
+      }
     }
   }
 }

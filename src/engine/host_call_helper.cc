@@ -3,7 +3,6 @@
 #include "engine/host_call_helper.h"
 
 #include <linux/futex.h>
-#include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -11,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/quiet_floats.h"
+#include "base/short_slices.h"
 #include "engine/rank_state.h"
 #include "observe/log.h"
 
@@ -31,33 +31,6 @@ constexpr int kMoreTicks = 4;
 // Ticks without a window before the thread parks.
 constexpr std::uint32_t kIdleTicks = 100;
 constexpr std::size_t kStackBytes = 256u << 10;
-
-// The program may keep all cores busy, and its threads are in the middle of their slices when this
-// one wakes, works for microseconds and sleeps again. A thread that asks for short slices gets the
-// core at once (Linux 6.12 and later; before, and where it is not permitted, nothing changes), and
-// its sleeps are as long as it says instead of 50 us longer.
-void ask_for_short_slices() {
-  constexpr std::uint64_t kSliceNs = 100'000;  // the least that the system takes
-  struct {
-    std::uint32_t size;
-    std::uint32_t policy;
-    std::uint64_t flags;
-    std::int32_t nice;
-    std::uint32_t priority;
-    std::uint64_t runtime;
-    std::uint64_t deadline;
-    std::uint64_t period;
-  } attributes{};
-  attributes.size = sizeof(attributes);
-  // As it is, so that a niceness that the user gave it stays.
-  if (syscall(SYS_sched_getattr, 0, &attributes, sizeof(attributes), 0) == 0 &&
-      attributes.policy == SCHED_OTHER) {
-    attributes.size = sizeof(attributes);
-    attributes.runtime = kSliceNs;
-    syscall(SYS_sched_setattr, 0, &attributes, 0);
-  }
-  prctl(PR_SET_TIMERSLACK, 1000UL);
-}
 
 void sleep_ns(long ns) {
   const timespec time{0, ns};
@@ -167,7 +140,10 @@ HostCallHelper::Round HostCallHelper::tick() {
 void HostCallHelper::run() {
   // Inherited from the thread that has started this one: the program's traps are not for it.
   const QuietFloats quiet;
-  if (state_.settings.progress == config::ProgressMode::kAgent) ask_for_short_slices();
+  if (state_.settings.progress == config::ProgressMode::kAgent) {
+    ask_for_short_slices();
+    prctl(PR_SET_TIMERSLACK, 1000UL);  // sleeps are as long as they say, not 50 us longer
+  }
   std::uint32_t busy = 0;
   std::uint32_t idle = 0;
   bool between = false;

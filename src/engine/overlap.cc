@@ -54,7 +54,7 @@ bool mapped_twice(const p2p::Layout& layout, void* address, std::int64_t count) 
 }  // namespace
 
 Overlap::Overlap(Rank& rank, bool may_fly) : rank_(rank), state_(rank.state()) {
-  client_ = {this, [](void* self) { static_cast<Overlap*>(self)->agent_.hurry(); },
+  client_ = {this, [](void* self, bool waits) { static_cast<Overlap*>(self)->agent_.hurry(waits); },
              [](void* self, bool abandon) { static_cast<Overlap*>(self)->settle(abandon); }};
   service_ = memory::guard_service();
   if (state_.threads) {

@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/quiet_floats.h"
+#include "base/short_slices.h"
 
 namespace od {
 namespace {
@@ -22,10 +23,8 @@ constexpr long kTickNs = 250'000;
 constexpr long kLongTickNs = 1'000'000;
 constexpr int kQuietTicks = 40;  // until the longer one
 // While a thread of the program waits, its core is free.
-constexpr std::uint64_t kHurryNs = 30'000'000;
 constexpr int kEagerTicks = 50;  // without a pause; then other ranks may want the core
 constexpr long kHurriedTickNs = 20'000;
-// Who waits reminds the agent before that time is over.
 constexpr long kLookNs = 20'000'000;
 constexpr std::size_t kStackBytes = 512u << 10;
 
@@ -49,6 +48,7 @@ bool OverlapAgent::start() {
 void OverlapAgent::work() {
   has_rank_ = false;
   working_.store(1, std::memory_order_relaxed);
+  waiting_.store(0, std::memory_order_relaxed);  // a handler may have jumped away from a wait
   claimed_.store(false, std::memory_order_relaxed);
   busy_.store(false, std::memory_order_release);  // pairs with the exchange in run()
   wake();
@@ -62,8 +62,17 @@ void OverlapAgent::claim() {
   has_rank_ = true;
 }
 
-void OverlapAgent::hurry() {
-  hurried_.store(true, std::memory_order_relaxed);
+void OverlapAgent::hurry(bool waits) {
+  // Relaxed: the word changes after it, and says that there is something to look at.
+  if (!waits) {
+    // Not below zero, where work() has begun to count anew meanwhile.
+    std::uint32_t count = waiting_.load(std::memory_order_relaxed);
+    while (count != 0 &&
+           !waiting_.compare_exchange_weak(count, count - 1, std::memory_order_relaxed)) {
+    }
+    return;
+  }
+  waiting_.fetch_add(1, std::memory_order_relaxed);
   wake();
 }
 
@@ -77,8 +86,9 @@ void OverlapAgent::wake() {
 bool OverlapAgent::wait_until_idle() {
   // Acquire: pairs with the release in run().
   if (working_.load(std::memory_order_acquire) == 0) return true;
-  hurry();
+  hurry(true);
   sleep(working_, 1, kLookNs);
+  hurry(false);
   return working_.load(std::memory_order_acquire) == 0;
 }
 
@@ -100,6 +110,7 @@ void* OverlapAgent::entry(void* self) {
   pthread_setname_np(pthread_self(), "overdrive-agent");
   // Sleeps are as long as they say, not half as long again.
   prctl(PR_SET_TIMERSLACK, 10'000UL);
+  ask_for_short_slices();
   static_cast<OverlapAgent*>(self)->run();
   return nullptr;
 }
@@ -110,7 +121,6 @@ void OverlapAgent::run() {
   work_.agent_starts();
   bool more = false;
   int quiet_ticks = 0;
-  std::uint64_t hurry_until_ns = 0;
   while (!stopping_.load(std::memory_order_seq_cst)) {
     const std::uint32_t seen = word_.load(std::memory_order_seq_cst);
     if (claimed_.load(std::memory_order_seq_cst) ||
@@ -129,20 +139,15 @@ void OverlapAgent::run() {
       while (word_.load(std::memory_order_seq_cst) == seen) sleep(word_, seen, 0);
       continue;
     }
-    if (hurried_.exchange(false, std::memory_order_relaxed)) hurry_until_ns = now_ns() + kHurryNs;
     quiet_ticks = moved ? 0 : quiet_ticks + 1;
-    if (hurry_until_ns != 0) {
-      if (now_ns() < hurry_until_ns) {
-        if (quiet_ticks < kEagerTicks) {
-          sched_yield();
-        } else {
-          sleep(word_, word_.load(std::memory_order_relaxed), kHurriedTickNs);
-        }
-        continue;
-      }
-      hurry_until_ns = 0;
+    // Not any longer than somebody waits: then the program computes on this core again.
+    if (waiting_.load(std::memory_order_relaxed) == 0) {
+      sleep(word_, seen, quiet_ticks < kQuietTicks ? kTickNs : kLongTickNs);
+    } else if (quiet_ticks < kEagerTicks) {
+      sched_yield();
+    } else {
+      sleep(word_, seen, kHurriedTickNs);
     }
-    sleep(word_, seen, quiet_ticks < kQuietTicks ? kTickNs : kLongTickNs);
   }
 }
 

@@ -43,8 +43,8 @@ class OverlapAgent {
   void work();
   // Takes the rank back; nothing if the program has it.
   void claim();
-  // A thread waits for what is under way. Safe in signal handlers.
-  void hurry();
+  // A thread waits for what is under way, or does not any more. Safe in signal handlers.
+  void hurry(bool waits);
   // Waits a while for the agent to have done all there is; whether it has.
   bool wait_until_idle();
   // Ends the thread; the program has the rank.
@@ -61,8 +61,8 @@ class OverlapAgent {
   bool running_ = false;
   bool has_rank_ = true;  // the program; its own note
   std::atomic<bool> busy_{true};
-  std::atomic<bool> claimed_{true};  // set before busy_ is looked at: pairs with run()
-  std::atomic<bool> hurried_{false};
+  std::atomic<bool> claimed_{true};        // set before busy_ is looked at: pairs with run()
+  std::atomic<std::uint32_t> waiting_{0};  // threads of the program
   std::atomic<bool> stopping_{false};
   std::atomic<std::uint32_t> word_{0};
   std::atomic<std::uint32_t> working_{0};  // a futex word: 1 from work() until all is done

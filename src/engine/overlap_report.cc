@@ -11,7 +11,7 @@ namespace od {
 namespace {
 
 // The places of a rank that take part; they travel to all ranks, so there are fewer of them in
-// large jobs: 6 MB at most.
+// large jobs: 7 MB at most.
 std::size_t most_places(std::size_t ranks) {
   constexpr std::size_t kMostOfAll = 4096;
   return std::clamp<std::size_t>(kMostOfAll / ranks, 2, 64);

@@ -25,7 +25,7 @@ namespace od::overlap {
 struct Accesses {
   // Blocks of more ranks share a place; pieces are those between the ends of a block.
   static constexpr std::size_t kBlocks = 64;
-  static constexpr std::size_t kPieces = 4;
+  static constexpr std::size_t kPieces = 20;
 
   std::array<std::int64_t, kBlocks> block_us{};
   std::array<std::int64_t, kBlocks> block_count{};

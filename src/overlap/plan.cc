@@ -21,8 +21,10 @@ constexpr std::size_t kEnds = 2;
 // Shorter blocks are not cut: the pieces at their ends would be most of them.
 constexpr std::int64_t kLeastCutBytes = 4 * kEdgeBytes;
 // Pieces between the ends: (m - 1) / m of a broadcast can overlap with a program that reads it.
-constexpr std::int64_t kMostMiddles = 4;
-constexpr std::int64_t kMiddleBytes = 128 << 10;
+// Each costs such a program a fault, some 15 us, which is what 2 KiB take at 1 Gbit/s. Of a
+// megabyte they are short enough for messages that need no answer before they travel.
+constexpr auto kMostMiddles = static_cast<std::int64_t>(Accesses::kPieces);
+constexpr std::int64_t kMiddleBytes = 24 << 10;
 // Beyond, the rest of a chain of nodes would wait too long for its first piece.
 constexpr int kLongestChain = 8;
 

@@ -113,7 +113,9 @@ const std::vector<std::int64_t> kLengths = {0, 1, 4096, 16383, 16384, 40000, 100
 Order backwards(int ranks) {
   Order order;
   for (int rank = 0; rank < ranks; ++rank) order.turn_of_rank.push_back(ranks - 1 - rank);
-  order.pieces = {3, 2, 1, 0};
+  for (std::size_t i = Accesses::kPieces; i > 0; --i) {
+    order.pieces.push_back(static_cast<std::uint8_t>(i - 1));
+  }
   return order;
 }
 
@@ -232,7 +234,7 @@ TEST(PlanTest, OneRankOfANodeHasTheLink) {
   EXPECT_EQ(count_large(&gate), 0);
   ASSERT_NE(gate, ~0u);
   run.complete(gate);
-  EXPECT_EQ(count_large(&gate), 8);
+  EXPECT_EQ(count_large(&gate), 2 * static_cast<int>(Accesses::kPieces));
 }
 
 TEST(PlanTest, Alltoalls) {

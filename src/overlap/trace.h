@@ -81,7 +81,7 @@ struct Program {
 };
 Program own_program();
 
-inline constexpr int kTraceSchema = 1;
+inline constexpr int kTraceSchema = 2;  // 2: blocks of up to 20 pieces
 std::string trace_path(const std::string& folder, const Program& program);
 std::string trace_text(std::span<const SiteRecord> records, const Program& program);
 

@@ -114,7 +114,7 @@ TEST(TraceTest, WhatDoesNotFitIsRefused) {
   EXPECT_EQ(issue_of(text, {"other", "100 bytes"}), "the program has changed since");
   EXPECT_EQ(issue_of(with("\"version\": \"", "\"version\": \"0."), kProgram),
             "another version of Overdrive has written it");
-  EXPECT_EQ(issue_of(with("\"overdrive_trace\": 1", "\"overdrive_trace\": 2"), kProgram),
+  EXPECT_EQ(issue_of(with("\"overdrive_trace\": 2", "\"overdrive_trace\": 9"), kProgram),
             "another version of Overdrive has written it");
   EXPECT_EQ(issue_of("[]", kProgram), "it is no trace");
   for (const std::string& damaged :

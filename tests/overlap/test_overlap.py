@@ -147,7 +147,7 @@ def test_a_damaged_trace_is_left_aside(
     text = path.read_text()
     for changed, why in (
         (text[: len(text) // 2], "it is damaged"),
-        (text.replace('"overdrive_trace": 1', '"overdrive_trace": 9'), "another version"),
+        (text.replace('"overdrive_trace": 2', '"overdrive_trace": 9'), "another version"),
         (text.replace(" bytes, changed", "0 bytes, changed"), "the program has changed since"),
     ):
         assert changed != text

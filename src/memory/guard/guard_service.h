@@ -11,7 +11,7 @@
 
 namespace od::memory {
 
-inline constexpr uint32_t kGuardServiceVersion = 2;
+inline constexpr uint32_t kGuardServiceVersion = 3;
 
 // Whole pages [start, end). Parts of a flight ascend and do not overlap; they stay where they are
 // until end() returns.
@@ -30,8 +30,8 @@ struct GuardPart {
 
 struct GuardClient {
   void* context;
-  // A thread is about to wait for a part. Called in a signal handler.
-  void (*hurry)(void* context);
+  // A thread begins to wait for a part, or has waited. Called in a signal handler.
+  void (*hurry)(void* context, bool waits);
   // A call of MPI begins: completes the flight and ends it. With `abandon` the program is about to
   // end: nothing is waited for.
   void (*settle)(void* context, bool abandon);

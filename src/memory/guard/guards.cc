@@ -139,12 +139,13 @@ bool Guards::wait_for(GuardPart& part, uint64_t limit_ns) {
   const int saved_errno = errno;
   const uint64_t began_ns = clock_ns();
   uint64_t waited_ns = 0;
+  client_->hurry(client_->context, true);
   while (state_of(part) == GuardPart::kClosed && waited_ns < limit_ns) {
-    client_->hurry(client_->context);
     const timespec look{0, static_cast<long>(kLookNs)};
     syscall(SYS_futex, &part.state, FUTEX_WAIT_PRIVATE, GuardPart::kClosed, &look, nullptr, 0);
     waited_ns = clock_ns() - began_ns;
   }
+  client_->hurry(client_->context, false);
   __atomic_fetch_add(&wait_ns_, waited_ns, __ATOMIC_RELAXED);
   errno = saved_errno;
   return state_of(part) != GuardPart::kClosed;
