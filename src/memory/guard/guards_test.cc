@@ -24,9 +24,11 @@ const std::size_t kPage = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
 constexpr std::size_t kPages = 16;
 
 std::atomic<int> hurried;
+std::atomic<int> waited;
 std::atomic<int> settled;
 
-const GuardClient kClient = {nullptr, [](void*) { hurried.fetch_add(1); },
+const GuardClient kClient = {nullptr,
+                             [](void*, bool waits) { (waits ? hurried : waited).fetch_add(1); },
                              [](void*, bool) { settled.fetch_add(1); }};
 
 // The same pages twice: as the program sees them, and where they are written.
@@ -41,6 +43,7 @@ class GuardsTest : public testing::Test {
     guards.set_client(&kClient);
     ASSERT_TRUE(install_handler(::sigaction));
     hurried = 0;
+    waited = 0;
   }
   void TearDown() override {
     guards.end();
@@ -79,6 +82,8 @@ TEST_F(GuardsTest, ReaderWaitsForItsPart) {
   guards.arrived(&parts_[1]);
   reader.join();
   EXPECT_EQ(got, 7);
+  EXPECT_EQ(hurried, 1);
+  EXPECT_EQ(waited, 1);
   EXPECT_EQ(parts_[0].state, GuardPart::kClosed);
   EXPECT_EQ(parts_[1].state, GuardPart::kOpen);
   EXPECT_EQ(parts_[2].state, GuardPart::kClosed);
