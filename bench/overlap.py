@@ -21,13 +21,14 @@ from pathlib import Path
 from statistics import median
 
 import overlap_page as page
-from campaign import build_programs, parse
 from jobs import BUILD, ROOT, Host, library, select_hosts
 from lab_runs import COMMAND, LabRuns, NoLab, up
 from overlap_page import DATA, KERNEL_DATA, PROGRAM_DATA, WIRE_DATA, Row
 from turns import Variant
 
 SOURCES = ROOT / "bench" / "overlap"
+KERNEL_SOURCES = [ROOT / "bench" / "kernels" / f"{name}.c" for name in ("ft", "is", "team")]
+KERNEL_SOURCES.append(ROOT / "bench" / "p2p" / "probe.c")
 HOSTS = "openmpi4,mpich4"
 WHAT = ("bcast", "allgather", "alltoall", "alltoallv")
 KIB = 1024
@@ -103,33 +104,26 @@ def measure_micro(
     return found
 
 
-def measure_kernels(host: Host, layout: str, rate: str, kernels: str, inputs: str) -> list[Row]:
-    """Run whole programs in all modes, in turns; medians of the samples of all turns."""
+def measure_kernels(host: Host, layout: str, rate: str) -> list[Row]:
+    """Run FT and IS in all modes, in turns; medians of the jobs of each mode."""
     nodes, per_node = parts(layout)
-    programs = build_programs(host)
-    if programs.problem or programs.od_kernels is None:
-        print(f"overlap: no kernels over {host.name}: {programs.problem}", file=sys.stderr)
-        return []
-    words = [str(programs.od_kernels), "--tests", kernels, "--shapes", inputs]
-    words += ["--modes", "collective", "--reps", "7", "--sample-ms", "150"]
-    times: dict[tuple[str, str, str], list[float]] = {}
-    shares: dict[tuple[str, str, str], list[float]] = {}
+    program = build(host, "kernels", [*map(str, KERNEL_SOURCES), "-lm"])
+    times: dict[tuple[str, str], list[float]] = {}
+    shares: dict[tuple[str, str], list[float]] = {}
     with up(nodes, per_node, rate) as cluster:
         for _ in range(TURNS):
             for mode in MODES:
                 settings = {"OVERDRIVE_OVERLAP": mode, "OVERDRIVE_OVERLAP_TRACE": "off"}
-                output = start(cluster, host, words, nodes * per_node, settings)
-                for sample in parse(output, host.name, mode, 0):
-                    key = (sample.test, sample.shape, mode)
-                    into = times if sample.kind == "time" else shares
-                    into.setdefault(key, []).append(sample.value)
+                output = start(cluster, host, [str(program)], nodes * per_node, settings)
+                for line in output.splitlines():
+                    name, milliseconds, share = line.split()
+                    times.setdefault((name, mode), []).append(float(milliseconds))
+                    shares.setdefault((name, mode), []).append(float(share))
     found = []
-    for (kernel, size, mode), values in times.items():
-        share = median(shares.get((kernel, size, mode), [0.0]))
-        row = [host.name, layout, rate or "unlimited", kernel, size, mode]
-        found.append(
-            dict(zip(page.KERNEL_COLUMNS, [*row, f"{median(values):.3f}", f"{share:.3f}"]))
-        )
+    for (name, mode), values in times.items():
+        share = f"{median(shares[name, mode]):.3f}"
+        row = [host.name, layout, rate or "unlimited", name, mode, f"{median(values):.3f}", share]
+        found.append(dict(zip(page.KERNEL_COLUMNS, row)))
     return found
 
 
@@ -216,8 +210,8 @@ def measure(chosen: argparse.Namespace, host: Host) -> None:
     if chosen.part in ("all", "kernels"):
         for layout, rate in KERNELS:
             if wanted(layout, rate):
-                rows = measure_kernels(host, layout, rate, chosen.kernels, chosen.inputs)
-                keep(KERNEL_DATA, page.KERNEL_COLUMNS, 5, rows)
+                rows = measure_kernels(host, layout, rate)
+                keep(KERNEL_DATA, page.KERNEL_COLUMNS, 4, rows)
     if chosen.part in ("all", "programs"):
         for layout, rate in [("2x1", "1gbit"), ("2x1", ""), ("1x2", "")]:
             if wanted(layout, rate):
@@ -235,8 +229,6 @@ def main() -> int:
     parser.add_argument("--sizes", help="bytes of sub-messages")
     parser.add_argument("--what", default=",".join(WHAT))
     parser.add_argument("--plain", action="store_true", help="without Overdrive as well")
-    parser.add_argument("--kernels", default="ft,is")
-    parser.add_argument("--inputs", default="long")
     parser.add_argument("--evaluate", action="store_true")
     chosen = parser.parse_args()
     if not chosen.evaluate:

@@ -22,7 +22,7 @@ PAGE = ROOT / "docs" / "measurements" / "overlap.md"
 NOTES = ROOT / "docs" / "measurements" / "data" / "overlap-notes.md"
 COLUMNS = ["host", "layout", "rate", "what", "bytes", "overlap"]
 COLUMNS += ["kind", "part", "ms", "call", "whole"]
-KERNEL_COLUMNS = ["host", "layout", "rate", "kernel", "input", "overlap", "ms", "messages"]
+KERNEL_COLUMNS = ["host", "layout", "rate", "kernel", "overlap", "ms", "messages"]
 PROGRAM_COLUMNS = ["host", "layout", "rate", "program", "overlap", "ms", "equal"]
 WIRE_COLUMNS = ["rate", "mbit_s", "idle"]
 PARTS = {"0.50": "½", "1.00": "1", "2.00": "2"}
@@ -34,7 +34,7 @@ Row = dict[str, str]
 KERNEL_TEXT = """
 Programs of `bench/kernels` in the manner of the NAS parallel benchmarks: ms of an iteration with
 `off`, how much of it is spent in calls of MPI, and how many times as fast `on` and `auto` are.
-Medians of 21 samples in three jobs of each mode, which take turns.
+Medians of three jobs of each mode, which take turns, of 15 samples each.
 """
 PROGRAM_TEXT = """
 Debian's `libfftw3-mpi`, unmodified: ms of a transform there and back, and how many times as fast
@@ -168,12 +168,12 @@ def kernel_tables(rows: list[Row]) -> list[str]:
     """Return the part of the page about FT and IS."""
     if not rows:
         return []
-    header = ["host", "ranks", "links", "program", "input", "off, ms", "in messages", "on", "auto"]
+    header = ["host", "ranks", "links", "program", "off, ms", "in messages", "on", "auto"]
     return [
         "## FT and IS",
         "",
         *prose(KERNEL_TEXT),
-        *table(header, gains(rows, KERNEL_COLUMNS[:5])),
+        *table(header, gains(rows, KERNEL_COLUMNS[:4])),
     ]
 
 
