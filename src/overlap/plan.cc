@@ -21,10 +21,17 @@ constexpr std::size_t kEnds = 2;
 // Shorter blocks are not cut: the pieces at their ends would be most of them.
 constexpr std::int64_t kLeastCutBytes = 4 * kEdgeBytes;
 // Pieces between the ends: (m - 1) / m of a broadcast can overlap with a program that reads it.
-// Each costs such a program a fault, some 15 us, which is what 2 KiB take at 1 Gbit/s. Of a
-// megabyte they are short enough for messages that need no answer before they travel.
-constexpr auto kMostMiddles = static_cast<std::int64_t>(Accesses::kPieces);
-constexpr std::int64_t kMiddleBytes = 24 << 10;
+// Each costs such a program a fault, some 15 us, which is what 2 KiB take at 1 Gbit/s.
+constexpr auto kMiddles = static_cast<std::int64_t>(Accesses::kPieces);
+constexpr std::int64_t kLeastMiddleBytes = 24 << 10;
+// Hosts send longer messages only when the receiver has answered, and then all at once, so that
+// none is there before the others. Of very long blocks they are nevertheless longer: a piece needs
+// a mapping of its own.
+constexpr std::int64_t kMiddleBytes = 60 << 10;
+constexpr std::int64_t kMostMiddles = 128;
+// Of what one rank sends to another: a host whose messages wait for the receiver's answer would
+// otherwise send all of them at once, and none would be there before the others.
+constexpr std::size_t kUnderWay = 4;
 // Beyond, the rest of a chain of nodes would wait too long for its first piece.
 constexpr int kLongestChain = 8;
 
@@ -46,6 +53,26 @@ std::vector<Place> block_starts(Buffer buffer, std::span<const std::int64_t> byt
   }
   return starts;
 }
+
+// Sends pieces, to each rank so many at a time. The ends of blocks go at once, as calls wait for
+// them.
+class Sender {
+ public:
+  explicit Sender(Builder& builder) : builder_(builder) {}
+
+  Builder::StepId send(int peer, Place source, std::int64_t bytes) {
+    const Builder::StepId step = builder_.send(peer, source, bytes);
+    if (bytes <= kEdgeBytes) return step;
+    std::vector<Builder::StepId>& sent = sent_[peer];
+    if (sent.size() >= kUnderWay) builder_.order(sent[sent.size() - kUnderWay], step);
+    sent.push_back(step);
+    return step;
+  }
+
+ private:
+  Builder& builder_;
+  std::map<int, std::vector<Builder::StepId>> sent_;
+};
 
 Plan finish(Builder& builder, std::vector<Piece> pieces) {
   Plan plan;
@@ -112,17 +139,23 @@ std::vector<Cut> cut(std::int64_t bytes, const Order& order) {
   std::vector<Cut> cuts = {{0, kEdgeBytes, Piece::kEnd},
                            {bytes - kEdgeBytes, kEdgeBytes, Piece::kEnd}};
   const std::int64_t middle = bytes - 2 * kEdgeBytes;
-  const std::int64_t count = std::clamp<std::int64_t>(middle / kMiddleBytes, 1, kMostMiddles);
+  std::int64_t count = std::clamp<std::int64_t>(middle / kLeastMiddleBytes, 1, kMiddles);
+  count = std::max(count, std::min((middle + kMiddleBytes - 1) / kMiddleBytes, kMostMiddles));
   const std::int64_t step = (middle / count + kEdgeBytes - 1) / kEdgeBytes * kEdgeBytes;
-  std::vector<Cut> parts;
-  for (std::int64_t done = 0; done < middle; done += step) {
-    parts.push_back({kEdgeBytes + done, std::min(step, middle - done),
-                     static_cast<std::int32_t>(parts.size())});
+  const std::int64_t pieces = (middle + step - 1) / step;
+  // Orders know so many parts; more pieces than that share them, in turn as they lie.
+  const std::int64_t parts = std::min(pieces, kMiddles);
+  std::vector<std::vector<Cut>> middles(static_cast<std::size_t>(parts));
+  for (std::int64_t i = 0; i < pieces; ++i) {
+    const auto part = static_cast<std::int32_t>(i * parts / pieces);
+    middles[static_cast<std::size_t>(part)].push_back(
+        {kEdgeBytes + i * step, std::min(step, middle - i * step), part});
   }
-  // An order of fewer pieces, or of more, comes from blocks of another length.
-  const bool ordered = order.pieces.size() == parts.size();
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    cuts.push_back(parts[ordered ? order.pieces[i] : i]);
+  // An order of fewer parts, or of more, comes from blocks of another length.
+  const bool ordered = order.pieces.size() == middles.size();
+  for (std::size_t i = 0; i < middles.size(); ++i) {
+    const std::vector<Cut>& next = middles[ordered ? order.pieces[i] : i];
+    cuts.insert(cuts.end(), next.begin(), next.end());
   }
   return cuts;
 }
@@ -149,11 +182,12 @@ Plan plan_broadcast(const coll::Nodes& nodes, int rank, int root, std::int64_t b
     parent = leader(own_node);
   }
   Builder builder;
+  Sender sender(builder);
   std::vector<Piece> pieces;
   add_pieces(output(0, 0), bytes, static_cast<std::size_t>(root), order, &pieces);
   for (const Piece& piece : pieces) {
     if (parent >= 0) builder.receive(parent, piece.place, piece.bytes);
-    for (const int child : children) builder.send(child, piece.place, piece.bytes);
+    for (const int child : children) sender.send(child, piece.place, piece.bytes);
   }
   return finish(builder, std::move(pieces));
 }
@@ -172,6 +206,7 @@ Plan plan_allgather(const coll::Nodes& nodes, int rank, std::span<const std::int
   const auto me = static_cast<std::size_t>(rank);
   const std::vector<Place> starts = block_starts(Buffer::kOutput, bytes, blocks);
   Builder builder;
+  Sender sender(builder);
   std::vector<Piece> pieces;
   if (in_place) {
     add_pieces(starts[me], bytes[me], me, order, &pieces);
@@ -184,7 +219,7 @@ Plan plan_allgather(const coll::Nodes& nodes, int rank, std::span<const std::int
     const bool from_input = step == 0 && !in_place;
     for (const Cut& each : cut(bytes[sent], order)) {
       const Place from = from_input ? input(blocks ? me : 0, 0) : starts[sent];
-      builder.send(right, from + each.offset, each.bytes);
+      sender.send(right, from + each.offset, each.bytes);
     }
     const std::size_t received = at(step + 1);
     add_pieces(starts[received], bytes[received], received, order, &pieces);
@@ -202,6 +237,7 @@ Plan plan_alltoall(const coll::Nodes& nodes, int rank, std::span<const std::int6
   const std::vector<Place> from = block_starts(Buffer::kInput, sent, blocks);
   const std::vector<Place> to = block_starts(Buffer::kOutput, received, blocks);
   Builder builder;
+  Sender sender(builder);
   std::vector<Piece> pieces;
   // A program whose ranks do not agree about a block gets the error of the receiving side.
   const std::int64_t kept = std::min(sent[me], received[me]);
@@ -217,7 +253,7 @@ Plan plan_alltoall(const coll::Nodes& nodes, int rank, std::span<const std::int6
     }
   }
   const auto send = [&](std::size_t target, const Cut& each) {
-    return builder.send(static_cast<int>(target), from[target] + each.offset, each.bytes);
+    return sender.send(static_cast<int>(target), from[target] + each.offset, each.bytes);
   };
   // The ends of all blocks before the rest of any: calls return when they have arrived. Between two
   // ranks the order stays that of the pieces.

@@ -107,13 +107,13 @@ void check_pieces(const Plan& plan) {
 
 const std::vector<std::vector<int>> kPlacements = {
     {0, 1}, {0, 0, 1, 1}, {0, 1, 0, 1, 2}, {0, 1, 1, 2, 2, 2}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10}};
-const std::vector<std::int64_t> kLengths = {0, 1, 4096, 16383, 16384, 40000, 1000000};
+const std::vector<std::int64_t> kLengths = {0, 1, 4096, 16383, 16384, 40000, 1000000, 5000000};
 
 // The last rank's data is needed first, and the last piece of it.
-Order backwards(int ranks) {
+Order backwards(int ranks, std::size_t pieces = Accesses::kPieces) {
   Order order;
   for (int rank = 0; rank < ranks; ++rank) order.turn_of_rank.push_back(ranks - 1 - rank);
-  for (std::size_t i = Accesses::kPieces; i > 0; --i) {
+  for (std::size_t i = pieces; i > 0; --i) {
     order.pieces.push_back(static_cast<std::uint8_t>(i - 1));
   }
   return order;
@@ -136,6 +136,25 @@ TEST(PlanTest, CutsCoverTheBlockEndsFirst) {
     }
     EXPECT_EQ(end, bytes);
   }
+}
+
+TEST(PlanTest, PiecesOfLongBlocksAreShortMessagesAndFollowTheOrder) {
+  constexpr std::int64_t kBytes = 4 << 20;
+  const std::vector<Cut> cuts = cut(kBytes, backwards(2));
+  std::int32_t part = static_cast<std::int32_t>(Accesses::kPieces) - 1;
+  std::int64_t offset = 0;
+  for (std::size_t i = 2; i < cuts.size(); ++i) {
+    EXPECT_LE(cuts[i].bytes, 60 << 10);
+    if (cuts[i].part == part) {
+      EXPECT_GT(cuts[i].offset, offset);
+    } else {
+      EXPECT_EQ(cuts[i].part, --part);
+    }
+    offset = cuts[i].offset;
+  }
+  EXPECT_EQ(part, 0);
+  // However long a block is.
+  EXPECT_LE(cut(std::int64_t{1} << 32).size(), 130u);
 }
 
 TEST(PlanTest, Broadcasts) {
@@ -201,12 +220,14 @@ TEST(PlanTest, Allgathers) {
 
 TEST(PlanTest, PiecesInTheOrderOfNeed) {
   const std::vector<Cut> natural = cut(1000000);
-  const std::vector<Cut> ordered = cut(1000000, backwards(2));
-  ASSERT_EQ(natural.size(), 6u);
+  // Steps of whole pages: one piece fewer than Orders know.
+  ASSERT_EQ(natural.size(), 21u);
+  const std::vector<Cut> ordered = cut(1000000, backwards(2, 19));
+  ASSERT_EQ(ordered.size(), natural.size());
   for (std::size_t i = 0; i < 2; ++i) EXPECT_EQ(ordered[i].offset, natural[i].offset);
-  for (std::size_t i = 2; i < 6; ++i) {
-    EXPECT_EQ(ordered[i].offset, natural[7 - i].offset);
-    EXPECT_EQ(ordered[i].part, static_cast<std::int32_t>(5 - i));
+  for (std::size_t i = 2; i < 21; ++i) {
+    EXPECT_EQ(ordered[i].offset, natural[22 - i].offset);
+    EXPECT_EQ(ordered[i].part, static_cast<std::int32_t>(20 - i));
   }
   // Of other lengths.
   EXPECT_EQ(cut(300000, backwards(2)).size(), cut(300000).size());
@@ -234,7 +255,36 @@ TEST(PlanTest, OneRankOfANodeHasTheLink) {
   EXPECT_EQ(count_large(&gate), 0);
   ASSERT_NE(gate, ~0u);
   run.complete(gate);
-  EXPECT_EQ(count_large(&gate), 2 * static_cast<int>(Accesses::kPieces));
+  // From then on some at a time to each of the two.
+  EXPECT_EQ(count_large(&gate), 8);
+}
+
+// A host whose messages wait for an answer sends pieces one after the other.
+TEST(PlanTest, FewPiecesAreUnderWayBetweenTwoRanks) {
+  const std::vector<int> placement = {0, 1};
+  const coll::Nodes nodes(placement);
+  const Plan plan = plan_broadcast(nodes, 0, 0, 4 << 20);
+  coll::Run run;
+  run.begin(plan.schedule);
+  std::vector<std::uint32_t> under_way;
+  std::size_t sent = 0;
+  for (;;) {
+    for (std::uint32_t index; run.take(index);) {
+      const Step& step = plan.schedule.steps[index];
+      if (step.kind == StepKind::kSend && step.count > 4096) {
+        under_way.push_back(index);
+        ++sent;
+      } else {
+        run.complete(index);
+      }
+    }
+    if (under_way.empty()) break;
+    EXPECT_LE(under_way.size(), 4u);
+    run.complete(under_way.front());
+    under_way.erase(under_way.begin());
+  }
+  EXPECT_TRUE(run.done());
+  EXPECT_EQ(sent, cut(4 << 20).size() - 2);
 }
 
 TEST(PlanTest, Alltoalls) {
