@@ -29,13 +29,14 @@ std::int64_t block_bytes(const CollectiveCall& call, bool at_root) {
 }
 
 // Whether few calls are enough to make up for what a communicator needs before its first call
-// between nodes, about a millisecond for the hidden communicator and the node's team: long ones of
-// which the ranks of a node do a part together.
-bool gains_at_once(const coll::Decision& usual, const coll::Layout& layout, std::uint64_t bytes) {
-  constexpr std::uint64_t kLeastBytes = 32 << 10;
+// between nodes, about a millisecond for the hidden communicator and the node's team: long ones,
+// but for all-to-alls, whose every block crosses over once whatever is done.
+bool gains_at_once(Collective collective, const coll::Layout& layout, std::uint64_t bytes) {
+  constexpr std::uint64_t kLeastBytes = 16 << 10;
   if (layout.nodes == 1) return true;
-  if (usual.mode != coll::Mode::kHierarchical) return false;
-  const bool blocks = coll::info(usual.algorithm->collective).size_rule() == coll::SizeRule::kBlock;
+  const coll::CollectiveInfo& kind = coll::info(collective);
+  if (!kind.reduces && !kind.rooted() && kind.input == coll::Part::kEach) return false;
+  const bool blocks = kind.size_rule() == coll::SizeRule::kBlock;
   return bytes * (blocks ? static_cast<std::uint64_t>(layout.ranks) : 1) >= kLeastBytes;
 }
 
@@ -156,9 +157,10 @@ Contest* CollectiveComm::contest(const coll::Selection& selection, Collective co
         rivals.push_back(each);
       }
     }
-    const int first = gains_at_once(usual, layout_, bytes) ? Trial::kOwn : Trial::kRival;
-    auto made =
-        std::make_unique<Contest>(static_cast<int>(rivals.size()) + 1, Trial::Rival::host, first);
+    const bool own_first = gains_at_once(collective, layout_, bytes);
+    auto made = std::make_unique<Contest>(static_cast<int>(rivals.size()) + 1, Trial::Rival::host,
+                                          own_first ? Trial::kOwn : Trial::kRival,
+                                          own_first ? Trial::kQuiet : Trial::kQuietOfRival);
     made->compared = compared(collective, commutative, bytes, usual);
     made->compared.rivals = std::move(rivals);
     place.made = std::move(made);

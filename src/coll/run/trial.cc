@@ -169,7 +169,7 @@ void Trial::end(int winner) {
 }
 
 void Trial::plan() {
-  std::uint64_t at = kAgain;
+  std::uint64_t at = calls_ + kQuiet <= kEarly ? kEarly : kAgain;
   while (at < calls_ + kQuiet) at *= 2;
   for (;; at *= 2) {
     blocks_ = 0;

@@ -18,10 +18,11 @@
 //      shall not undo what has been found.
 //
 // The first kQuiet calls measure nothing, so that programs with few calls pay nothing: they go the
-// way that needs the least before it can be gone, which the owner knows. Then all
-// ways are measured, and again at call kAgain and at each further power of two, because machines
-// and programs change. Then only those take part whose turns, by what is known of them, fit into
-// kShare of the calls so far: those that come near always, others more rarely the slower they are.
+// way that needs the least before it can be gone, which the owner knows. Then all ways are
+// measured; once more at call kEarly, because a verdict by few calls may be wrong; and again at
+// call kAgain and at each further power of two, because machines and programs change. Then only
+// those take part whose turns, by what is known of them, fit into kShare of the calls so far: those
+// that come near always, others more rarely the slower they are.
 //
 // What is measured is the time inside the call, on all ranks together: who waits for a late rank
 // waits as long with either, and a root that leaves early is paid for by nobody.
@@ -45,10 +46,12 @@ class Trial {
   static constexpr int kRival = 1;  // the rival; further ways follow
   static constexpr int kMostWays = 6;
   static constexpr int kQuiet = 8;
+  static constexpr int kQuietOfRival = 16;  // where the rival serves these calls
   static constexpr int kBlock = 4;
   static constexpr int kMeasured = kBlock - 1;  // of a block
   static constexpr int kFinalists = 3;
   static constexpr int kMostBlocks = 6;  // of a stage
+  static constexpr std::uint64_t kEarly = 128;
   static constexpr std::uint64_t kAgain = 1024;
   static constexpr double kShare = 0.01;
 

@@ -133,6 +133,18 @@ TEST(Trial, ABadStartIsGivenAnotherLook) {
   EXPECT_EQ(ranks.winner(), kHost);
 }
 
+// What few calls have told may be wrong; nobody waits a thousand calls for another look.
+TEST(Trial, AnEarlyVerdictIsLookedAtAgain) {
+  Ranks ranks(2);
+  const auto of_host = [](std::uint64_t ns) {
+    return [ns](int, int way) { return way == kOwn ? 1000 : ns; };
+  };
+  ranks.run(100, of_host(800));
+  EXPECT_EQ(ranks.winner(), kHost);
+  ranks.run(2 * Trial::kEarly - 100, of_host(1300));
+  EXPECT_EQ(ranks.winner(), kOwn);
+}
+
 TEST(Trial, AClearCaseTakesTwoBlocks) {
   Ranks ranks(2);
   const Served host = ranks.run(100, [](int, int way) { return way == kOwn ? 2000 : 1000; });
