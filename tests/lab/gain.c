@@ -18,11 +18,9 @@ static void exchange(char* send, char* receive, int bytes, long call, int pause_
   if (pause_us != 0) usleep((useconds_t)pause_us);
   for (int from = 0; from < odt.size; from++) {
     const char* block = receive + (long)from * bytes;
-    for (long i = 0; i < bytes; i++) {
-      if ((unsigned char)block[i] == value(from, odt.rank, call)) continue;
-      CHECK(0, "call %ld, block from %d differs at %ld", call, from, i);
-      break;
-    }
+    long at = 0;
+    while (at < bytes && (unsigned char)block[at] == value(from, odt.rank, call)) at++;
+    CHECK(at == bytes, "call %ld, block from %d differs at %ld", call, from, at);
   }
 }
 
