@@ -107,6 +107,7 @@ class Overlap final : public StepWatcher, public AgentWork {
   struct Call {
     overlap::SiteRecord* record = nullptr;  // null: there is none
     overlap::Automatic* automatic = nullptr;
+    std::shared_ptr<void> keeps_automatic;  // its communicator may be freed meanwhile
     std::uint64_t began_ns = 0;
     std::uint64_t returned_ns = 0;
     std::uint64_t landed_ns = 0;

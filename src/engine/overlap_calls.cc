@@ -81,6 +81,7 @@ void Overlap::call_begins(const CollectiveCall& call, const Comm& comm,
   call_ = {};
   call_.record = &sites_.at(site.id, site.text, kind_of(call, comm));
   call_.automatic = automatic;
+  if (automatic != nullptr) call_.keeps_automatic = comm.collectives->overlap;
   call_.rank = comm.rank;
   call_.awaits_return = true;
   ++call_.record->calls;
