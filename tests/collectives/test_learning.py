@@ -42,7 +42,8 @@ def test_turns(
     assert result.counter("collectives_host") >= 4 * calls * ranks, result.report()
     assert result.counter("trials") >= calls * ranks, result.report()
     if learn == "nodes":
-        assert result.counter("collectives_neighbour") >= 3 * 8 * ranks, result.report()
+        # A block of each; where that is clear enough there is no second one.
+        assert result.counter("collectives_neighbour") >= 3 * 4 * ranks, result.report()
 
 
 @pytest.mark.one
