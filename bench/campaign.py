@@ -8,14 +8,13 @@ their order round.
 from __future__ import annotations
 
 import csv
-import fcntl
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
-from jobs import BUILD, P2P, ROOT, Failures, Host, is_current, run_mpi
+from jobs import BUILD, P2P, ROOT, Failures, Host, compiling, is_current, run_mpi
 
 SOURCES = P2P
 SHARED_SOURCES = [SOURCES / name for name in ("harness.c", "probe.c", "turns.c")]
@@ -144,14 +143,9 @@ def c_flags(host: Host) -> list[str]:
 
 
 def build_programs(host: Host) -> Programs:
-    """Compile the benchmarks for a host unless what is there is newer than the sources.
-
-    One process does that at a time: another one must not start what is half written.
-    """
+    """Compile the benchmarks for a host unless what is there is newer than the sources."""
     folder = PROGRAMS / host.name
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with compiling(folder):
         return _build_programs(host, folder)
 
 

@@ -35,7 +35,16 @@ from campaign import (
     samples_file,
     save,
 )
-from jobs import BUILD, ROOT, Failures, Host, build_regime_probe, exchange_ns, is_current
+from jobs import (
+    BUILD,
+    ROOT,
+    Failures,
+    Host,
+    build_regime_probe,
+    compiling,
+    exchange_ns,
+    is_current,
+)
 from turns import Variant, run_together, start_here
 
 COLL = ROOT / "bench" / "coll"
@@ -179,14 +188,14 @@ PARTS = [
 def build(host: Host) -> tuple[Path, str]:
     """Compile od_coll for a host unless it is newer than the sources; return it and problems."""
     folder = PROGRAMS / host.name
-    folder.mkdir(parents=True, exist_ok=True)
     binary = folder / "od_coll"
     sources = [*sorted(COLL.glob("*.c")), *SHARED_SOURCES]
-    if is_current(binary, [*sources, *COLL.glob("*.h"), *SOURCES.glob("*.h")]):
-        return binary, ""
-    names = [str(path) for path in sources]
-    command = [*host.mpicc, *c_flags(host), *names, "-lm", "-o", str(binary)]
-    return binary, compile_program(command, host, folder)
+    with compiling(folder):
+        if is_current(binary, [*sources, *COLL.glob("*.h"), *SOURCES.glob("*.h")]):
+            return binary, ""
+        names = [str(path) for path in sources]
+        command = [*host.mpicc, *c_flags(host), *names, "-lm", "-o", str(binary)]
+        return binary, compile_program(command, host, folder)
 
 
 def build_selection(folder: Path = PROGRAMS) -> Path | None:

@@ -6,6 +6,7 @@ always do.
 
 from __future__ import annotations
 
+import fcntl
 import functools
 import os
 import re
@@ -15,7 +16,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -262,6 +264,18 @@ def run_mpi(
     )
 
 
+@contextmanager
+def compiling(folder: Path) -> Iterator[None]:
+    """Make the folder and let one process at a time compile there.
+
+    Another one must not start what is half written.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 def is_current(binary: Path, sources: Iterable[Path]) -> bool:
     """Tell whether a program is there and newer than all it is made from."""
     newest = max(source.stat().st_mtime for source in sources)
@@ -272,14 +286,14 @@ def build_regime_probe() -> Path | None:
     """Compile the program that tells the distance regime of two cores; None if that fails."""
     source, probe = P2P / "tools" / "regime.c", P2P / "probe.c"
     binary = BUILD / "bench" / "regime"
-    if not is_current(binary, (source, probe)):
-        binary.parent.mkdir(parents=True, exist_ok=True)
-        command = ["cc", "-O2", str(source), str(probe), "-o", str(binary)]
-        try:
-            if subprocess.run(command, capture_output=True, check=False).returncode != 0:
+    with compiling(binary.parent):
+        if not is_current(binary, (source, probe)):
+            command = ["cc", "-O2", str(source), str(probe), "-o", str(binary)]
+            try:
+                if subprocess.run(command, capture_output=True, check=False).returncode != 0:
+                    return None
+            except OSError:
                 return None
-        except OSError:
-            return None
     return binary
 
 

@@ -139,11 +139,12 @@ def test_nodes(
 ) -> None:
     """Collectives between nodes, and wildcards of communicators that span nodes.
 
-    Those that do not block are the host's there, which knows no devices.
+    Those that do not block are the host's there, which knows no devices; so learning, which may
+    give others to it, is off.
     """
     library = stand_in("cuda", tmp_path)
     few = ["--rounds=1", "--forms=1"]
-    remote = {"test_remote": "0-2,0-3,1-2,1-3"}
+    remote = {"test_remote": "0-2,0-3,1-2,1-3", "learn": "off"}
     result = run(host, compiled, program, library, *few, ranks=4, settings=remote)
     assert result.counter("device_bytes") > 1_000_000, result.report()
 
