@@ -164,14 +164,15 @@ void HostCallHelper::run() {
     sleep_ns(busy < kQuickTicks ? kQuickTickNs : (between ? kBetweenTickNs : kTickNs));
     state_.lock.lock();
     const Round round = tick();
+    Round last = round;
     // What has moved has often brought up something that is there already.
-    for (int more = 0; more < kMoreTicks && round == Round::moved; ++more) {
+    for (int more = 0; more < kMoreTicks && last == Round::moved; ++more) {
       state_.lock.unlock();
       state_.lock.lock();
-      if (tick() != Round::moved) break;
+      last = tick();
     }
-    // Where there is nothing to do the program's thread may be at work without the lock.
-    between = round != Round::nothing && state_.collectives.waits_for_host();
+    // Where there is nothing to do any more the program's thread may be at work without the lock.
+    between = last != Round::nothing && state_.collectives.waits_for_host();
     state_.lock.unlock();
     idle = round == Round::nothing ? idle + 1 : 0;
     if (round == Round::nothing) {
