@@ -17,6 +17,7 @@ import argparse
 import csv
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 
@@ -104,21 +105,29 @@ def measure_micro(
     return found
 
 
-def measure_kernels(host: Host, layout: str, rate: str) -> list[Row]:
-    """Run FT and IS in all modes, in turns; medians of the jobs of each mode."""
-    nodes, per_node = parts(layout)
-    program = build(host, "kernels", [*map(str, KERNEL_SOURCES), "-lm"])
-    times: dict[tuple[str, str], list[float]] = {}
-    shares: dict[tuple[str, str], list[float]] = {}
+def in_turns(
+    host: Host, program: Path, nodes: int, per_node: int, rate: str
+) -> Iterator[tuple[str, str, str, str]]:
+    """Run a program in all modes, in turns; yield the mode and the three words of each line."""
     with up(nodes, per_node, rate) as cluster:
         for _ in range(TURNS):
             for mode in MODES:
                 settings = {"OVERDRIVE_OVERLAP": mode, "OVERDRIVE_OVERLAP_TRACE": "off"}
                 output = start(cluster, host, [str(program)], nodes * per_node, settings)
                 for line in output.splitlines():
-                    name, milliseconds, share = line.split()
-                    times.setdefault((name, mode), []).append(float(milliseconds))
-                    shares.setdefault((name, mode), []).append(float(share))
+                    name, milliseconds, third = line.split()
+                    yield mode, name, milliseconds, third
+
+
+def measure_kernels(host: Host, layout: str, rate: str) -> list[Row]:
+    """Run FT and IS in all modes, in turns; medians of the jobs of each mode."""
+    nodes, per_node = parts(layout)
+    program = build(host, "kernels", [*map(str, KERNEL_SOURCES), "-lm"])
+    times: dict[tuple[str, str], list[float]] = {}
+    shares: dict[tuple[str, str], list[float]] = {}
+    for mode, name, milliseconds, share in in_turns(host, program, nodes, per_node, rate):
+        times.setdefault((name, mode), []).append(float(milliseconds))
+        shares.setdefault((name, mode), []).append(float(share))
     found = []
     for (name, mode), values in times.items():
         share = f"{median(shares[name, mode]):.3f}"
@@ -138,15 +147,9 @@ def measure_programs(host: Host, layout: str, rate: str) -> list[Row]:
         return []
     times: dict[tuple[str, str], list[float]] = {}
     results: dict[str, set[str]] = {}
-    with up(nodes, per_node, rate) as cluster:
-        for _ in range(TURNS):
-            for mode in MODES:
-                settings = {"OVERDRIVE_OVERLAP": mode, "OVERDRIVE_OVERLAP_TRACE": "off"}
-                output = start(cluster, host, [str(program)], nodes * per_node, settings)
-                for line in output.splitlines():
-                    name, milliseconds, result = line.split()
-                    times.setdefault((name, mode), []).append(float(milliseconds))
-                    results.setdefault(name, set()).add(result)
+    for mode, name, milliseconds, result in in_turns(host, program, nodes, per_node, rate):
+        times.setdefault((name, mode), []).append(float(milliseconds))
+        results.setdefault(name, set()).add(result)
     found = []
     for (name, mode), values in times.items():
         equal = "yes" if len(results[name]) == 1 else "no"

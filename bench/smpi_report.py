@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from goals import HOST_TITLES
 from jobs import ROOT
@@ -211,6 +212,15 @@ def gains(figures: Figures) -> list[str]:
     return [*lines, ""]
 
 
+def save(figure: Any, name: str) -> None:
+    """Finish a picture: every part has a grid and says what its lines are."""
+    for axes in figure.axes:
+        axes.grid(alpha=0.3)
+        axes.legend()
+    figure.tight_layout()
+    figure.savefig(PLOTS / name, dpi=90)
+
+
 def draw_views(figures: Figures) -> None:
     """Draw round trips of both regimes."""
     import matplotlib.pyplot as plt
@@ -235,10 +245,7 @@ def draw_views(figures: Figures) -> None:
         axes.set_title(f"{regime}, receiver reads {read}")
         axes.set_xlabel("bytes")
         axes.set_ylabel("us for one direction")
-        axes.grid(alpha=0.3)
-        axes.legend()
-    figure.tight_layout()
-    figure.savefig(PLOTS / "smpi_views.png", dpi=90)
+    save(figure, "smpi_views.png")
 
 
 def draw_cannon(figures: Figures) -> None:
@@ -260,10 +267,7 @@ def draw_cannon(figures: Figures) -> None:
     axes.axhline(PROGRAM, color="grey", linestyle="--", linewidth=0.8)
     axes.set_xlabel("order of the matrices")
     axes.set_ylabel("plain MPI / SMPI, whole program")
-    axes.grid(alpha=0.3)
-    axes.legend()
-    figure.tight_layout()
-    figure.savefig(PLOTS / "smpi_cannon.png", dpi=90)
+    save(figure, "smpi_cannon.png")
 
 
 def write_page(rows: Sequence[Row], notes: Sequence[str], product: str, lab: str) -> None:

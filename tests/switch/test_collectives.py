@@ -217,13 +217,8 @@ def test_a_switch_that_ends_among_calls_that_do_not_block(
 @pytest.mark.slow
 def test_calls_that_do_not_block_after_a_switch_has_ended(running, start, tmp_path):
     switch = running()
-
-    def restart() -> None:
-        switch.stop(signal.SIGKILL)
-        switch.start()
-
     tell = tmp_path / "ended"
-    thread = end_in_the_middle(switch, restart, tell)
+    thread = end_in_the_middle(switch, lambda: restart(switch), tell)
     # Long enough for world's check that all leaders still use their groups: there is a new one of
     # blocking calls, and others are the host's.
     words = [f"--until={tell}", "--rounds=200", "--later=1"]
@@ -246,13 +241,8 @@ def test_long_messages_without_a_rule_look_for_no_switch(running, start):
 
 def test_a_new_group_is_made_after_a_restart(running, start, tmp_path):
     switch = running()
-
-    def restart() -> None:
-        switch.stop(signal.SIGKILL)
-        switch.start()
-
     tell = tmp_path / "ended"
-    thread = end_in_the_middle(switch, restart, tell)
+    thread = end_in_the_middle(switch, lambda: restart(switch), tell)
     result = start(switch.address, "--rounds=300", f"--until={tell}")
     thread.join()
     # Each of two leaders, twice on two communicators.
@@ -269,6 +259,12 @@ def test_faults_on_the_way(running, start, faults):
     assert result.counter("switch_fallbacks") == 0, result.report()
     if "--loss" in faults:
         assert result.counter("switch_repeated") > 0, result.report()
+
+
+def restart(switch) -> None:
+    """Start it anew: all that it knew is gone."""
+    switch.stop(signal.SIGKILL)
+    switch.start()
 
 
 def end_in_the_middle(switch, end: Callable[[], None], tell: Path) -> threading.Thread:
