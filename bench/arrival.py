@@ -104,8 +104,7 @@ def summarise(
             if not here:
                 continue
             values = [f"{median_of(here, value):.4f}" for value in (*VALUES, "off")]
-            delay = 0 if pattern == "together" else delays[size]
-            yield [size, pattern, f"{delay:g}", job, str(len(here)), *values, commit()]
+            yield [size, pattern, f"{delays[size]:g}", job, str(len(here)), *values, commit()]
 
 
 def measure(
@@ -134,6 +133,9 @@ def measure(
             if not options.own_delay_only:
                 late = dict.fromkeys(named, float(LATE_MS))
                 repeats = max(1, options.repeats - 2)
+                # Also together, with the same pauses between calls: connections that have been idle
+                # begin slowly.
+                more = (options.pattern, options.sizes)
                 found.append((bench(*common, *more, str(LATE_MS), repeats), late))
             for samples, delays in found:
                 for row in summarise(samples, delays):

@@ -89,7 +89,7 @@ Comm* Rank::comm_created(Comm& parent, host::Handle handle, Origin origin, int t
   std::uint64_t theirs = 0;
   if (origin == Origin::intercomm_create) {
     // The two groups know different parents; each tells the other its own value. Blocks.
-    const HostVisit visit(*this);
+    const HostVisit visit(*this, &parent);
     if (s.host.inter_exchange(*leaders, combine(parent.context, sequence), &theirs) !=
         host::kSuccess) {
       return nullptr;
@@ -176,7 +176,7 @@ void Rank::comm_freed(Comm& comm) {
     // host keeps it until the end.
     if (s.collectives.later_between) finish_between(comm);
     if (own.persistent_left == 0) {
-      const HostVisit visit(*this);
+      const HostVisit visit(*this, &comm);
       s.host.comm_free(&own.hidden);  // collective, like the call that we are in
       own.hidden = 0;
     }
@@ -185,7 +185,7 @@ void Rank::comm_freed(Comm& comm) {
     for (ArrivalComm* const arrival :
          {comm.collectives->arrival.get(), comm.collectives->arrival_later.get()}) {
       if (arrival == nullptr) continue;
-      const HostVisit visit(*this);
+      const HostVisit visit(*this, &comm);
       host::Handle handle = arrival->host_comm();
       s.host.comm_free(&handle);
       arrival->forget_host_comm();

@@ -411,10 +411,21 @@ void Rank::hand_over_receives() {
   state_->hand_over_receives();
 }
 
-Rank::HostVisit::HostVisit(Rank& rank)
-    : rank_(rank), looked_after_(rank.has_pending_work() && rank.entering_host_call()) {}
+Rank::HostVisit::HostVisit(Rank& rank, const Comm* waits_for)
+    : rank_(rank),
+      looked_after_(rank.has_pending_work() && rank.entering_host_call()),
+      watched_(waits_for != nullptr && rank.state_->watch(*waits_for) ? waits_for : nullptr) {}
 Rank::HostVisit::~HostVisit() {
+  if (watched_ != nullptr) rank_.state_->helper.close(watched_);
   if (looked_after_) rank_.left_host_call();
+}
+
+bool RankState::watch(const Comm& comm) {
+  const auto here = [&](int world_rank) {
+    return world_rank != host.world_rank && node->index_of(world_rank) >= 0;
+  };
+  return settings.host_call_progress &&
+         std::any_of(comm.world_rank.begin(), comm.world_rank.end(), here) && helper.open(&comm);
 }
 
 bool Rank::has_pending_work() const {

@@ -147,17 +147,20 @@ class Rank {
   // Receives that the host may have to serve are lent to it for the time.
   bool entering_host_call();
   void left_host_call();
-  // The same for calls that the engine makes itself.
+  // The same for calls that the engine makes itself. Where such a call ends only when all ranks of
+  // `waits_for` have come to it, the helper looks whether those of this node live: the host may
+  // wait for a dead one for ever, and nobody else looks meanwhile.
   class HostVisit {
    public:
-    explicit HostVisit(Rank& rank);
+    explicit HostVisit(Rank& rank, const Comm* waits_for = nullptr);
     ~HostVisit();
     HostVisit(const HostVisit&) = delete;
     HostVisit& operator=(const HostVisit&) = delete;
 
    private:
     Rank& rank_;
-    bool looked_after_;
+    const bool looked_after_;
+    const Comm* const watched_;  // null: the helper looks after nobody for this call
   };
   // The program has started something in the host (a non-blocking collective, one-sided
   // communication) that may need this rank's progress, on which other ranks may wait: for a while

@@ -9,6 +9,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
+
+#include "base/clock.h"
 #include "base/quiet_floats.h"
 #include "base/short_slices.h"
 #include "engine/rank_state.h"
@@ -66,10 +69,15 @@ bool HostCallHelper::start() {
   return started;
 }
 
-bool HostCallHelper::open() {
+bool HostCallHelper::open(const Comm* watched) {
   if (!start()) return false;
   state_.lock.lock();
   ++windows_;
+  if (watched != nullptr) {
+    // The first look is one interval away: most calls are over by then.
+    if (watched_.empty()) last_check_ns_ = now_ns();
+    watched_.push_back(watched);
+  }
   // Where the program has several threads it is set from the beginning, and is read without the
   // lock: nobody writes it then.
   if (!state_.locking) state_.locking = true;
@@ -90,8 +98,11 @@ void HostCallHelper::wake() {
 // before, it has set `parked` before that.
 void HostCallHelper::notice() { wake(); }
 
-void HostCallHelper::close() {
+void HostCallHelper::close(const Comm* watched) {
   state_.lock.lock();
+  if (watched != nullptr) {
+    watched_.erase(std::find(watched_.begin(), watched_.end(), watched));
+  }
   if (--windows_ == 0 && !state_.threads && !state_.agent) state_.locking = false;
   state_.lock.unlock();
 }
@@ -115,6 +126,21 @@ void* HostCallHelper::entry(void* self) {
 
 bool HostCallHelper::wanted() const {
   return windows_ != 0 || (state_.agent && state_.collectives.waits_for_host());
+}
+
+int HostCallHelper::look_for_deaths() {
+  if (watched_.empty()) return kRemote;
+  const std::uint64_t now = now_ns();
+  if (now - last_check_ns_ < static_cast<std::uint64_t>(state_.settings.peer_check_ns)) {
+    return kRemote;
+  }
+  last_check_ns_ = now;
+  ++state_.counters.peer_checks;
+  for (const Comm* const comm : watched_) {
+    const int dead = dead_member(state_, *comm);
+    if (dead != kRemote) return dead;
+  }
+  return kRemote;
 }
 
 HostCallHelper::Round HostCallHelper::tick() {
@@ -173,7 +199,10 @@ void HostCallHelper::run() {
     }
     // Where there is nothing to do any more the program's thread may be at work without the lock.
     between = last != Round::nothing && state_.collectives.waits_for_host();
+    const int dead = look_for_deaths();
     state_.lock.unlock();
+    // Without the lock: what the program has registered for its end may need it.
+    if (dead != kRemote) end_job(state_, dead);
     idle = round == Round::nothing ? idle + 1 : 0;
     if (round == Round::nothing) {
       busy = kQuickTicks;

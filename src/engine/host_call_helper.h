@@ -6,6 +6,9 @@
 // a host call with receives pending it opens a *window*, and this thread looks at the queues now
 // and then for as long as the window is open.
 //
+// While the rank waits in the host for all ranks of a communicator, the thread also looks whether
+// those of this node live, as ranks do that wait outside of the host.
+//
 // As an agent (`progress=agent`) it works as well while collectives between nodes are under way and
 // the program computes: then operations that have something to do in the host are what a window is
 // otherwise.
@@ -24,9 +27,11 @@
 #include <atomic>
 #include <cstdint>
 #include <mutex>
+#include <vector>
 
 namespace od {
 
+class Comm;
 class RankState;
 
 class HostCallHelper {
@@ -37,8 +42,9 @@ class HostCallHelper {
   HostCallHelper& operator=(const HostCallHelper&) = delete;
 
   // The lock is held by neither caller. open() is false when there is no thread to be had.
-  bool open();
-  void close();
+  // `watched` is a communicator whose ranks of this node are to be looked at until close().
+  bool open(const Comm* watched = nullptr);
+  void close(const Comm* watched = nullptr);
   // For an agent; the lock is held. Something has been started that it has to look after.
   void notice();
   // Makes the thread now; false when there is none to be had.
@@ -59,9 +65,15 @@ class HostCallHelper {
   Round tick();
   bool wanted() const;
   void wake();
+  // With the lock held: the dead member of the node that a watched communicator has; kRemote: none.
+  // Looks as often as the setting `peer_check` says.
+  int look_for_deaths();
 
   RankState& state_;
-  int windows_ = 0;  // guarded by the rank's lock
+  // Guarded by the rank's lock.
+  int windows_ = 0;
+  std::vector<const Comm*> watched_;  // of those windows that have one
+  std::uint64_t last_check_ns_ = 0;
   // Futex word. Setting it pairs with open() and stop(), which look at it once they have changed
   // what the helper looks at after setting it.
   std::atomic<std::uint32_t> parked_{0};

@@ -149,6 +149,9 @@ class RankState : public p2p::Endpoint {
   void match_held(std::uint64_t context);
   // What the helper does for the senders of held messages.
   bool take_held_aside();
+  // Lets the helper look whether ranks of the communicator live that share this node; false: there
+  // are none, or no helper. The lock is not held.
+  bool watch(const Comm& comm);
   // A single-threaded program's call of the host for which the helper is at work.
   bool helper_at_work = false;
   // Requests freed by the program while active; released when they complete.
@@ -227,6 +230,9 @@ class RankState : public p2p::Endpoint {
 
 // Ends the job if a process that this rank may be waiting for has died (wait_loop.cc).
 void check_peers(RankState& s, const Request* waiting_for);
+// The member of the node that is in the communicator and has died; kRemote: none.
+int dead_member(const RankState& s, const Comm& comm);
+[[noreturn]] void end_job(const RankState& s, int dead_member);
 
 // Holds the rank's lock while it exists, if the program is multi-threaded.
 class Guard {

@@ -1,6 +1,7 @@
 // Waiting with progress: what a rank does between two looks at what it waits for.
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "base/clock.h"
 #include "engine/engine.h"
@@ -79,13 +80,24 @@ void check_peers(RankState& s, const Request* waiting_for) {
         waiting_for->comm->local_index[static_cast<std::size_t>(waiting_for->peer)] != i) {
       continue;
     }
-    if (!s.node->dead(i)) continue;
-    log(Level::kError,
-        "rank %d (process %u on this node) has died while rank %d was waiting for it; ending the "
-        "job",
-        s.node->member(i).world_rank, s.node->member(i).pid, s.host.world_rank);
-    s.host.abort(1);
+    if (s.node->dead(i)) end_job(s, i);
   }
+}
+
+int dead_member(const RankState& s, const Comm& comm) {
+  for (const int world_rank : comm.world_rank) {
+    const int index = s.node->index_of(world_rank);
+    if (index >= 0 && s.node->dead(index)) return index;
+  }
+  return kRemote;
+}
+
+void end_job(const RankState& s, int dead_member) {
+  log(Level::kError,
+      "rank %d (process %u on this node) has died while rank %d was waiting for it; ending the job",
+      s.node->member(dead_member).world_rank, s.node->member(dead_member).pid, s.host.world_rank);
+  s.host.abort(1);
+  std::abort();
 }
 
 Rank::WaitLoop::WaitLoop(Rank& rank, const char* where, bool host_pending, Request* waiting_for)

@@ -8,6 +8,8 @@
  *   --calls=N       calls by chance
  *   --random=1      nothing but these
  *   --threads=1     several threads instead of everything else
+ *   --apart=1       each rank comes to gathers when the one before has left, instead of everything
+ * else
  *   --lengths=1     ranks that do not agree how long a message is, instead of everything else
  */
 #include <mpi.h>
@@ -358,8 +360,24 @@ static void FarBehind(void) {
     if (rank == late) usleep(20000);
     for (int i = 0; i < 24; ++i) Reduce(MPI_COMM_WORLD, 0, 100000, (uint64_t)i, 0, 0);
     for (int i = 0; i < 24; ++i) Scatter(MPI_COMM_WORLD, 0, 300000, (uint64_t)i, 0, 0);
+    for (int i = 0; i < 24; ++i) Gather(MPI_COMM_WORLD, 0, 300000, (uint64_t)i, 0, 0);
     for (int i = 0; i < 24; ++i) Gatherv(MPI_COMM_WORLD, 0, 300000, (uint64_t)i, 0);
     for (int i = 0; i < 24; ++i) Scatterv(MPI_COMM_WORLD, 0, 1 << 20, (uint64_t)i, 0);
+  }
+}
+
+/* So nobody of a node finds another one that could send for it. Rank 0 is the root, and inside. */
+static void Apart(void) {
+  /* What such calls need is made in the first one, by all ranks. */
+  Gather(MPI_COMM_WORLD, 0, 150000, 0, 0, 0);
+  for (int i = 0; i < 20; ++i) {
+    if (rank > 1) {
+      MPI_Recv(NULL, 0, MPI_BYTE, rank - 1, kToken, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    }
+    Gather(MPI_COMM_WORLD, 0, 150000, (uint64_t)i, 0, 0);
+    if (rank > 0 && rank + 1 < ranks) {
+      MPI_Send(NULL, 0, MPI_BYTE, rank + 1, kToken, MPI_COMM_WORLD);
+    }
   }
 }
 
@@ -442,13 +460,14 @@ static void OtherLengths(void) {
 }
 
 int main(int argc, char** argv) {
-  int threads = 0, lengths = 0, only_random = 0, calls = 160, provided;
+  int threads = 0, lengths = 0, apart = 0, only_random = 0, calls = 160, provided;
   for (int i = 1; i < argc; ++i) {
     if (strncmp(argv[i], "--nodes=", 8) == 0) nodes = argv[i] + 8;
     if (strncmp(argv[i], "--seed=", 7) == 0) seed = strtoull(argv[i] + 7, NULL, 10);
     if (strncmp(argv[i], "--calls=", 8) == 0) calls = atoi(argv[i] + 8);
     if (strcmp(argv[i], "--threads=1") == 0) threads = 1;
     if (strcmp(argv[i], "--lengths=1") == 0) lengths = 1;
+    if (strcmp(argv[i], "--apart=1") == 0) apart = 1;
     if (strcmp(argv[i], "--random=1") == 0) only_random = 1;
   }
   MPI_Init_thread(&argc, &argv, threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &provided);
@@ -466,6 +485,8 @@ int main(int argc, char** argv) {
     }
   } else if (lengths) {
     OtherLengths();
+  } else if (apart) {
+    Apart();
   } else if (only_random) {
     Random(calls);
   } else {

@@ -63,3 +63,18 @@ def test_ranks_that_do_not_agree_how_long_a_message_is(
     program = compiled(HERE / "last_arrival.c")
     result = run(host, program, "0011", "--lengths=1", chosen=FORCED)
     assert result.counter("arrival_calls") > 0, result.report()
+
+
+@pytest.mark.quick
+@pytest.mark.one
+@pytest.mark.parametrize("nodes", ["0011", "00112"])
+def test_blocks_leave_their_node_as_they_come(
+    nodes: str, host: Host, compiled: Callable[[Path], str], needs_overdrive: None
+) -> None:
+    """Each rank of another node sends its own block to a root that is there."""
+    result = run(host, compiled(HERE / "last_arrival.c"), nodes, "--apart=1", chosen=FORCED)
+    assert result.counter("arrival_calls") == 21 * len(nodes), result.report()
+    others = [node for node in nodes if node != nodes[0]]
+    # In the first call all ranks come together: somebody of each node, and perhaps others.
+    first = result.counter("arrival_claims") - 20 * len(others)
+    assert len(set(others)) <= first <= len(others), result.report()

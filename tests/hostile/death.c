@@ -3,7 +3,8 @@
 //   abort   abort()
 // --wait says what the others are doing: recv, wait, waitall, probe, ssend, any, barrier, bcast
 // (with
-//   the victim inside, the first one of its node, and the root later).
+//   the victim inside, the first one of its node, and the root later), first (the same, in the
+//   first collective of all).
 // --note=FILE is where the victim writes the wall-clock time of its end beforehand.
 #include <pthread.h>
 #include <signal.h>
@@ -42,10 +43,10 @@ int main(int argc, char** argv) {
     MPI_Sendrecv(&byte, 1, MPI_BYTE, right, 1, &byte, 1, MPI_BYTE, left, 1, MPI_COMM_WORLD,
                  MPI_STATUS_IGNORE);
   }
-  if (strcmp(waiting, "bcast") == 0) {
+  if (strcmp(waiting, "bcast") == 0 || strcmp(waiting, "first") == 0) {
     pthread_t end;
     // What such calls need is made in the first one.
-    MPI_Bcast(large, sizeof large, MPI_BYTE, 0, MPI_COMM_WORLD);
+    if (waiting[0] == 'b') MPI_Bcast(large, sizeof large, MPI_BYTE, 0, MPI_COMM_WORLD);
     if (odt.rank == victim && pthread_create(&end, NULL, End, NULL) != 0) return 1;
     if (odt.rank != victim) odt_sleep_ms(odt.rank == 0 ? 1000 : 100);
     MPI_Bcast(large, sizeof large, MPI_BYTE, 0, MPI_COMM_WORLD);

@@ -95,6 +95,26 @@ def test_death_of_whom_a_broadcast_starts_with(
 
 
 @pytest.mark.quick
+def test_death_before_the_first_collective_between_nodes(
+    host: Host, compiled: Build, overdrive: bool, needs_overdrive: None, tmp_path: Path
+) -> None:
+    """The ranks sit in a call of the host that makes the communicator for it, where none looks."""
+    standby.needs_standby(host)
+    note = tmp_path / "died"
+    command = [compiled(HERE / "death.c"), "--how=kill", "--wait=first", f"--note={note}"]
+    env = {"OVERDRIVE_TEST_REMOTE": "0-2,0-3,1-2,1-3"}
+    for _ in range(standby.attempts(host)):
+        result = standby.run(host, command, ranks=4, env=env)
+        late = time.time() - died_at(note, result)
+        assert not result.timed_out, result.report()
+        assert late < DEATH_SECONDS + LAUNCHER_SECONDS, f"{late:.1f} s\n{result.report()}"
+        assert "went on" not in result.stdout, result.report()
+        if standby.names_rank(result, 3):
+            return
+    pytest.fail(f"nobody named the dead rank\n{result.report()}")
+
+
+@pytest.mark.quick
 @pytest.mark.parametrize("how", ["exit", "segv", "abort"])
 def test_unforeseen_end(
     how: str, host: Host, compiled: Build, overdrive: bool, needs_overdrive: None

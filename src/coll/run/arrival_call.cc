@@ -186,8 +186,11 @@ ArrivalCall::Role ArrivalCall::claim_role(std::int64_t bytes, std::int64_t segme
 bool ArrivalCall::open_area(std::uint64_t bytes, std::uint64_t segment_bytes) {
   if (area_ == nullptr) return placed_ = true;
   if (!owns_entry_) owns_entry_ = area_->claim(number_) == ArrivalArea::Claim::mine;
-  placed_ = owns_entry_ && area_->place(number_, bytes, segment_bytes);
-  return placed_;
+  placed_ = owns_entry_ && area_->reserve(number_, bytes, segment_bytes);
+  if (!placed_) return false;
+  prepare_area();
+  area_->publish(number_, 0);
+  return true;
 }
 
 // Who is ready for this call is taken in; of others it is kept.

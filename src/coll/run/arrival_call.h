@@ -130,6 +130,8 @@ class ArrivalCall {
   // Room in the node's area, where there is one, if this rank owns the call's entry or is the first
   // to claim it. False: not yet, or it is another one's.
   bool open_area(std::uint64_t bytes, std::uint64_t segment_bytes);
+  // Between the two: there is room, which others do not see yet.
+  virtual void prepare_area() {}
 
   const Comm& comm() const { return shared_.comm_; }
   int me() const { return comm().rank; }

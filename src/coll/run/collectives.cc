@@ -17,6 +17,7 @@
 #include "coll/run/last_arrival.h"
 #include "coll/run/line.h"
 #include "coll/run/neighbourhood.h"
+#include "coll/run/relay_gather.h"
 #include "p2p/context.h"
 
 namespace od {
@@ -252,9 +253,9 @@ bool fits_arrival(const CollectiveCall& call, const Comm& comm, const ArrivalCom
   if (call.collective == coll::Collective::kScatter) {
     return FirstScatter::fits(arrival, bytes);
   }
+  if (call.collective == coll::Collective::kGather) return RelayGather::fits(arrival, bytes);
   if (coll::info(call.collective).counts_are_local()) return ArrivalBlocks::fits(arrival);
-  const std::int64_t unit = coll::info(call.collective).reduces ? call.recv_type->size : 1;
-  return LastArrival::fits(arrival, own.nodes().count(), bytes, unit);
+  return LastArrival::fits(arrival, own.nodes().count(), bytes, call.recv_type->size);
 }
 
 }  // namespace

@@ -36,7 +36,6 @@ LastArrival::LastArrival(ArrivalComm& shared, const CollectiveCall& call,
                          CollectiveBuffers& buffers, std::int64_t bytes)
     : ArrivalCall(shared, call.root),
       buffers_(buffers),
-      reduces_(coll::info(call.collective).reduces),
       bytes_(bytes),
       segment_bytes_(segment_for(bytes, buffers.unit_bytes())),
       segments_(segments_of(bytes, segment_bytes_)) {
@@ -49,11 +48,7 @@ LastArrival::LastArrival(ArrivalComm& shared, const CollectiveCall& call,
     nodes_.resize(static_cast<std::size_t>(nodes.count()));
     awaited_ = nodes.count() - 1;
   }
-  if (!root || !call.in_place) {
-    input_ = buffers.address({0, 0, coll::Buffer::kInput});
-  } else if (reduces_) {
-    input_ = output_;
-  }
+  input_ = root && call.in_place ? output_ : buffers.address({0, 0, coll::Buffer::kInput});
 }
 
 std::int64_t LastArrival::length(std::uint64_t segment) const {
@@ -158,22 +153,18 @@ bool LastArrival::advance_sender() {
     open_.erase(open_.begin());
     moved = true;
   }
-  const std::uint64_t all = reduces_ ? segments_ : members().size() * segments_;
-  while (sent_ < all && open_.size() < kWindow) {
-    const std::uint64_t segment = sent_ % segments_;
-    const char* from = contribution(sent_ / segments_, segment);
-    if (reduces_ && area_ == nullptr) {
-      from = own(segment);
-    } else if (reduces_) {
+  while (sent_ < segments_ && open_.size() < kWindow) {
+    const char* from = own(sent_);
+    if (area_ != nullptr) {
       // The first member's cell is read by nobody else any more.
-      combine_node(segment, cell(0, segment));
-      from = cell(0, segment);
+      combine_node(sent_, cell(0, sent_));
+      from = cell(0, sent_);
     }
-    open_.push_back(send(from, length(segment), root_));
+    open_.push_back(send(from, length(sent_), root_));
     ++sent_;
     moved = true;
   }
-  if (sent_ == all && open_.empty() && told_all()) {
+  if (sent_ == segments_ && open_.empty() && told_all()) {
     if (area_ != nullptr) area_->took(number_);
     done_ = true;
   }
@@ -183,39 +174,25 @@ bool LastArrival::advance_sender() {
 // --- root -----------------------------------------------------------------------------------
 
 void LastArrival::take_in(const Ready& ready) {
-  const coll::Nodes& places = comm().collectives->nodes();
-  const int index = places.node_of(ready.rank);
-  Node& node = nodes_[static_cast<std::size_t>(index)];
+  Node& node = nodes_[static_cast<std::size_t>(comm().collectives->nodes().node_of(ready.rank))];
   node.ready = ready;
-  node.fits = ready.bytes == bytes_ && ready.segment_bytes == segment_bytes_;
-  if (!node.fits) note(host_.err_truncate);
+  if (ready.bytes != bytes_ || ready.segment_bytes != segment_bytes_) note(host_.err_truncate);
   node.segments = segments_of(ready.bytes, ready.segment_bytes);
-  if (!reduces_) node.segments *= places.members(index).size();
-  const auto aside = static_cast<std::size_t>(ready.segment_bytes) * node.segments;
-  if (reduces_ || !node.fits) node.aside.resize(aside);
+  node.aside.resize(static_cast<std::size_t>(ready.segment_bytes) * node.segments);
 }
 
 bool LastArrival::receive_from(Node& node) {
   bool moved = false;
-  const coll::Nodes& places = comm().collectives->nodes();
   while (!node.open.empty() && test(node.open.front())) {
     node.open.erase(node.open.begin());
     ++node.there;
     moved = true;
   }
   while (node.asked < node.segments && node.open.size() < kWindow) {
-    const std::uint64_t each = segments_of(node.ready.bytes, node.ready.segment_bytes);
-    const std::uint64_t segment = node.asked % each;
-    const std::int64_t begin = static_cast<std::int64_t>(segment) * node.ready.segment_bytes;
+    const std::int64_t begin = static_cast<std::int64_t>(node.asked) * node.ready.segment_bytes;
     const std::int64_t bytes =
         std::min<std::int64_t>(node.ready.segment_bytes, node.ready.bytes - begin);
-    char* into = nullptr;
-    if (!node.aside.empty()) {
-      into = node.aside.data() + node.asked * static_cast<std::uint64_t>(node.ready.segment_bytes);
-    } else {
-      const std::span<const int> members = places.members(places.node_of(node.ready.rank));
-      into = output_ + members[static_cast<std::size_t>(node.asked / each)] * bytes_ + begin;
-    }
+    char* const into = node.aside.data() + begin;
     node.open.push_back(receive(into, bytes, node.ready.rank, kData));
     ++node.asked;
     moved = true;
@@ -230,30 +207,17 @@ bool LastArrival::advance_root() {
     moved |= receive_from(node);
     complete = complete && node.there == node.segments;
   }
-  if (!own_node_taken_ && (area_ == nullptr || area_->given(number_) == givers())) {
-    if (!reduces_) take_own_node();
-    own_node_taken_ = moved = true;
+  if (!own_node_given_ && (area_ == nullptr || area_->given(number_) == givers())) {
+    own_node_given_ = moved = true;
   }
-  if (!complete || !own_node_taken_) return moved;
-  if (reduces_ && error_ == host::kSuccess) combine_all();
+  if (!complete || !own_node_given_) return moved;
+  if (error_ == host::kSuccess) combine_all();
   if (area_ != nullptr) area_->took(number_);
   done_ = true;
   return true;
 }
 
-// A gather: the blocks of this node.
-void LastArrival::take_own_node() {
-  for (std::size_t member = 0; member < members().size(); ++member) {
-    char* const block = output_ + members()[member] * bytes_;
-    if (member == my_place_ && input_ == nullptr) continue;
-    for (std::uint64_t segment = 0; segment < segments_; ++segment) {
-      memory::copy_ordinary(block + offset(segment), contribution(member, segment),
-                            static_cast<std::size_t>(length(segment)));
-    }
-  }
-}
-
-// A reduction, when everything is there. A segment of the output, which may be the input as well,
+// When everything is there. A segment of the output, which may be the input as well,
 // is written when it has been read.
 void LastArrival::combine_all() {
   const auto own_node = static_cast<std::size_t>(comm().collectives->nodes().node_of(me()));
@@ -277,8 +241,8 @@ void LastArrival::combine_all() {
 }
 
 std::string LastArrival::describe() const {
-  std::string text = reduces_ ? "reduction " : "gather ";
-  text += std::to_string(number_) + " of those that end with the last";
+  const std::string text =
+      "reduction " + std::to_string(number_) + " of those that end with the last";
   switch (role_) {
     case Role::unknown:
       return text + ": waiting for room that ranks of this node have not left";
@@ -289,7 +253,7 @@ std::string LastArrival::describe() const {
       break;
   }
   return text + ": root, of " + std::to_string(awaited_) + " nodes not all ranks are there yet" +
-         (own_node_taken_ ? "" : ", nor of this one");
+         (own_node_given_ ? "" : ", nor of this one");
 }
 
 }  // namespace od

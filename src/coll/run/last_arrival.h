@@ -1,15 +1,14 @@
-// Reductions to a root and gathers between nodes that end with whoever comes last on each node.
+// Reductions to a root between nodes that end with whoever comes last on each node.
 //
 //   giver    Leaves what it contributes in the node's area (coll/shm/arrival_area.h), and is done.
-//   sender   The last rank of a node to come: it finds what all others have left, and sends it to
-//            the root, combined or block by block. It needs no copy of its own. Of the root's node
-//            there is none.
+//   sender   The last rank of a node to come: it finds what all others have left, combines it and
+//            sends it to the root. It needs no copy of its own. Of the root's node there is none.
 //   root     Is told who the senders are, and takes from them; what its own node has left it takes
 //            from the area.
 //
-// So nobody waits for anyone but the sender, for the root, and the root, for all. What is combined
-// is combined in the order of ranks in a node, and then of nodes: who comes when decides nothing
-// but who computes.
+// So nobody waits for anyone but the sender, for the root, and the root, for all. Contributions are
+// combined in the order of ranks in a node, and then of nodes: who comes when decides nothing but
+// who computes. Gathers: relay_gather.h.
 #ifndef OVERDRIVE_COLL_RUN_LAST_ARRIVAL_H_
 #define OVERDRIVE_COLL_RUN_LAST_ARRIVAL_H_
 
@@ -39,11 +38,10 @@ class LastArrival : public ArrivalCall {
 
  private:
   enum class Role : std::uint8_t { unknown, root, sender };
-  // What a node's sender sends, as segments: one for each of the result, or of each rank in turn.
+  // What a node's sender sends.
   struct Node {
     Ready ready;
-    std::vector<char> aside;  // reductions, and what does not fit the call
-    bool fits = true;
+    std::vector<char> aside;
     std::vector<host::Handle> open;
     std::uint64_t asked = 0;
     std::uint64_t there = 0;
@@ -56,7 +54,6 @@ class LastArrival : public ArrivalCall {
   bool advance_root();
   void take_in(const Ready& ready) override;
   bool receive_from(Node& node);
-  void take_own_node();
   void combine_all();
   void combine_node(std::uint64_t segment, char* target);
 
@@ -73,12 +70,11 @@ class LastArrival : public ArrivalCall {
   void reduce(char* target, const char* left, const char* right, std::uint64_t segment);
 
   CollectiveBuffers& buffers_;
-  const bool reduces_;
   const std::int64_t bytes_;  // of each rank
   const std::int64_t segment_bytes_;
   const std::uint64_t segments_;
-  const char* input_ = nullptr;  // null: the root's own block is where it belongs
-  char* output_ = nullptr;       // of the root
+  const char* input_ = nullptr;
+  char* output_ = nullptr;  // of the root
 
   Role role_ = Role::unknown;
   std::size_t my_place_ = 0;  // among the members of the node
@@ -90,7 +86,7 @@ class LastArrival : public ArrivalCall {
 
   // Root.
   std::vector<Node> nodes_;  // by number; of its own nothing
-  bool own_node_taken_ = false;
+  bool own_node_given_ = false;
 };
 
 }  // namespace od

@@ -11,6 +11,7 @@
 #include "coll/run/first_scatterv.h"
 #include "coll/run/last_arrival.h"
 #include "coll/run/last_gatherv.h"
+#include "coll/run/relay_gather.h"
 
 namespace od {
 
@@ -104,6 +105,8 @@ void CollectiveOp::begin_arrival(ArrivalComm& shared) {
     arrival_ = std::make_unique<FirstScatterv>(shared, call, buffers_);
   } else if (call.collective == coll::Collective::kGatherv) {
     arrival_ = std::make_unique<LastGatherv>(shared, call, buffers_);
+  } else if (call.collective == coll::Collective::kGather) {
+    arrival_ = std::make_unique<RelayGather>(shared, call, buffers_, bytes);
   } else {
     arrival_ = std::make_unique<LastArrival>(shared, call, buffers_, bytes);
   }

@@ -13,6 +13,8 @@ namespace {
 
 // `made`: number + 1 above, segments below.
 constexpr unsigned kSegmentBits = 32;
+// `given`: beside the count, whether somebody passes on what has been given.
+constexpr std::uint64_t kCarrying = std::uint64_t{1} << 63;
 
 // The slot's control page and lines stay as they are; they belong to whoever has it next.
 constexpr std::uint64_t kCellsOffset = kControlBytes + od::node::kPageBytes;
@@ -91,7 +93,7 @@ ArrivalArea::Claim ArrivalArea::claim(std::uint64_t number) {
              : Claim::others;
 }
 
-bool ArrivalArea::place(std::uint64_t number, std::uint64_t bytes, std::uint64_t segment_bytes) {
+bool ArrivalArea::reserve(std::uint64_t number, std::uint64_t bytes, std::uint64_t segment_bytes) {
   const std::uint64_t segments = (bytes + segment_bytes - 1) / segment_bytes;
   const std::uint64_t cells_each = cells_of_segment(segment_bytes);
   if (cells_each > cells_per_slot_) return false;
@@ -121,7 +123,6 @@ bool ArrivalArea::place(std::uint64_t number, std::uint64_t bytes, std::uint64_t
   mine.segment_bytes.store(segment_bytes, std::memory_order_relaxed);
   // Relaxed: published by `made`, which members see before they count.
   mine.given.store(0, std::memory_order_relaxed);
-  publish(number, 0);
   return true;
 }
 
@@ -142,7 +143,20 @@ std::uint64_t ArrivalArea::give(std::uint64_t number) {
 
 std::uint64_t ArrivalArea::given(std::uint64_t number) const {
   // Acquire: pairs with the release in give().
-  return entry(number).given.load(std::memory_order_acquire);
+  return entry(number).given.load(std::memory_order_acquire) & ~kCarrying;
+}
+
+bool ArrivalArea::carry(std::uint64_t number) {
+  // Acquire: pairs with the releases in give() and stop_carrying().
+  return (entry(number).given.fetch_or(kCarrying, std::memory_order_acquire) & kCarrying) == 0;
+}
+
+bool ArrivalArea::stop_carrying(std::uint64_t number, std::uint64_t seen) {
+  std::uint64_t expected = seen | kCarrying;
+  // Release: what this member has done; pairs with the acquire in carry(). Who gives later than
+  // this finds nobody carrying; who gave before makes it fail: all are changes of one word.
+  return entry(number).given.compare_exchange_strong(expected, seen, std::memory_order_release,
+                                                     std::memory_order_relaxed);
 }
 
 ArrivalArea::Seen ArrivalArea::look(std::uint64_t number) const {

@@ -11,6 +11,7 @@
 //            the entry serve again when all have.
 //
 //   give     The other way round, members count in `given` that they have left segments of theirs.
+//   carry    One bit of `given` says whether a member is passing them on.
 //
 // Words only grow, but for `given`, which an owner begins anew: an entry's `taken` counts all
 // broadcasts that it has served. What an owner
@@ -65,13 +66,24 @@ class ArrivalArea {
   Claim claim(std::uint64_t number);
   // By the owner, before publish(): room for `bytes` in segments, each of which lies in cells one
   // behind the other. False: not before others have taken what is there.
-  bool place(std::uint64_t number, std::uint64_t bytes, std::uint64_t segment_bytes);
+  bool place(std::uint64_t number, std::uint64_t bytes, std::uint64_t segment_bytes) {
+    if (!reserve(number, bytes, segment_bytes)) return false;
+    publish(number, 0);
+    return true;
+  }
+  // The same, but others do not see it before publish().
+  bool reserve(std::uint64_t number, std::uint64_t bytes, std::uint64_t segment_bytes);
   void publish(std::uint64_t number, std::uint64_t segments);
   void took(std::uint64_t number);
   // Of a broadcast's mirror, in which members leave segments and one of them reads: a member has
   // left its own; returns how many have. What they have left is seen by who counts, or looks.
   std::uint64_t give(std::uint64_t number);
   std::uint64_t given(std::uint64_t number) const;
+  // Where members pass on what others give: true if nobody did so and this member does now. It sees
+  // what those have done that have stopped.
+  bool carry(std::uint64_t number);
+  // It has seen that so many have given. False: more have meanwhile, and it has to go on.
+  bool stop_carrying(std::uint64_t number, std::uint64_t seen);
 
   struct Seen {
     bool placed = false;

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <random>
@@ -148,6 +149,25 @@ TEST_F(ArrivalAreaTest, CountsWhoHasGivenInEachCallAnew) {
   }
 }
 
+TEST_F(ArrivalAreaTest, OneAtATimePassesOnAndNobodyIsForgotten) {
+  ArrivalArea a = area(2), b = area(2);
+  ASSERT_EQ(a.claim(0), Claim::mine);
+  ASSERT_TRUE(a.reserve(0, 2 * kSegment, kSegment));
+  EXPECT_FALSE(b.look(0).placed);
+  a.publish(0, 0);
+  EXPECT_TRUE(b.look(0).placed);
+  EXPECT_TRUE(a.carry(0));
+  EXPECT_FALSE(b.carry(0));
+  EXPECT_EQ(a.given(0), 0u);
+  b.give(0);
+  EXPECT_EQ(a.given(0), 1u);
+  EXPECT_FALSE(a.stop_carrying(0, 0));
+  EXPECT_FALSE(b.carry(0));
+  EXPECT_TRUE(a.stop_carrying(0, 1));
+  EXPECT_EQ(b.given(0), 1u);
+  EXPECT_TRUE(b.carry(0));
+}
+
 TEST_F(ArrivalAreaTest, LeavesTheSlotsHeadsAlone) {
   ArrivalArea a = area(1);
   for (std::uint64_t number = 0; number < 100; ++number) {
@@ -214,6 +234,56 @@ TEST_F(ArrivalAreaTest, ThreadsReadWhatTheOwnerWrote) {
   for (std::uint32_t i = 0; i < kMembers; ++i) threads.emplace_back(member, i);
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(owned.load(), kNumbers);
+  EXPECT_EQ(wrong.load(), 0u);
+}
+
+// Members come in any order; one after the other passes on what it finds, and what each has given
+// is passed on once.
+TEST_F(ArrivalAreaTest, ThreadsPassOnWhatEachHasGiven) {
+  constexpr std::uint32_t kMembers = 3;
+  constexpr std::uint64_t kNumbers = 400;
+  std::atomic<std::uint64_t> passed{0}, wrong{0};
+  const auto value = [](std::uint64_t number, std::uint32_t member) {
+    return static_cast<std::byte>((number + member) % 250 + 1);
+  };
+  const auto member = [&](std::uint32_t me) {
+    ArrivalArea mine = area(kMembers);
+    std::mt19937 random(me);
+    for (std::uint64_t number = 0; number < kNumbers; ++number) {
+      for (unsigned i = random() % 64; i != 0; --i) std::this_thread::yield();
+      Claim claim;
+      while ((claim = mine.claim(number)) == Claim::wait) std::this_thread::yield();
+      if (claim == Claim::mine) {
+        while (!mine.reserve(number, kMembers * kSegment, kSegment)) std::this_thread::yield();
+        for (std::uint32_t i = 0; i < kMembers; ++i) *mine.segment(number, i) = std::byte{0};
+        mine.publish(number, 0);
+      }
+      while (!mine.look(number).placed) std::this_thread::yield();
+      // Each has a byte of its own, which who passes it on clears.
+      const std::atomic_ref<std::byte> own(*mine.segment(number, me));
+      own.store(value(number, me), std::memory_order_release);
+      mine.give(number);
+      if (mine.carry(number)) {
+        std::uint64_t seen = 0;
+        do {
+          seen = mine.given(number);
+          for (std::uint32_t i = 0; i < kMembers; ++i) {
+            const std::atomic_ref<std::byte> left(*mine.segment(number, i));
+            const std::byte found = left.load(std::memory_order_acquire);
+            if (found == std::byte{0}) continue;
+            if (found != value(number, i)) wrong.fetch_add(1, std::memory_order_relaxed);
+            left.store(std::byte{0}, std::memory_order_relaxed);
+            passed.fetch_add(1, std::memory_order_relaxed);
+          }
+        } while (!mine.stop_carrying(number, seen));
+      }
+      mine.took(number);
+    }
+  };
+  std::vector<std::thread> threads;
+  for (std::uint32_t i = 0; i < kMembers; ++i) threads.emplace_back(member, i);
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(passed.load(), kNumbers * kMembers);
   EXPECT_EQ(wrong.load(), 0u);
 }
 

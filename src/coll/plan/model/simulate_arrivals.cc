@@ -22,7 +22,8 @@ class Protocol {
         root_node_(static_cast<std::size_t>(nodes.node_of(0))) {}
 
   Simulated broadcast();
-  Simulated collect(bool reduces);
+  Simulated reduce();
+  Simulated gather();
   Simulated hand_out();
 
  private:
@@ -135,7 +136,7 @@ Simulated Protocol::broadcast() {
   return result();
 }
 
-Simulated Protocol::collect(bool reduces) {
+Simulated Protocol::reduce() {
   struct Sending {
     std::size_t node;
     int sender;
@@ -155,23 +156,62 @@ Simulated Protocol::collect(bool reduces) {
   double last = arrival(last_of(root_node_)) + read(bytes_);
   for (const Sending& each : all) {
     const auto ranks = static_cast<double>(members(each.node).size());
-    const double bytes = reduces ? bytes_ : bytes_ * ranks;
-    const double wire = bytes * machine_.far.byte_ns;
+    const double wire = bytes_ * machine_.far.byte_ns;
     // Segments are combined while others travel.
-    const double combine = reduces ? (ranks - 1) * machine_.add_byte_ns : 0;
+    const double combine = (ranks - 1) * machine_.add_byte_ns;
     const double first = segment_bytes() * combine;
     const double begin = std::max(each.begin + first, in_free);
     in_free = begin + std::max(wire, bytes_ * combine - first);
     end(each.sender) = in_free + machine_.far.latency_ns;
     last = std::max(last, end(each.sender));
-    sums_.messages += segments() * (reduces ? 1 : members(each.node).size());
-    sums_.far_bytes += static_cast<std::uint64_t>(bytes);
+    sums_.messages += segments();
+    sums_.far_bytes += static_cast<std::uint64_t>(bytes_);
   }
   const auto own = static_cast<double>(members(root_node_).size());
-  const double rest = reduces
-                          ? bytes_ * machine_.add_byte_ns * (static_cast<double>(count_) + own - 2)
-                          : read(bytes_ * own);
+  const double rest = bytes_ * machine_.add_byte_ns * (static_cast<double>(count_) + own - 2);
   end(0) = std::max(last, arrival(0)) + rest;
+  return result();
+}
+
+// Blocks leave their nodes as they come, and share the root's link.
+Simulated Protocol::gather() {
+  std::vector<int> order;
+  double last = arrival(0);
+  for (std::size_t node = 0; node < count_; ++node) {
+    for (const int rank : members(node)) {
+      if (node != root_node_) {
+        order.push_back(rank);
+      } else if (rank != 0) {
+        end(rank) = arrival(rank) + read(bytes_);
+        last = std::max(last, end(rank)) + read(bytes_);
+      }
+    }
+  }
+  std::stable_sort(order.begin(), order.end(),
+                   [this](int a, int b) { return arrival(a) < arrival(b); });
+  double in_free = 0;
+  // Who carries a node's blocks, and until when.
+  std::vector<int> carrier(count_, 0);
+  std::vector<double> carries_until(count_, -1);
+  for (const int rank : order) {
+    const auto node = static_cast<std::size_t>(nodes_.node_of(rank));
+    double there = arrival(rank);
+    if (carries_until[node] <= there) {
+      carrier[node] = rank;
+    } else {
+      there += read(bytes_);
+      end(rank) = there;
+    }
+    const double wire = std::max(bytes_ * machine_.far.byte_ns,
+                                 machine_.far.gap_ns * static_cast<double>(segments()));
+    const double told = std::max(there + message(), arrival(0)) + handshake();
+    in_free = std::max({told, in_free, carries_until[node]}) + wire;
+    carries_until[node] = end(carrier[node]) = in_free;
+    last = std::max(last, in_free + machine_.far.latency_ns);
+    sums_.messages += segments();
+    sums_.far_bytes += static_cast<std::uint64_t>(bytes_);
+  }
+  end(0) = last + bytes_ * machine_.copy_byte_ns;
   return result();
 }
 
@@ -248,7 +288,7 @@ Simulated simulate_first_arrival(Collective collective, const Nodes& nodes, std:
   Protocol protocol(nodes, bytes, machine, arrivals);
   if (collective == Collective::kBcast) return protocol.broadcast();
   if (collective == Collective::kScatter) return protocol.hand_out();
-  return protocol.collect(collective == Collective::kReduce);
+  return collective == Collective::kReduce ? protocol.reduce() : protocol.gather();
 }
 
 }  // namespace od::coll
