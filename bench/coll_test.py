@@ -271,7 +271,8 @@ def test_what_was_measured_before_the_time_limit_stays(host: Host, tmp_path: Pat
     [
         ("allreduce", "usual", 0, "wrong result of allreduce: rank 1 of 2"),
         ("alltoall", "usual", 1, "wrong result of alltoall: rank 1 of 2"),
-        ("alltoall", "app", 40, "wrong sum of the results of alltoall: rank 1 of 2"),
+        # The first two calls are looked at word by word; a slow machine makes few others.
+        ("alltoall", "app", 2, "wrong sum of the results of alltoall: rank 1 of 2"),
     ],
 )
 def test_wrong_results_end_the_benchmark(

@@ -89,19 +89,52 @@ def test_an_open_folder_is_refused(lab):
 @pytest.mark.parametrize("moment", [0, 4])
 def test_a_stopped_up_leaves_nothing(lab, how, moment):
     """`moment` is how many processes of the lab there are when `up` is stopped."""
-    process = lab.start("up", "--nodes", "6")
-    while not lab.labs().exists() or len(processes.members(lab.job)) < 1 + moment:
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.001)
+    keeper = None
+    while keeper is None:
+        process = lab.start("up", "--nodes", "6")
+        while not lab.labs().exists() or len(processes.members(lab.job)) < 1 + moment:
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.001)
+        keeper = stopped_keeper(lab, process)
     if how == "ctrl-c":
         interrupt(process)
     elif how == "kill":
         process.kill()
     else:
         process.terminate()
+    os.kill(keeper, signal.SIGCONT)
     process.communicate()
     assert process.returncode != 0
     assert lab.left() == []
+
+
+def stopped_keeper(lab, process):
+    """Return the keeper, stopped before it has said that the lab is up; None if it was quicker."""
+    task = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    for keeper in map(int, task.read_text().split()):
+        os.kill(keeper, signal.SIGSTOP)
+        while not processes.suspended(keeper):
+            time.sleep(0.001)
+        if not (lab.labs() / "lab" / "state.json").exists():
+            return keeper
+        os.kill(keeper, signal.SIGCONT)
+    process.communicate()
+    lab.good("down")
+    return None
+
+
+def test_an_up_that_has_made_a_lab_does_not_fail(lab):
+    """Ctrl-C comes too late once the lab stays."""
+    for _ in range(20):
+        process = lab.start("up", "--nodes", "1")
+        while not (lab.labs() / "lab" / "state.json").exists():
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.001)
+        interrupt(process)
+        process.communicate()
+        if process.returncode == 0:
+            lab.good("down")
+        assert lab.left() == []
 
 
 @pytest.mark.parametrize("victim", ["keeper", "init"])

@@ -11,6 +11,8 @@ import argparse
 import os
 import subprocess
 import sys
+import threading
+from collections import defaultdict
 from pathlib import Path
 
 from packages import SetupError, ensure, log, run_with_retries
@@ -22,6 +24,10 @@ DEVELOPMENT = ["pytest", "pytest-xdist", "ruff", "matplotlib", "numpy"]
 
 PIP_ATTEMPTS = 4
 """A package index answers with passing errors now and then."""
+
+
+_one_at_a_time: defaultdict[Path, threading.Lock] = defaultdict(threading.Lock)
+"""Hosts are set up side by side, and several share an environment."""
 
 
 def python_of(directory: Path) -> Path:
@@ -74,7 +80,9 @@ def ensure_environment(
     env: dict[str, str] | None = None,
 ) -> Path:
     """Bring the environment to exactly these requirements; return its interpreter."""
-    if not is_complete(directory, requirements):
+    with _one_at_a_time[directory]:
+        if is_complete(directory, requirements):
+            return python_of(directory)
         log(f"installing {' '.join(requirements)} into {directory}")
         if not python_of(directory).exists():
             directory.parent.mkdir(parents=True, exist_ok=True)

@@ -12,6 +12,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 import time
 
 GROUPS: dict[str, list[str]] = {
@@ -54,6 +55,10 @@ APT_ATTEMPTS = 3
 
 LOCK_TIMEOUT_SECONDS = 300
 """How long apt-get waits for another apt-get to finish before it gives up."""
+
+
+_one_at_a_time = threading.Lock()
+"""Of installations: a second one finds out afterwards what is still missing."""
 
 
 class SetupError(RuntimeError):
@@ -139,19 +144,20 @@ def ensure(packages: list[str]) -> list[str]:
 
     Raises SetupError when something is missing and cannot be installed.
     """
-    wanted = missing(packages)
-    if not wanted:
-        return []
-    if shutil.which("apt-get") is None:
-        raise SetupError(f"no apt-get here; please install: {' '.join(wanted)}")
-    log(f"installing {' '.join(wanted)}")
-    try:
-        _run_apt(["install", "-y", "--no-install-recommends", *wanted])
-    except SetupError:
-        # The usual reason on a fresh machine is an empty or old package index.
-        _run_apt(["update"])
-        _run_apt(["install", "-y", "--no-install-recommends", *wanted])
-    return wanted
+    with _one_at_a_time:
+        wanted = missing(packages)
+        if not wanted:
+            return []
+        if shutil.which("apt-get") is None:
+            raise SetupError(f"no apt-get here; please install: {' '.join(wanted)}")
+        log(f"installing {' '.join(wanted)}")
+        try:
+            _run_apt(["install", "-y", "--no-install-recommends", *wanted])
+        except SetupError:
+            # The usual reason on a fresh machine is an empty or old package index.
+            _run_apt(["update"])
+            _run_apt(["install", "-y", "--no-install-recommends", *wanted])
+        return wanted
 
 
 def main(arguments: list[str]) -> int:

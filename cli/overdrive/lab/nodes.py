@@ -405,7 +405,10 @@ class _Keeper:
 
 
 def up(plan: Plan) -> Lab:
-    """Make a lab; return when it stands, or raise and leave nothing."""
+    """Make a lab; return when it stands, or raise and leave nothing.
+
+    Afterwards this process cannot be interrupted: it has only to say that the lab is up.
+    """
     for program in ("ip", "tc"):
         network.tool(program)
     # Everything is made by the keeper, which cleans up if this process is killed at any moment.
@@ -418,6 +421,8 @@ def up(plan: Plan) -> Lab:
         if "error" in content:
             raise CommandError(content["error"])
         lab = Lab.read(Path(content["ready"]))
+        # From here on the lab stays, so that the command must not end as if it had been stopped.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
         near.send(b"keep")
         return lab
     except BaseException:
