@@ -40,11 +40,20 @@ void host_test_some(int count, Handle* requests, int* done, int* which, host::St
     error = OD_HOST(Testsome)(count, tested, done, which, raw);
   }
   if (error != MPI_SUCCESS && error != MPI_ERR_IN_STATUS) [[unlikely]] {
-    // What has failed as a whole (a peer is gone) one by one says of which.
+    // What has failed as a whole (a peer is gone) one by one says of which. The host may have let
+    // go of some already: nobody can tell any more how they ended, which is an error like the
+    // call's.
     *done = 0;
     for (int i = 0; i < count; ++i) {
-      bool flag = false;
-      host_test(&requests[i], &flag, &statuses[*done]);
+      bool flag = true;
+      host::Status& status = statuses[*done];
+      requests[i] = abi::to_handle(tested[i]);
+      if (tested[i] == abi::request_null()) {
+        status = {};
+        status.error = error;
+      } else {
+        host_test(&requests[i], &flag, &status);
+      }
       if (flag) which[(*done)++] = i;
     }
     return;

@@ -115,7 +115,7 @@ bool Collectives::decide(const CollectiveCall& call, Comm& comm, coll::Decision*
     *decision = own.choose(selection, call.collective, commutative, bytes);
     if (switch_place.on() && trial != nullptr) [[unlikely]] {
       if (only_switch && !own.ruled(call.collective, commutative, bytes)) {
-        *decision = {&coll::host_algorithm(call.collective), coll::Mode::kFlat, {}};
+        *decision = coll::host_decision(call.collective);
       }
       if (switch_competes(own, call, bytes)) {
         *trial = own.switch_contest(selection, call.collective, commutative, bytes, only_switch);

@@ -72,10 +72,14 @@ CollectiveComm::Place<Made>& CollectiveComm::place(Places<Made>& places, Collect
 
 bool CollectiveComm::may_measure(const coll::Selection& selection, Collective collective,
                                  bool commutative, std::uint64_t bytes) const {
+  return !ruled(collective, commutative, bytes) && adds_up(selection);
+}
+
+bool CollectiveComm::may_measure_own(const coll::Selection& selection, Collective collective,
+                                     bool commutative, std::uint64_t bytes) const {
   coll::Table& table = *tables_[static_cast<std::size_t>(collective)][commutative ? 1 : 0];
-  // Times are added up by an allreduce that does not depend on the host.
-  return !table.ruled(table.range_of(bytes)) && !table.at(bytes).algorithm->is_host() &&
-         adds_up(selection);
+  return may_measure(selection, collective, commutative, bytes) &&
+         !table.at(bytes).algorithm->is_host();
 }
 
 ArrivalChoice* CollectiveComm::arrival_choice(const coll::Selection& selection,
@@ -88,7 +92,7 @@ ArrivalChoice* CollectiveComm::arrival_choice(const coll::Selection& selection,
     const coll::Algorithm* const rival = coll::find_algorithm(collective, "first_arrival");
     if (rival == nullptr || layout_.nodes < 2 || layout_.most_per_node < 2 ||
         coll::why_not_hierarchical(*rival, layout_, commutative) != nullptr ||
-        !may_measure(selection, collective, commutative, bytes)) {
+        !may_measure_own(selection, collective, commutative, bytes)) {
       return nullptr;
     }
     const coll::CollectiveInfo& info = coll::info(collective);
@@ -143,9 +147,9 @@ Contest* CollectiveComm::contest(const coll::Selection& selection, Collective co
   if (!place.known) [[unlikely]] {
     place.known = true;
     const QuietFloats quiet;
-    if (!may_measure(selection, collective, commutative, bytes)) return nullptr;
+    if (!may_measure_own(selection, collective, commutative, bytes)) return nullptr;
     std::vector<coll::Decision> rivals;
-    rivals.push_back({&coll::host_algorithm(collective), coll::Mode::kFlat, {}});
+    rivals.push_back(coll::host_decision(collective));
     if (others != Others::kNone) {
       coll::Table& table = *tables_[static_cast<std::size_t>(collective)][commutative ? 1 : 0];
       // The model is wrong by such factors at times, seldom by more.
@@ -183,9 +187,8 @@ Contest* CollectiveComm::switch_contest(const coll::Selection& selection, Collec
   if (!place.known) [[unlikely]] {
     place.known = true;
     const QuietFloats quiet;
-    const coll::Table& table = *tables_[static_cast<std::size_t>(collective)][commutative ? 1 : 0];
-    if (table.ruled(table.range_of(bytes)) || !adds_up(selection)) return nullptr;
-    const coll::Decision host = {&coll::host_algorithm(collective), coll::Mode::kFlat, {}};
+    if (!may_measure(selection, collective, commutative, bytes)) return nullptr;
+    const coll::Decision host = coll::host_decision(collective);
     const coll::Decision usual =
         only_switch ? host : choose(selection, collective, commutative, bytes);
     std::vector<coll::Decision> rivals;
@@ -225,7 +228,7 @@ Contest* CollectiveComm::neighbour_contest(const coll::Selection& selection, Col
     Compared& made = place.made->compared;
     made.name = name;
     made.usual = usual;
-    made.rivals = {{&coll::host_algorithm(collective), coll::Mode::kFlat, {}}};
+    made.rivals = {coll::host_decision(collective)};
     made.least_bytes = bits == 0 ? 0 : std::uint64_t{1} << (bits - 1);
     made.most_bytes = bits == 0 ? 0 : made.least_bytes * 2 - 1;
   }

@@ -195,14 +195,18 @@ class CollectiveComm {
   coll::Layout layout_;
   std::array<std::array<std::unique_ptr<coll::Table>, 2>, coll::kCollectives> tables_;
   coll::ScheduleCache schedules_;
-  // Whether the ranks can add up times without the host.
+  // Whether the ranks can add up times, by an allreduce that does not depend on the host.
   bool adds_up(const coll::Selection& selection) const {
     return !selection.own_choice(coll::Collective::kAllreduce, layout_, true, 0)
                 .algorithm->is_host();
   }
-  // Whether there is anything to measure in a range of sizes.
+  // Whether ways may be compared in a range of sizes, for which choose() has decided: no rule of
+  // the user's decides there.
   bool may_measure(const coll::Selection& selection, coll::Collective collective, bool commutative,
                    std::uint64_t bytes) const;
+  // The same, and the usual way there is not the host's anyway.
+  bool may_measure_own(const coll::Selection& selection, coll::Collective collective,
+                       bool commutative, std::uint64_t bytes) const;
   // What is compared in a range of sizes, but for the rivals.
   Compared compared(coll::Collective collective, bool commutative, std::uint64_t bytes,
                     const coll::Decision& usual) const;

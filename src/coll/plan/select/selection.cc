@@ -70,8 +70,7 @@ Parameters merged(const Parameters& first, const Parameters& second) {
 Decision Selection::complete(const Algorithm& algorithm, Mode mode, const Parameters& parameters,
                              const Layout& layout, bool commutative) const {
   const Family& rules = family(algorithm.collective);
-  // The host's own is always called by all ranks.
-  if (algorithm.is_host()) return {&algorithm, Mode::kFlat, {}};
+  if (algorithm.is_host()) return host_decision(algorithm.collective);
   Parameters chosen = parameters;
   for (const auto& [special, values] : rules.special) {
     if (special == &algorithm) chosen = merged(chosen, values);
@@ -106,7 +105,7 @@ double Selection::cost(const Decision& decision, const Layout& layout, std::uint
 Decision Selection::by_model(Collective collective, const Layout& layout, bool commutative,
                              std::uint64_t bytes, Explanation* explanation) const {
   const Family& rules = family(collective);
-  Decision best{&host_algorithm(collective), Mode::kFlat, {}};
+  Decision best = host_decision(collective);
   double best_cost = std::numeric_limits<double>::infinity();
   const auto consider = [&](const Decision& decision, const char* reason) {
     // Neither has a cost what has no such form.

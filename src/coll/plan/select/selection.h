@@ -35,6 +35,11 @@ struct Decision {
   bool operator==(const Decision&) const = default;
 };
 
+// The host's own, which all ranks call and which knows no parameters of ours.
+inline Decision host_decision(Collective collective) {
+  return {&host_algorithm(collective), Mode::kFlat, {}};
+}
+
 // Why: one line per rule that was looked at, and what the model says.
 struct Explanation {
   struct Line {
