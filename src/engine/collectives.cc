@@ -95,7 +95,7 @@ int start_blocking(RankState& s, const CollectiveCall& call, Comm& comm,
     s.let_host_follow();
     return error;
   }
-  s.collectives.active.push_back(op);
+  s.collectives.add_active(*op);
   *out = op;
   return kSuccess;
 }

@@ -220,6 +220,7 @@ int Rank::null_init(RequestKind kind, Request** out) {
 int Rank::start(Request& request) {
   RankState& s = *state_;
   Guard guard(s);
+  s.requests.at_rest().disturb();
   request.active = true;
   request.complete = false;
   request.cancel_requested = false;
@@ -426,6 +427,25 @@ bool RankState::watch(const Comm& comm) {
   };
   return settings.host_call_progress &&
          std::any_of(comm.world_rank.begin(), comm.world_rank.end(), here) && helper.open(&comm);
+}
+
+bool Rank::comes_to_rest() {
+  RankState& s = *state_;
+  Guard guard(s);
+  if (work_pending(s)) return false;
+  if (!s.stays_awake) s.requests.at_rest().settle();
+  return true;
+}
+
+void Rank::stays_awake() {
+  Guard guard(*state_);
+  state_->stays_awake = true;
+  state_->requests.at_rest().disturb();
+}
+
+void Rank::rest_in(std::atomic<bool>& word) {
+  Guard guard(*state_);
+  state_->requests.at_rest().live_in(word);
 }
 
 bool Rank::has_pending_work() const {

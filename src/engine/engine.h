@@ -9,6 +9,7 @@
 #ifndef OVERDRIVE_ENGINE_ENGINE_H_
 #define OVERDRIVE_ENGINE_ENGINE_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -176,6 +177,12 @@ class Rank {
   void nothing_found(const Comm* comm = nullptr, int peer = host::kAnySource);
   // Whether a loop that waits for host requests has to run our progress as well.
   bool has_pending_work() const;
+  // The same for calls that cannot afford to ask each time: where it has nothing to do it says so
+  // in a word (p2p/at_rest.h), which is false again as soon as it may have.
+  bool comes_to_rest();
+  // From now on the word stays false: the program has something that cannot be seen from here.
+  void stays_awake();
+  void rest_in(std::atomic<bool>& word);
 
   // A wait loop made of `progress()` and of the caller's own polling of host requests:
   //   WaitLoop loop(rank, "MPI_Waitall"); while (!done()) loop.step();

@@ -230,7 +230,7 @@ int Overlap::serve(const CollectiveCall& call, Comm& comm, const coll::Decision&
       s.collectives.give_back(op);
       return error;
     }
-    if (!op->done()) s.collectives.active.push_back(op);
+    if (!op->done()) s.collectives.add_active(*op);
   }
   if (early) {
     wait_for(*op, true);

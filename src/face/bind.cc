@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/quiet_floats.h"
+#include "engine/rank_state.h"
 #include "face/call_timer.h"
 #include "face/payload.h"
 #include "face/state.h"

@@ -477,12 +477,12 @@ def _emit_guard(function: Function, abi: str) -> list[str]:
             f"  return synchronising_host_call([&] {{ return {call}; }});",
             "}",
             _spell(head, abi),
-            f"  if (nothing_to_look_after()) [[likely]] return {call};",
+            f"  if (is_at_rest()) [[likely]] return {call};",
             f"  return Prepared_{function.stem}({names});",
             "}",
             "",
         ]
-    note = ["  host_has_files.store(true, std::memory_order_relaxed);"]
+    note = ["  note_files();"]
     return [
         _spell(head, abi),
         *(note if function.guard == "file" else []),

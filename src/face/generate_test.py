@@ -141,15 +141,15 @@ def test_synchronisation_of_windows_is_marked():
     flush = [f for f in generate.load_interface() if f.stem == "Win_flush"]
     text = generate.emit_face(flush, "mpich")
     assert "return synchronising_host_call([&] { return OD_HOST(Win_flush)(rank, win); });" in text
-    assert "if (nothing_to_look_after()) [[likely]] return OD_HOST(Win_flush)(rank, win);" in text
+    assert "if (is_at_rest()) [[likely]] return OD_HOST(Win_flush)(rank, win);" in text
     assert "HostCallScope scope" not in text
 
 
 def test_functions_of_files_are_noted():
     functions = {f.stem: f for f in generate.load_interface() if f.guard is not None}
     opened = generate.emit_face([functions["File_open"]], "mpich")
-    assert "host_has_files.store(true, std::memory_order_relaxed);" in opened
-    assert "host_has_files" not in generate.emit_face([functions["Win_fence"]], "mpich")
+    assert "  note_files();\n  HostCallScope scope" in opened
+    assert "note_files" not in generate.emit_face([functions["Win_fence"]], "mpich")
 
 
 @pytest.mark.parametrize("abi", generate.ABIS)

@@ -39,8 +39,6 @@ bool prepare_to_block();
 void note_host_start();
 void note_host_message();
 void finish_blocking();
-// Whether prepare_to_block() would find anything to do.
-bool work_is_pending();
 
 // Error handlers of the program are called from inside the host without the mark
 // (error_handlers.cc). One that leaves by longjmp leaves the thread outside of the host, as it is;
@@ -75,25 +73,6 @@ class HostCallScope {
            kind != HostCallKind::kMessageStart;
   }
 };
-
-// Synchronisation of a window (MPI_Win_flush and its kin), of which a program makes millions, and
-// which takes the host some ten nanoseconds where there is nothing to wait for. As the scope above,
-// but without a note: that the window exists says more. A call from inside the host is handed on.
-template <typename Call>
-inline auto synchronising_host_call(Call&& call) {
-  if (InHostCall()) [[unlikely]]
-    return call();
-  if (work_is_pending()) [[unlikely]] {
-    const HostCallScope scope(HostCallKind::kRmaSync);
-    return call();
-  }
-  struct Mark {
-    Mark() { host_call_depth = 1; }
-    ~Mark() { host_call_depth = 0; }  // see HostCallScope: nothing else can be found here
-  };
-  const Mark mark;
-  return call();
-}
 
 }  // namespace od::face
 

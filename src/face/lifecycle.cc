@@ -17,6 +17,7 @@
 #include "face/host_binding.h"
 #include "face/state.h"
 #include "face/status.h"
+#include "face/window_calls.h"
 #include "memory/device/device_memory.h"
 #include "memory/device/host_memory.h"
 #include "memory/reach.h"
@@ -314,6 +315,7 @@ void begin() {
     memory::begin_device_watch(report_runtime);
     state.loader->set_dlopen_listener(memory::library_is_being_loaded);
   }
+  rank->rest_in(at_rest);
   state.rank.store(rank, std::memory_order_relaxed);
 }
 

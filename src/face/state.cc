@@ -21,11 +21,6 @@ bool prepare_to_block() {
   return rank != nullptr && rank->has_pending_work() && rank->entering_host_call();
 }
 
-bool work_is_pending() {
-  const Rank* rank = any_rank();
-  return rank != nullptr && rank->has_pending_work();
-}
-
 void note_host_start() {
   if (Rank* rank = any_rank()) rank->note_host_start();
 }

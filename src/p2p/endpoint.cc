@@ -27,7 +27,10 @@ int Endpoint::start_send(Request& request) {
   if (index == my_index) {
     return transport->send_to_self(header, payload, request.mode == SendMode::synchronous, request);
   }
-  return transport->send(index, header, payload, request.mode, request);
+  const int error = transport->send(index, header, payload, request.mode, request);
+  // Also of a blocking send, which may return before the last of its cells have been filled.
+  if (transport->has_unfinished_sends()) requests.at_rest().disturb();
+  return error;
 }
 
 void Endpoint::start_local_receive(Request& request) {

@@ -15,6 +15,7 @@
 #include <new>
 #include <vector>
 
+#include "p2p/at_rest.h"
 #include "p2p/request.h"
 
 namespace od {
@@ -59,6 +60,7 @@ class RequestSlab {
       return nullptr;
     }
     ++in_use_;
+    at_rest_.disturb();
     return request;
   }
   void release(Request& request) {
@@ -93,6 +95,7 @@ class RequestSlab {
     return request->kind == RequestKind::free ? nullptr : request;
   }
   std::uint32_t in_use() const { return in_use_; }
+  p2p::AtRest& at_rest() { return at_rest_; }
   bool full() const { return in_use_ == kCapacity; }
   template <typename Visit>
   void each(Visit&& visit) {
@@ -130,6 +133,7 @@ class RequestSlab {
   Request* completed_collective_ = nullptr;
   Request* free_ = nullptr;
   std::uint32_t in_use_ = 0;
+  p2p::AtRest at_rest_;  // who has a request has something under way
 };
 
 }  // namespace od

@@ -456,7 +456,7 @@ int Collectives::start_without_blocking(CollectiveOp& op, Comm& comm, const Lane
     leave_channel(op);
     complete(op);
   } else {
-    active.push_back(&op);
+    add_active(op);
     if (spans_nodes) {
       ++active_between;
       if (started_between != nullptr) started_between(endpoint);

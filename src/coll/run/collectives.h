@@ -53,6 +53,11 @@ class Collectives {
   std::unique_ptr<StepLog> step_log;  // null: not wanted
 
   std::vector<CollectiveOp*> active;
+  // What goes on after its call has returned.
+  void add_active(CollectiveOp& op) {
+    active.push_back(&op);
+    endpoint.requests.at_rest().disturb();
+  }
   // How many of these do not block and have messages in the host.
   int active_between = 0;
   // Called when one of these has been started; null: nobody wants to know.
