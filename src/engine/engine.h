@@ -213,10 +213,12 @@ class Rank {
 
    private:
     void look_at_queues();
+    void take_precedence();
     void occasionally();
     void count_yields();
     void leave();
     bool other_threads_wait() const;
+    bool has_just_yielded() const;
 
     Rank& rank_;
     const char* where_;

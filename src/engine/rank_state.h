@@ -7,6 +7,7 @@
 #ifndef OVERDRIVE_ENGINE_RANK_STATE_H_
 #define OVERDRIVE_ENGINE_RANK_STATE_H_
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -59,6 +60,31 @@ class YieldingLock {
   std::atomic<std::uint32_t> waiters_{0};
 };
 
+// Of waits that ended, how many ended right after the core had been given away: then what was
+// waited for needed this very core, be it another thread's or another rank's. Where threads of the
+// program run is not known beforehand, and changes. Relaxed throughout: a wrong guess costs time
+// only.
+class SharedCore {
+ public:
+  // Rounds of waiting after which the core is given away where it seems to be shared: about as long
+  // as it takes to switch to somebody else.
+  static constexpr std::uint32_t kRounds = 4;
+
+  bool likely() const { return score_.load(std::memory_order_relaxed) >= kLikely; }
+  // A wait that had to wait has got something. Under the rank's lock.
+  void got_something(bool after_yield) {
+    const int score = score_.load(std::memory_order_relaxed);
+    score_.store(after_yield ? std::min(score + 1, kMost) : std::max(score - 1, 0),
+                 std::memory_order_relaxed);
+  }
+
+ private:
+  static constexpr int kLikely = 2;
+  // By chance one in kRounds comes after a yield, so that it soon falls where nothing is shared.
+  static constexpr int kMost = 8;
+  std::atomic<int> score_{0};
+};
+
 class RankState : public p2p::Endpoint {
  public:
   RankState(const host::HostTable& host_in, const config::Settings& settings_in, bool threads_in,
@@ -94,6 +120,9 @@ class RankState : public p2p::Endpoint {
   // The program's threads that are in a WaitLoop now; counted with threads or an agent only.
   // Relaxed: only how the core is shared depends on it.
   std::atomic<std::uint32_t> waiting_threads{0};
+
+  // Whether threads of this rank seem to share their core with what they wait for.
+  SharedCore shared_core;
 
   node::WaitPlan wait_plan;
   bool tight_looks = false;      // a core of its own

@@ -147,6 +147,23 @@ bool Rank::WaitLoop::other_threads_wait() const {
   return counted_ && rank_.state_->waiting_threads.load(std::memory_order_relaxed) > 1;
 }
 
+// Whether the last round ended with the core given away.
+bool Rank::WaitLoop::has_just_yielded() const {
+  const RankState& s = *rank_.state_;
+  if (rounds_ % SharedCore::kRounds == 0 && s.shared_core.likely()) return true;
+  return idler_.rounds() != 0 && idler_.rounds() % s.wait_plan.pauses_per_check == 0;
+}
+
+// Lock held.
+void Rank::WaitLoop::take_precedence() {
+  if (waiting_for_ == nullptr || !waiting_for_->blocking ||
+      waiting_for_->kind != RequestKind::recv) {
+    return;
+  }
+  RankState& s = *rank_.state_;
+  if (s.matching.bring_forward(*waiting_for_)) ++s.counters.receives_overtaken;
+}
+
 void Rank::WaitLoop::step() {
   RankState& s = *rank_.state_;
   bool host_pending = false;
@@ -154,10 +171,14 @@ void Rank::WaitLoop::step() {
   bool progressed = false;
   {
     Guard guard(s);
+    if (counted_) [[unlikely]]
+      take_precedence();
     if (s.tight_looks) [[likely]]
       look_at_queues();
     if (s.progress()) {
       progressed = true;
+      if (counted_ && rounds_ != 0) [[unlikely]]
+        s.shared_core.got_something(has_just_yielded());
       idler_.reset();
       if (s.notes.any() && s.notes.need() != HostDrive::Need::quiet &&
           s.drive.due(HostDrive::Need::busy)) {
@@ -190,6 +211,8 @@ void Rank::WaitLoop::step() {
     node::yield_once({});
     return;
   }
+  if (counted_ && rounds_ % SharedCore::kRounds == 0 && s.shared_core.likely()) [[unlikely]]
+    node::yield_once({});
   s.lock.give_way();
   std::uint64_t limit_ns = kLongestSleepNs;
   if (unfinished_sends) {

@@ -123,6 +123,7 @@
   X(idle_rounds, kSum, waiting, "looks of waiting or polling ranks that found nothing new")          \
   X(poll_yields, kSum, waiting, "times a rank that polls in vain gave its core away")              \
   X(thread_yields, kSum, waiting, "times a waiting thread gave its core to another thread")        \
+  X(receives_overtaken, kSum, waiting, "times a thread's MPI_Recv went before another thread's equal one") \
   X(peer_checks, kSum, waiting, "times a waiting rank checked that a peer is alive")               \
   X(helper_rounds, kSum, waiting, "looks at the queues by the helper thread during host calls")     \
   X(stall_reports, kSum, waiting, "stall reports written")                                         \

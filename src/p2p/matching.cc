@@ -35,6 +35,22 @@ void unlink(Chain& chain, T& item, T* T::*next, T* T::*prev) {
   item.*prev = nullptr;
 }
 
+template <typename Chain, typename T>
+void insert_before(Chain& chain, T& item, T& next) {
+  item.next = &next;
+  item.prev = next.prev;
+  (next.prev != nullptr ? next.prev->next : chain.head) = &item;
+  next.prev = &item;
+}
+
+template <typename Chain, typename T>
+void insert_after(Chain& chain, T& item, T& prev) {
+  item.prev = &prev;
+  item.next = prev.next;
+  (prev.next != nullptr ? prev.next->prev : chain.tail) = &item;
+  prev.next = &item;
+}
+
 }  // namespace
 
 Matching::Matching()
@@ -48,19 +64,17 @@ Matching::~Matching() = default;
 
 std::uint64_t Matching::hash_context(std::uint64_t context) { return context >> 17; }
 
+Matching::Chain<Request>& Matching::chain_of(const Request& receive) {
+  if (wild(receive)) return wild_[hash_context(receive.context) & (kContextBuckets - 1)];
+  const auto source = static_cast<std::uint32_t>(receive.peer);
+  return exact_[hash_exact(receive.context, source, receive.tag) & (kExactBuckets - 1)];
+}
+
 void Matching::post(Request& receive) {
   receive.stamp = next_stamp_++;
   ++posted_count_;
-  if (wild(receive)) {
-    ++wild_count_;
-    append(wild_[hash_context(receive.context) & (kContextBuckets - 1)], receive, &Request::next,
-           &Request::prev);
-  } else {
-    append(
-        exact_[hash_exact(receive.context, static_cast<std::uint32_t>(receive.peer), receive.tag) &
-               (kExactBuckets - 1)],
-        receive, &Request::next, &Request::prev);
-  }
+  if (wild(receive)) ++wild_count_;
+  append(chain_of(receive), receive, &Request::next, &Request::prev);
 }
 
 void Matching::add_host_candidate(Request& receive) {
@@ -79,16 +93,44 @@ void Matching::unpost(Request& receive) {
   --posted_count_;
   if (receive.host_candidate) [[unlikely]]
     drop_host_candidate(receive);
-  if (wild(receive)) {
-    --wild_count_;
-    unlink(wild_[hash_context(receive.context) & (kContextBuckets - 1)], receive, &Request::next,
-           &Request::prev);
-  } else {
-    unlink(
-        exact_[hash_exact(receive.context, static_cast<std::uint32_t>(receive.peer), receive.tag) &
-               (kExactBuckets - 1)],
-        receive, &Request::next, &Request::prev);
+  if (wild(receive)) --wild_count_;
+  unlink(chain_of(receive), receive, &Request::next, &Request::prev);
+}
+
+bool Matching::overtake(Request& receive) {
+  // Threads that wait are few; who has more before it waits for its turn.
+  constexpr int kMost = 16;
+  // Exact receives between the wild ones would have to be looked for everywhere.
+  if (receive.host_candidate || (wild(receive) && wild_count_ != posted_count_)) return false;
+  Request* first = nullptr;
+  int looked = 0;
+  for (Request* r = receive.prev; r != nullptr && ++looked <= kMost; r = r->prev) {
+    if (r->context != receive.context) continue;
+    const bool alike = r->peer == receive.peer && r->tag == receive.tag;
+    if (r->blocking) {
+      if (alike && !r->host_candidate) first = r;
+    } else if (alike || wild(receive)) {
+      break;  // keeps its place before this one
+    }
   }
+  if (first == nullptr) return false;
+  if (wild_count_ != 0 && !wild(receive)) {
+    for (Request* r = wild_[hash_context(receive.context) & (kContextBuckets - 1)].head;
+         r != nullptr && r->stamp < receive.stamp; r = r->next) {
+      if (r->stamp > first->stamp && !r->blocking && r->context == receive.context) return false;
+    }
+  }
+  // They change places, with their stamps.
+  Chain<Request>& chain = chain_of(receive);
+  Request* const before = receive.prev;
+  unlink(chain, receive, &Request::next, &Request::prev);
+  insert_before(chain, receive, *first);
+  if (before != first) {
+    unlink(chain, *first, &Request::next, &Request::prev);
+    insert_after(chain, *first, *before);
+  }
+  std::swap(first->stamp, receive.stamp);
+  return true;
 }
 
 Request* Matching::candidate(std::uint64_t context, std::uint32_t source, std::int32_t tag) {

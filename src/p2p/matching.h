@@ -95,6 +95,15 @@ class Matching {
     return !held_.empty() && std::find(held_.begin(), held_.end(), context) != held_.end();
   }
   bool holds_any() const { return !held_.empty(); }
+  // Lets a posted receive of a blocking call go before older ones of the same source and tag that
+  // are of blocking calls as well. Their calls are under way in other threads now, so that MPI
+  // knows no order among them; the thread whose receive this is looks for messages, and the others
+  // would have to be given the processor first. True if it has gone before any.
+  bool bring_forward(Request& receive) {
+    if (receive.prev == nullptr) [[likely]]
+      return false;  // the first of its chain, or not posted any more
+    return overtake(receive);
+  }
   // Posted receives of a context, oldest first.
   std::vector<Request*> posted_in(std::uint64_t context) const;
   static bool accepts(const Request& receive, std::uint64_t context, std::uint32_t source,
@@ -150,6 +159,8 @@ class Matching {
   };
 
   Request* find_posted(std::uint64_t context, std::uint32_t source, std::int32_t tag);
+  bool overtake(Request& receive);
+  Chain<Request>& chain_of(const Request& receive);
   Request* candidate(std::uint64_t context, std::uint32_t source, std::int32_t tag);
   Unexpected* search_unexpected(std::uint64_t context, int source, int tag);
   void grow_unexpected();

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <deque>
+#include <initializer_list>
 #include <random>
 #include <vector>
 
@@ -50,6 +51,84 @@ TEST_F(Receives, TakeNothingOfOthers) {
   EXPECT_EQ(matching_.match_posted(kContext, 2, 2), nullptr);
   EXPECT_EQ(matching_.match_posted(kContext + 1, 1, 2), nullptr);
   EXPECT_EQ(matching_.posted_count(), 1u);
+}
+
+// As the receives of blocking calls in several threads.
+class ReceivesOfThreads : public Receives {
+ protected:
+  Request& call(int source, int tag, std::uint64_t context = kContext) {
+    Request& receive = post(source, tag, context);
+    receive.blocking = true;
+    return receive;
+  }
+  void expect_order(int source, int tag, std::initializer_list<Request*> order) {
+    for (Request* const next : order) {
+      EXPECT_EQ(matching_.match_posted(kContext, static_cast<std::uint32_t>(source), tag), next);
+    }
+    EXPECT_EQ(matching_.match_posted(kContext, static_cast<std::uint32_t>(source), tag), nullptr);
+  }
+};
+
+TEST_F(ReceivesOfThreads, TheOneWhoseThreadLooksGoesFirst) {
+  Request* const first = &call(1, 2);
+  Request* const second = &call(1, 2);
+  Request* const third = &call(1, 2);
+  EXPECT_FALSE(matching_.bring_forward(*first));
+  EXPECT_TRUE(matching_.bring_forward(*third));
+  EXPECT_FALSE(matching_.bring_forward(*third));
+  EXPECT_LT(third->stamp, second->stamp);
+  EXPECT_LT(second->stamp, first->stamp);
+  EXPECT_TRUE(matching_.bring_forward(*second));
+  expect_order(1, 2, {second, third, first});
+  EXPECT_FALSE(matching_.bring_forward(*first));  // has its message
+  EXPECT_EQ(matching_.posted_count(), 0u);
+}
+
+TEST_F(ReceivesOfThreads, OvertakeNoReceiveOfACallThatHasReturned) {
+  Request* const started = &post(1, 2);
+  Request* const first = &call(1, 2);
+  Request* const second = &call(1, 2);
+  EXPECT_FALSE(matching_.bring_forward(*first));
+  EXPECT_TRUE(matching_.bring_forward(*second));
+  expect_order(1, 2, {started, second, first});
+}
+
+TEST_F(ReceivesOfThreads, OvertakeNoneOfOtherKinds) {
+  Request* const other_tag = &call(1, 3);
+  Request* const mine = &call(1, 2);
+  EXPECT_FALSE(matching_.bring_forward(*mine));
+  EXPECT_FALSE(matching_.bring_forward(*other_tag));
+}
+
+TEST_F(ReceivesOfThreads, OvertakeNothingAcrossAWildcardThatMayHaveComeBefore) {
+  Request* const first = &call(1, 2);
+  Request* const any = &post(host::kAnySource, 2);
+  Request* const mine = &call(1, 2);
+  EXPECT_FALSE(matching_.bring_forward(*mine));
+  expect_order(1, 2, {first, any, mine});
+  Request* const again = &call(1, 2);
+  Request* const any_again = &call(host::kAnySource, 2);  // of another thread's call
+  Request* const mine_again = &call(1, 2);
+  EXPECT_TRUE(matching_.bring_forward(*mine_again));
+  expect_order(1, 2, {mine_again, any_again, again});
+}
+
+TEST_F(ReceivesOfThreads, WithWildcardsOvertakeEachOther) {
+  Request* const first = &call(host::kAnySource, host::kAnyTag);
+  Request* const mine = &call(host::kAnySource, host::kAnyTag);
+  EXPECT_TRUE(matching_.bring_forward(*mine));
+  expect_order(4, 5, {mine, first});
+  Request* const again = &call(host::kAnySource, host::kAnyTag);
+  post(4, 5);
+  Request* const mine_again = &call(host::kAnySource, host::kAnyTag);
+  EXPECT_FALSE(matching_.bring_forward(*mine_again));  // would overtake the exact one, too
+  EXPECT_EQ(matching_.match_posted(kContext, 1, 1), again);
+  Request* const some = &call(host::kAnySource, 5);
+  post(host::kAnySource, 5);
+  Request* const last = &call(host::kAnySource, 5);
+  EXPECT_FALSE(matching_.bring_forward(*last));
+  EXPECT_EQ(matching_.match_posted(kContext, 3, 5), mine_again);
+  EXPECT_EQ(matching_.match_posted(kContext, 3, 5), some);
 }
 
 TEST_F(Receives, WithWildcardsTakeTheirTurn) {

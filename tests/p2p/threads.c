@@ -1,6 +1,7 @@
 // MPI_THREAD_MULTIPLE: pairs of threads that exchange on their own communicators and tags, threads
 // that share one communicator and tell each other apart by tag, threads that take wildcard messages
-// with matched probes, one thread that waits for another thread's request array.
+// with matched probes, threads that receive the same messages, one thread that waits for another
+// thread's request array.
 #include <pthread.h>
 
 #include "odtest.h"
@@ -137,6 +138,50 @@ static void run(void* (*body)(void*)) {
   MUST(MPI_Barrier(MPI_COMM_WORLD));
 }
 
+// All threads receive the same messages: each comes once, and of the two receives of one thread the
+// one that was posted first gets the older message.
+enum { kCommonMost = 70000 };
+static const int kCommonBytes[] = {8, 3000, kCommonMost};
+static int* common_taken;
+
+static void* take_common(void* argument) {
+  (void)argument;
+  const int left = (odt.rank + odt.size - 1) % odt.size;
+  long* first = (long*)odt_memory(kCommonMost);
+  long* second = (long*)odt_memory(kCommonMost);
+  for (long round = 0; round < rounds; round++) {
+    MPI_Request request;
+    MUST(MPI_Irecv(first, kCommonMost, MPI_BYTE, left, 7, shared_comm, &request));
+    MUST(MPI_Recv(second, kCommonMost, MPI_BYTE, left, 7, shared_comm, MPI_STATUS_IGNORE));
+    MUST(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    CHECK(*first < *second, "message %ld came before %ld", *second, *first);
+    __atomic_fetch_add(&common_taken[*first], 1, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&common_taken[*second], 1, __ATOMIC_RELAXED);
+  }
+  free(first);
+  free(second);
+  return NULL;
+}
+
+static void common_tag(void) {
+  const long messages = 2 * rounds * threads;
+  const int right = (odt.rank + 1) % odt.size;
+  common_taken = (int*)calloc((size_t)messages, sizeof *common_taken);
+  long* out = (long*)odt_memory(kCommonMost);
+  pthread_t ids[kMostThreads];
+  for (int i = 0; i < threads; i++) pthread_create(&ids[i], NULL, take_common, NULL);
+  for (long i = 0; i < messages; i++) {
+    *out = i;
+    MUST(MPI_Send(out, kCommonBytes[i % 3], MPI_BYTE, right, 7, shared_comm));
+  }
+  for (int i = 0; i < threads; i++) pthread_join(ids[i], NULL);
+  for (long i = 0; i < messages; i++) {
+    CHECK(common_taken[i] == 1, "message %ld came %d times", i, common_taken[i]);
+  }
+  free(out);
+  free(common_taken);
+}
+
 int main(int argc, char** argv) {
   odt_start_as("threads", &argc, &argv, MPI_THREAD_MULTIPLE);
   if (odt.provided < MPI_THREAD_MULTIPLE) {
@@ -152,6 +197,7 @@ int main(int argc, char** argv) {
   if (odt.size > 1) {
     run(own_comm);
     run(shared_by_tag);
+    common_tag();
     if (odt.rank == 0) {
       pthread_t ids[kMostThreads];
       for (int i = 0; i < threads; i++) {
