@@ -2,6 +2,7 @@
 #include "switch/aggregation.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -133,8 +134,16 @@ bool combine(std::uint8_t operation, std::uint8_t type,
   }
   const Kernel kernel = kernel_of(operation, type);
   if (kernel == nullptr) return false;
-  std::vector<const void*> arrays(sources.begin(), sources.end());
-  kernel(out, arrays.data(), arrays.size(), count, coll::ops::Store::ordinary);
+  // Most groups are small: no memory is asked for then.
+  std::array<const void*, 16> few;
+  std::vector<const void*> many;
+  const void** arrays = few.data();
+  if (sources.size() > few.size()) {
+    many.resize(sources.size());
+    arrays = many.data();
+  }
+  std::ranges::copy(sources, arrays);
+  kernel(out, arrays, sources.size(), count, coll::ops::Store::ordinary);
   return true;
 }
 

@@ -18,13 +18,18 @@ constexpr std::size_t kHeadBytes = kEthernetBytes + innetwork::kIpBytes + innetw
 constexpr std::uint16_t kBetweenSwitches = 1;  // in the flags
 constexpr std::uint64_t kLookNs = 1'000'000'000;
 
-std::uint32_t get(const std::uint8_t* at, int bytes) {
-  std::uint32_t value = 0;
-  for (int i = 0; i < bytes; ++i) value = value << 8 | at[i];
-  return value;
+// Big endian, whole words at a time.
+std::uint32_t wire_order(std::uint32_t value) {
+  return std::endian::native == std::endian::little ? __builtin_bswap32(value) : value;
 }
-void put(std::uint8_t* at, std::uint32_t value, int bytes) {
-  for (int i = 0; i < bytes; ++i) at[i] = static_cast<std::uint8_t>(value >> (8 * (bytes - 1 - i)));
+std::uint32_t get(const std::uint8_t* at, std::size_t bytes) {
+  std::uint32_t value = 0;
+  std::memcpy(&value, at, bytes);
+  return wire_order(value) >> (32 - 8 * bytes);
+}
+void put(std::uint8_t* at, std::uint32_t value, std::size_t bytes) {
+  value = wire_order(value << (32 - 8 * bytes));
+  std::memcpy(at, &value, bytes);
 }
 
 // The hardware address of a switch: a locally administered one with its address in it.

@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "innetwork/leader.h"
@@ -114,7 +115,9 @@ Packet make_packet(Input& input, std::vector<std::uint8_t>& payload) {
 constexpr std::size_t kMemory = 256 << 10;
 
 // Two switches with two ports each, and one above them. It outlasts the runs, since to make it
-// costs more than most of them; what the switches know is forgotten before each.
+// costs more than most of them. Groups end with each run, as fuzz_switches() requires, and what the
+// switches have learned of addresses is forgotten; counters are all that goes on, and steer
+// nothing.
 struct Tree : fabric::Transmitter {
   fabric::FramePool pool{8 << 20};
   fabric::Fabric fabric{pool, *this};
@@ -124,13 +127,6 @@ struct Tree : fabric::Transmitter {
     for (std::uint32_t i = 0; i < 4; ++i) fabric.add_port(i / 2, "p", 1);
     fabric.connect(0, 2, 1);
     fabric.connect(1, 2, 1);
-  }
-  bool transmit(std::uint32_t, fabric::Frame& frame) override {
-    require(frame.bytes <= fabric::kLargeFrameBytes);
-    return true;
-  }
-  void forget() {
-    require(fabric.waiting() == 0 && pool.in_use() == 0);
     for (std::uint32_t i = 0; i < 3; ++i) {
       fabric::ComputeSettings settings;
       settings.address = 0xc6120001 + i;
@@ -140,8 +136,19 @@ struct Tree : fabric::Transmitter {
       settings.most_groups = 2;
       settings.most_members = 8;
       settings.memory_bytes = kMemory;
-      fabric::Switch& own = fabric.switches()[i];
-      own.compute = std::make_unique<fabric::Compute>(fabric, i, settings);
+      fabric.switches()[i].compute = std::make_unique<fabric::Compute>(fabric, i, settings);
+    }
+  }
+  bool transmit(std::uint32_t, fabric::Frame& frame) override {
+    require(frame.bytes <= fabric::kLargeFrameBytes);
+    return true;
+  }
+  void forget() {
+    require(fabric.waiting() == 0 && pool.in_use() == 0);
+    for (fabric::Switch& own : fabric.switches()) {
+      const auto& compute = static_cast<const fabric::Compute&>(*own.compute);
+      require(compute.groups() == 0 && compute.memory_bytes() == 0);
+      require(compute.next_due_ns() == fabric::TimerWheel::kNever);
       own.table = fabric::MacTable();
     }
     fabric.advance(1);  // nothing waits, so time may begin anew
@@ -176,10 +183,8 @@ void fuzz_switches(Input input) {
       std::uint8_t* const data = frame->data();
       std::memset(data, 0, 42);
       const auto put = [data](std::size_t at, std::uint64_t value, int count) {
-        for (int i = 0; i < count; ++i) {
-          data[at + static_cast<std::size_t>(i)] =
-              static_cast<std::uint8_t>(value >> (8 * (count - 1 - i)));
-        }
+        value = __builtin_bswap64(value << (64 - 8 * count));
+        std::memcpy(data + at, &value, static_cast<std::size_t>(count));
       };
       put(0, 0x020000000000 + (to.ip & 0xff), 6);
       put(6, 0x020000000000 + (from.ip & 0xff), 6);
@@ -217,13 +222,14 @@ void fuzz_leader(Input input) {
   settings.group = 1;
   settings.key = 7;
   settings.index = static_cast<std::uint16_t>(input.take(1) % 3);
+  settings.leaders.reserve(3);
   for (std::uint32_t i = 0; i < 3; ++i) {
     settings.leaders.push_back({{0x0a4d0001 + i, 5000}, {0x0a4d0001 + i, 5001}});
   }
   // Short waits: each try is a packet, and hundreds of them in vain teach nothing.
   settings.join_ns = settings.give_up_ns = 8'000'000;
   settings.settle_ns = 30'000'000;
-  innetwork::Leader leader(settings, [](Address, const Packet& packet, bool) {
+  innetwork::Leader leader(std::move(settings), [](Address, const Packet& packet, bool) {
     static std::array<std::uint8_t, 9000> room;
     const std::span<std::uint8_t> bytes(room.data(), innetwork::packet_bytes(packet));
     require(innetwork::write(packet, kFrom, kTo, bytes) == bytes.size());

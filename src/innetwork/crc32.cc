@@ -6,6 +6,7 @@
 #include "innetwork/crc32.h"
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstring>
 
@@ -38,8 +39,9 @@ constexpr std::array<std::array<std::uint32_t, 256>, kTables> make_tables() {
 constexpr auto kRemainders = make_tables();
 
 std::uint32_t load(const std::uint8_t* at) {
-  return static_cast<std::uint32_t>(at[0]) | static_cast<std::uint32_t>(at[1]) << 8 |
-         static_cast<std::uint32_t>(at[2]) << 16 | static_cast<std::uint32_t>(at[3]) << 24;
+  std::uint32_t value = 0;
+  std::memcpy(&value, at, sizeof value);
+  return std::endian::native == std::endian::little ? value : __builtin_bswap32(value);
 }
 
 // Without the inversions before and after.

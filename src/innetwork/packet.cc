@@ -2,6 +2,7 @@
 #include "innetwork/packet.h"
 
 #include <array>
+#include <bit>
 #include <cstring>
 
 #include "innetwork/crc32.h"
@@ -11,13 +12,19 @@ namespace {
 
 constexpr std::uint16_t kDefaultPartition = 0xffff;
 
-void put(std::uint8_t* at, std::uint64_t value, int bytes) {
-  for (int i = 0; i < bytes; ++i) at[i] = static_cast<std::uint8_t>(value >> (8 * (bytes - 1 - i)));
+// Numbers of the wire are big endian; these two are most of the work of taking a packet apart, so
+// they move whole words.
+std::uint64_t wire_order(std::uint64_t value) {
+  return std::endian::native == std::endian::little ? __builtin_bswap64(value) : value;
 }
-std::uint32_t get(const std::uint8_t* at, int bytes) {
-  std::uint32_t value = 0;
-  for (int i = 0; i < bytes; ++i) value = value << 8 | at[i];
-  return value;
+void put(std::uint8_t* at, std::uint64_t value, std::size_t bytes) {
+  value = wire_order(value << (64 - 8 * bytes));
+  std::memcpy(at, &value, bytes);
+}
+std::uint32_t get(const std::uint8_t* at, std::size_t bytes) {
+  std::uint64_t value = 0;
+  std::memcpy(&value, at, bytes);
+  return static_cast<std::uint32_t>(wire_order(value) >> (64 - 8 * bytes));
 }
 
 bool is_datagram(std::uint8_t opcode) { return opcode == kUdSendOnly; }
