@@ -28,7 +28,10 @@ from turns import Variant
 
 DATA = ROOT / "docs" / "measurements" / "data" / "smpi.csv"
 PARTS = ("views", "rewritten", "cannon", "lab")
-CANNON = re.compile(r"(\w+): order (\d+), \d+ ranks, ([\d.]+) s, of which communication ([\d.]+) s")
+CANNON = re.compile(
+    r"(\w+): order (\d+), \d+ ranks, ([\d.]+) s, of which communication ([\d.]+) s, "
+    r"without waiting ([\d.]+) s"
+)
 ORDERS = {4: (256, 512, 1024, 2048, 4000), 16: (512, 1024, 2048, 4000)}
 REPETITIONS = 3
 """Products in a job."""
@@ -128,9 +131,13 @@ def views(host: Host, turns: int, rewrite: bool) -> list[Row]:
 def cannon_rows(part: str, host: Host, side: str, layout: str, output: str) -> list[Row]:
     """Return the figures that a version of Cannon's algorithm has printed."""
     found = []
-    for name, order, whole, communication in CANNON.findall(output):
+    for name, order, whole, communication, without in CANNON.findall(output):
         version = name.removeprefix("cannon_")
-        for what, seconds in (("program", whole), ("communication", communication)):
+        for what, seconds in (
+            ("program", whole),
+            ("communication", communication),
+            ("exchange", without),
+        ):
             text = f"{version}-{what}"
             found.append(row(part, host.name, side, "", layout, order, text, seconds))
     return found
