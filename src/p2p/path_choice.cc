@@ -35,9 +35,10 @@ constexpr std::uint8_t kShift = 2;  // chunks by which trials are shifted
 // else.
 constexpr std::uint8_t kChange = 3;
 
-// From here on messages take so long that few of them can be told apart, and that a program may
-// send few.
-constexpr std::uint64_t kLongBytes = 512u << 10;
+// From here on messages take ten microseconds or so: few of them can be told apart, and a program
+// may send few.
+constexpr std::uint64_t kLongBytes = 128u << 10;
+constexpr std::uint64_t kLongFarBytes = 32u << 10;
 
 }  // namespace
 
@@ -62,14 +63,11 @@ const PathChoice::Pace PathChoice::kLongPace = {
 const PathChoice::Pace& PathChoice::pace() const { return long_ ? kLongPace : kShortPace; }
 
 void PathChoice::begin(Path prior, unsigned able, bool far, std::uint64_t bytes) {
-  const bool longer = bytes >= kLongBytes;
-  const std::int32_t credit =
-      begun_ ? std::min(credit_, 0) : (longer ? kLongPace : kShortPace).allowance;
+  const bool longer = bytes >= (far ? kLongFarBytes : kLongBytes);
   *this = PathChoice{};
   begun_ = true;
   long_ = longer;
-  far_ = far;
-  credit_ = credit;
+  credit_ = pace().allowance;
   usual_ = path_ = prior;
   able_ = static_cast<std::uint8_t>(able & ~bit(prior));
   left_ = 1;

@@ -40,11 +40,10 @@ class alignas(64) PathChoice {
 
   static constexpr unsigned bit(Path path) { return 1u << static_cast<unsigned>(path); }
 
-  // Starts with `prior`, or over again; what trials have cost stays known. `able`: a bit for each
-  // path that may be tried. `bytes`: of the first message.
+  // Starts with `prior`. `able`: a bit for each path that may be tried. `far`, `bytes`: of the
+  // first message, and about the same of all others.
   void begin(Path prior, unsigned able, bool far, std::uint64_t bytes);
   bool begun() const { return begun_; }
-  bool far() const { return far_; }
   Path usual() const { return usual_; }
   // From the beginning of a trial until it has been judged.
   bool trying() const { return judging_; }
@@ -100,7 +99,6 @@ class alignas(64) PathChoice {
   Path path_ = Path::cells;
   Path usual_ = Path::cells;
   bool begun_ = false;
-  bool far_ = false;
   bool spoilt_ = false;
   bool long_ = false;
   Phase phase_ = Phase::first;

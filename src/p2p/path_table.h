@@ -1,5 +1,9 @@
 // The choices of copy paths of one rank: for each peer, range of sizes and use of the send buffer.
 //
+// What has been learnt near is kept apart from what has been learnt far: cores of a virtual machine
+// come nearer and go farther every few seconds, and what a path costs at one distance says nothing
+// of the other, but it says it again when that distance comes back.
+//
 // Made for a peer with the first message that may take more than one path; nothing of it is touched
 // by shorter messages. Only one choice at a time tries other paths, because what another one does
 // meanwhile would be taken for their doing.
@@ -45,10 +49,8 @@ class PathTable {
     last_ = find(question);
     if (last_ == nullptr) return question.prior;
     PathChoice& choice = *last_;
-    if (!choice.begun() || choice.far() != question.far) [[unlikely]] {
-      if (owner_ == &choice) owner_ = nullptr;
+    if (!choice.begun()) [[unlikely]]
       choice.begin(question.prior, question.able, question.far, question.bytes);
-    }
     if (!choice.rests(question.bytes)) [[unlikely]]
       step(choice, question);
     if ((question.able >> static_cast<unsigned>(choice.path()) & 1) != 0) [[likely]] {
@@ -74,9 +76,12 @@ class PathTable {
   // Nobody who is trying takes longer between two messages; perhaps there are no more of them.
   static constexpr std::uint64_t kPatienceNs = 100'000'000;
   using Choices = std::array<PathChoice, kUses * kSizes>;
+  struct Peer {
+    std::unique_ptr<Choices> at[2];  // near, far
+  };
 
   PathChoice* find(const Question& question) {
-    std::unique_ptr<Choices>& choices = peers_[question.peer];
+    std::unique_ptr<Choices>& choices = peers_[question.peer].at[question.far ? 1 : 0];
     if (choices == nullptr) [[unlikely]] {
       choices.reset(new (std::nothrow) Choices);
       if (choices == nullptr) return nullptr;
@@ -116,8 +121,8 @@ class PathTable {
 
   observe::Counters& counters_;
   std::uint32_t my_index_;
-  std::vector<std::unique_ptr<Choices>> peers_;  // by node index
-  PathChoice* owner_ = nullptr;                  // who is trying
+  std::vector<Peer> peers_;      // by node index
+  PathChoice* owner_ = nullptr;  // who is trying
   PathChoice* last_ = nullptr;
   std::uint64_t owned_since_ns_ = 0;
 };
