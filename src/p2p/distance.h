@@ -34,8 +34,7 @@ class Distance {
     since_line_ = 0;
     lines_.add(ns);
     if (lines_.count < kLines) return;
-    const std::uint64_t quickest = lines_.take();
-    if (!fixed_) far_ = quickest >= far_line_ns;
+    note(lines_.take() >= far_line_ns);
   }
   // An offer was answered `ns` after it was made.
   void sample_answer(std::uint64_t ns, std::uint64_t far_line_ns) {
@@ -44,7 +43,7 @@ class Distance {
     const std::uint64_t far_ns = 2 * far_line_ns + kAnswerWorkNs;
     const std::uint64_t quickest = answers_.take();
     // Later than any distance explains: nobody was waiting.
-    if (quickest < kLatestAnswer * far_ns && !fixed_) far_ = quickest >= far_ns;
+    if (quickest < kLatestAnswer * far_ns) note(quickest >= far_ns);
   }
 
  private:
@@ -62,6 +61,20 @@ class Distance {
     }
   };
 
+  void note(bool looks_far) {
+    if (looks_far == far_) {
+      changes_ = 0;
+    } else if (++changes_ >= kChanges && !fixed_) {
+      far_ = looks_far;
+      changes_ = 0;
+    }
+  }
+
+  // Verdicts in a row that it takes to believe a change. A line that a prefetcher has fetched, or a
+  // wait that happened to be over, makes a far pair look near once in a while; another set of
+  // thresholds and of learnt paths for the next 32 messages costs more than to notice a change so
+  // much later.
+  static constexpr std::uint32_t kChanges = 2;
   static constexpr std::uint32_t kLineInterval = 8;
   static constexpr std::uint32_t kLines = 4;
   // Of so many answers at least one found the receiver waiting, if it ever waits.
@@ -72,6 +85,7 @@ class Distance {
 
   bool far_ = false;
   bool fixed_ = false;
+  std::uint8_t changes_ = 0;
   std::uint32_t since_line_ = 0;
   Quickest lines_;
   Quickest answers_;
