@@ -42,8 +42,8 @@ __all__ = ["Block", "Comm", "View", "attach"]
 _VERSION = 2
 _FRONT, _HEAD, _ALIGNMENT = 192, 48, 64
 _DESCRIPTOR_BYTES = 40
-_SHORT_HEAD, _SHORT_BYTES = 16, 512
-_NEAR_BYTES = _SHORT_HEAD + _SHORT_BYTES
+_SHORT_HEAD, _SHORT_BYTES, _COPIED_BYTES = 16, 512, 4096
+_NEAR_BYTES = _SHORT_HEAD + _COPIED_BYTES
 """Most that a near message has: short ones come with their data."""
 _LENT, _PASSED, _SHORT, _DATA = 0x6F643, 0x6F644, 0x6F645, 0x6F646
 _OK = 0
@@ -371,7 +371,7 @@ class View:
     """
 
     def __init__(self) -> None:
-        self._near = (ctypes.c_char * (_HEAD + _SHORT_BYTES))()
+        self._near = (ctypes.c_char * (_HEAD + _COPIED_BYTES))()
         self._head = _Head.from_buffer(self._near)
         self._block = 0  # where a far message is received
         self._limit = 0

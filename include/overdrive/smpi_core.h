@@ -49,6 +49,8 @@ struct smpi_head_ {
 #define SMPI_SHORT_HEAD_BYTES_ 16
 /* So much data is sent to near ranks as well: copying it costs less than the lines of a block. */
 #define SMPI_INLINE_BYTES_ 512
+/* And up to so much when the engine says so: data that is new, and a rank that is far. */
+#define SMPI_COPIED_BYTES_ 4096
 typedef char
     smpi_head_has_its_size_[sizeof(struct smpi_head_) == OVERDRIVE_SMPI_HEAD_BYTES ? 1 : -1];
 
@@ -68,6 +70,14 @@ struct smpi_comm_ {
   struct smpi_stash_ *stash, **stash_end; /* messages that a probe has fetched */
 };
 
+/* Room for the longest message of a near rank, while it is under way and as long as its data is
+ * looked at. */
+struct smpi_room_ {
+  struct smpi_room_* next;
+  struct smpi_head_ head __attribute__((aligned(16)));
+  char room[SMPI_COPIED_BYTES_]; /* right behind the head, as in a view */
+};
+
 enum { SMPI_IDLE_ = 0, SMPI_PENDING_, SMPI_EMPTY_, SMPI_OPEN_, SMPI_RELEASED_ };
 struct smpi_view_ {
   int state;
@@ -83,6 +93,7 @@ struct smpi_view_ {
   const char* site;
   struct overdrive_smpi_place place;
   struct smpi_view_* next;
+  struct smpi_room_* large; /* the message comes there instead of behind this; or null */
   struct smpi_head_ head __attribute__((aligned(16)));
   char room[SMPI_INLINE_BYTES_]; /* right behind the head, whose end a short message's data has */
 };
@@ -107,6 +118,7 @@ struct smpi_process_ {
   int local; /* the engine is the one below */
   struct overdrive_smpi_engine own;
   struct smpi_view_* views; /* for reuse; views are never given back to the system */
+  struct smpi_room_* rooms; /* likewise */
   struct smpi_pending_ *pending, **pending_end, *spare;
   void** blocks; /* hash table of the blocks without Overdrive */
   size_t block_room, block_used;
@@ -277,6 +289,11 @@ SMPI_API_ int smpi_own_lend_(void* self, const void* address, uint64_t bytes, ui
   return known ? OVERDRIVE_SMPI_OK : OVERDRIVE_SMPI_NOT_A_BLOCK;
 }
 
+SMPI_API_ int smpi_own_offer_(void* self, const void* address, uint64_t bytes,
+                              struct overdrive_smpi_place* place) {
+  return smpi_own_lend_(self, address, bytes, 1, place);
+}
+
 SMPI_API_ void smpi_own_take_back_(void* self, const struct overdrive_smpi_place* place,
                                    uint32_t views) {
   void* block = (void*)(uintptr_t)place->block;
@@ -368,6 +385,7 @@ SMPI_API_ const struct overdrive_smpi_engine* smpi_engine_(void) {
   p->own.pause = smpi_own_pause_;
   p->own.released_twice = smpi_own_note_;
   p->own.note_copy = smpi_own_note_;
+  p->own.offer = smpi_own_offer_;
   p->local = 1;
   p->engine = &p->own;
   return p->engine;

@@ -14,7 +14,8 @@
 extern "C" {
 #endif
 
-/* Raised whenever the meaning or the layout of anything below changes. */
+/* Raised whenever the meaning or the layout of anything below changes. What is only added at the
+ * end of the table is there if size_bytes says so. */
 #define OVERDRIVE_SMPI_VERSION 2u
 
 /* Room in front of a block's first byte: its record, at last 48 bytes which the interface uses for
@@ -29,7 +30,8 @@ enum {
   OVERDRIVE_SMPI_OK = 0,
   OVERDRIVE_SMPI_NOT_A_BLOCK = 1, /* the memory is not that of a live block */
   OVERDRIVE_SMPI_NO_MEMORY = 2,
-  OVERDRIVE_SMPI_BAD_PLACE = 3 /* a peer has told a place that cannot be */
+  OVERDRIVE_SMPI_BAD_PLACE = 3, /* a peer has told a place that cannot be */
+  OVERDRIVE_SMPI_BY_CONTENT = 4 /* nothing was lent: the data had better go with the message */
 };
 
 /* Where the data of a message lies: in the arena of which rank of this group, and where there. */
@@ -82,6 +84,11 @@ struct overdrive_smpi_engine {
   void (*released_twice)(void* self, uint64_t view);
   /* A message whose data was copied because the peer is not in this group. */
   void (*note_copy)(void* self, uint64_t bytes);
+
+  /* Added at the end. */
+
+  /* As lend() to one viewer, but may find that the data had better be copied into the message. */
+  int (*offer)(void* self, const void* address, uint64_t bytes, struct overdrive_smpi_place* place);
 };
 
 typedef const struct overdrive_smpi_engine* (*overdrive_smpi_engine_fn)(uint32_t version);

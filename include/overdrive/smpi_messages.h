@@ -165,6 +165,25 @@ SMPI_HOT_ int smpi_send_inline_(struct smpi_comm_* c, const void* buf, uint64_t 
   return MPI_SUCCESS;
 }
 
+/* The same with more data, as a call that may wait. */
+SMPI_API_ int smpi_send_copied_(struct smpi_comm_* c, const void* buf, uint64_t bytes, int dest,
+                                int tag) {
+  struct {
+    struct smpi_head_ head;
+    char room[SMPI_COPIED_BYTES_];
+  } message;
+  smpi_short_(&message.head, c, tag, buf, bytes);
+  return MPI_Send(&message, (int)(SMPI_SHORT_HEAD_BYTES_ + bytes), MPI_BYTE, dest, tag, c->hidden);
+}
+
+/* Whether the engine may be asked if a message had better be copied. */
+SMPI_HOT_ int smpi_may_copy_(const struct smpi_comm_* c, uint64_t bytes, int dest) {
+  const struct overdrive_smpi_engine* engine = smpi_process_state_.engine;
+  return bytes <= SMPI_COPIED_BYTES_ && !smpi_process_state_.local &&
+         !(dest == c->rank && !c->is_inter) &&
+         engine->size_bytes >= offsetof(struct overdrive_smpi_engine, offer) + sizeof(void*);
+}
+
 /* Lends [buf, buf + bytes), or a copy of it where that is not in a block. */
 SMPI_HOT_ int smpi_lend_(const void* buf, uint64_t bytes, uint32_t views,
                          struct overdrive_smpi_place* place) {
@@ -310,7 +329,13 @@ SMPI_HOT_ int smpi_start_(const void* buf, MPI_Count count, MPI_Datatype datatyp
   }
   if (c->near[dest]) {
     if (!pass) {
-      code = smpi_lend_(buf, bytes, 1, &place);
+      code = request == 0 && smpi_may_copy_(c, bytes, dest)
+                 ? engine->offer(engine->self, buf, bytes, &place)
+                 : OVERDRIVE_SMPI_NOT_A_BLOCK;
+      if (code == OVERDRIVE_SMPI_BY_CONTENT) {
+        return smpi_raise_(comm, smpi_send_copied_(c, buf, bytes, dest, tag));
+      }
+      code = code == OVERDRIVE_SMPI_OK ? MPI_SUCCESS : smpi_lend_(buf, bytes, 1, &place);
     } else if (engine->pass(engine->self, block, bytes, &place) != OVERDRIVE_SMPI_OK) {
       code = MPI_ERR_BUFFER;
     }

@@ -5,7 +5,9 @@
 #include "overdrive/smpi_messages.h"
 
 /* What a near message has at most; head and data of a view lie together. */
-#define SMPI_NEAR_BYTES_ (SMPI_SHORT_HEAD_BYTES_ + SMPI_INLINE_BYTES_)
+#define SMPI_NEAR_BYTES_ (SMPI_SHORT_HEAD_BYTES_ + SMPI_COPIED_BYTES_)
+/* So much of it a view holds by itself. */
+#define SMPI_HELD_BYTES_ (SMPI_SHORT_HEAD_BYTES_ + SMPI_INLINE_BYTES_)
 
 SMPI_HOT_ SMPI_View smpi_view_new_(const struct smpi_comm_* c) {
   struct smpi_process_* p = &smpi_process_state_;
@@ -25,6 +27,7 @@ SMPI_HOT_ SMPI_View smpi_view_new_(const struct smpi_comm_* c) {
   view->call = 0;
   view->inlined = 0;
   view->next = 0;
+  view->large = 0;
   view->comm = c->user;
   view->site = smpi_site_;
   view->place.passed = 0;
@@ -32,10 +35,41 @@ SMPI_HOT_ SMPI_View smpi_view_new_(const struct smpi_comm_* c) {
   return view;
 }
 
+/* Makes room for what may be longer than a view holds. */
+SMPI_API_ int smpi_room_take_(SMPI_View view) {
+  struct smpi_process_* p = &smpi_process_state_;
+  struct smpi_room_* room;
+  smpi_lock_();
+  room = p->rooms;
+  if (room != 0) p->rooms = room->next;
+  smpi_unlock_();
+  if (room == 0) room = (struct smpi_room_*)malloc(sizeof *room);
+  if (room == 0) return MPI_ERR_NO_MEM;
+  room->head.kind = SMPI_NOTHING_;
+  view->large = room;
+  return MPI_SUCCESS;
+}
+
+SMPI_API_ void smpi_room_drop_(SMPI_View view) {
+  struct smpi_process_* p = &smpi_process_state_;
+  struct smpi_room_* room = view->large;
+  view->large = 0;
+  smpi_lock_();
+  room->next = p->rooms;
+  p->rooms = room;
+  smpi_unlock_();
+}
+
+/* Where the head of what a view receives is, unless that has a block. */
+SMPI_HOT_ struct smpi_head_* smpi_view_head_(SMPI_View view) {
+  return view->large != 0 ? &view->large->head : &view->head;
+}
+
 /* The number stays, so that the debug mode can name a view that is released twice. */
 SMPI_HOT_ void smpi_view_done_(SMPI_View view) {
   struct smpi_process_* p = &smpi_process_state_;
   view->state = SMPI_RELEASED_;
+  if (view->large != 0) smpi_room_drop_(view);
   smpi_lock_();
   if (p->engine->debug == 0) {
     view->next = p->views;
@@ -80,9 +114,24 @@ SMPI_API_ int smpi_settle_call_(SMPI_View view);
 SMPI_API_ void smpi_lengthen_(void* block, struct smpi_head_* head) {
   const uint64_t bytes = head->home;
   /* What is longer has been cut off, and is not looked at. */
-  if (bytes <= SMPI_INLINE_BYTES_) memmove(block, smpi_short_data_(head), (size_t)bytes);
+  if (bytes <= SMPI_COPIED_BYTES_) memmove(block, smpi_short_data_(head), (size_t)bytes);
   head->kind = SMPI_DATA_;
   head->bytes = bytes;
+}
+
+/* Receives from a near rank. */
+SMPI_HOT_ int smpi_recv_near_(struct smpi_comm_* c, SMPI_View made, int source, int tag) {
+  int code;
+  if (made->limit <= SMPI_INLINE_BYTES_) {
+    code = MPI_Recv(&made->head, SMPI_HELD_BYTES_, MPI_BYTE, source, tag, c->hidden,
+                    MPI_STATUS_IGNORE);
+    /* What was cut off is too long for the view as well, which is told of it like any other. */
+    return made->head.kind == SMPI_SHORT_ && made->head.home > made->limit ? MPI_SUCCESS : code;
+  }
+  code = smpi_room_take_(made);
+  if (code != MPI_SUCCESS) return code;
+  return MPI_Recv(&made->large->head, SMPI_NEAR_BYTES_, MPI_BYTE, source, tag, c->hidden,
+                  MPI_STATUS_IGNORE);
 }
 
 /* Makes a view of the message whose head has come; its data lies in view->block, if it was far. */
@@ -90,7 +139,7 @@ SMPI_API_ int smpi_settle_other_(SMPI_View view) {
   const struct overdrive_smpi_engine* engine = smpi_process_state_.engine;
   struct smpi_head_* head =
       view->block != 0 ? (struct smpi_head_*)((char*)view->block - OVERDRIVE_SMPI_HEAD_BYTES)
-                       : &view->head;
+                       : smpi_view_head_(view);
   struct overdrive_smpi_place place;
   const int too_long = smpi_length_(head) > view->limit;
   if (view->call != 0) return smpi_settle_call_(view);
@@ -106,6 +155,7 @@ SMPI_API_ int smpi_settle_other_(SMPI_View view) {
     place.offset += view->from;
     if (view->block != 0) engine->free(engine->self, view->block, 0);
     view->block = 0;
+    if (view->large != 0) smpi_room_drop_(view);
   } else if (view->block == 0) {
     view->state = too_long ? SMPI_EMPTY_ : SMPI_OPEN_;
     if (too_long) return MPI_ERR_TRUNCATE;
@@ -215,7 +265,7 @@ SMPI_API_ int smpi_take_(MPI_Message* message, MPI_Status* status, struct smpi_h
   if (length <= SMPI_NEAR_BYTES_) {
     struct {
       struct smpi_head_ head;
-      char room[SMPI_INLINE_BYTES_];
+      char room[SMPI_COPIED_BYTES_];
     } short_one;
     const char* from = short_one.room;
     short_one.head.kind = SMPI_NOTHING_;
@@ -227,7 +277,7 @@ SMPI_API_ int smpi_take_(MPI_Message* message, MPI_Status* status, struct smpi_h
       from = smpi_short_data_(&short_one.head);
       head->kind = SMPI_DATA_;
       head->bytes = head->home;
-      if (head->bytes > SMPI_INLINE_BYTES_) return MPI_ERR_INTERN;
+      if (head->bytes > SMPI_COPIED_BYTES_) return MPI_ERR_INTERN;
     } else if (head->kind != SMPI_DATA_ || head->bytes > (uint64_t)length - front) {
       return MPI_ERR_INTERN;
     }
@@ -272,8 +322,7 @@ SMPI_API_ int SMPI_Recv(SMPI_View* view, MPI_Count count, MPI_Datatype datatype,
     smpi_view_null_(made);
   } else if (!smpi_unstash_(c, source, tag, made)) {
     if (smpi_only_near_(c, source)) {
-      code = MPI_Recv(&made->head, SMPI_NEAR_BYTES_, MPI_BYTE, source, tag, c->hidden,
-                      MPI_STATUS_IGNORE);
+      code = smpi_recv_near_(c, made, source, tag);
     } else {
       code = MPI_Mprobe(source, tag, c->hidden, &message, &found);
       if (code == MPI_SUCCESS) code = smpi_take_(&message, &found, &made->head, &made->block);
@@ -299,7 +348,10 @@ SMPI_API_ int smpi_irecv_(struct smpi_comm_* c, SMPI_View made, int source, int 
   char* data;
   int code;
   if (smpi_only_near_(c, source)) {
-    return MPI_Irecv(&made->head, SMPI_NEAR_BYTES_, MPI_BYTE, source, tag, c->hidden, request);
+    code = smpi_room_take_(made);
+    if (code != MPI_SUCCESS) return code;
+    return MPI_Irecv(&made->large->head, SMPI_NEAR_BYTES_, MPI_BYTE, source, tag, c->hidden,
+                     request);
   }
   data = (char*)engine->alloc(engine->self, made->limit, made->site);
   if (data == 0) return MPI_ERR_NO_MEM;

@@ -128,6 +128,7 @@ void measure_distance(RankState& s) {
   for (int i = 0; i < s.node->size(); ++i) {
     s.transport->set_distance(static_cast<std::uint32_t>(i), far);
   }
+  s.smpi->set_far(far);
   log(Level::kInfo, "a cache line takes %.0f ns to rank %d: %s", line_ns,
       s.node->member(partner).world_rank, far ? "far" : "near");
 }

@@ -114,6 +114,7 @@
   X(smpi_returned, kSum, smpi, "blocks that came back from the rank that let go last")             \
   X(smpi_lent, kSum, smpi, "views lent by address")                                                \
   X(smpi_passed, kSum, smpi, "blocks passed on to another owner by address")                       \
+  X(smpi_by_content, kSum, smpi, "short blocks sent with their data: new, for a core that is far") \
   X(smpi_views, kSum, smpi, "messages received by address")                                        \
   X(smpi_copied, kSum, smpi, "messages whose data was copied, to ranks out of reach")              \
   X(smpi_copied_bytes, kSum, smpi, "bytes of these")                                               \

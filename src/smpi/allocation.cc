@@ -92,6 +92,7 @@ void Service::begin_block(std::byte* block, std::uint64_t capacity, std::uint32_
   record->capacity_bytes = capacity;
   record->returned.store(0, std::memory_order_relaxed);
   record->lent.store(0, std::memory_order_relaxed);
+  record->sent = 0;
   record->home = member_;
   record->size_class = block_class;
   record->owner.store(member_, std::memory_order_relaxed);

@@ -45,7 +45,9 @@ struct Block {
   alignas(64) std::atomic<std::uint64_t> returned;
   // Written by the owner. A message orders it for the next owner, so relaxed.
   alignas(64) std::atomic<std::uint64_t> lent;
-  std::uint64_t unused;
+  // 1: it has been sent since its owner was last told that it may be written; 0: what is sent next
+  // is new. Only the owner's business.
+  std::uint64_t sent;
   std::byte head[OVERDRIVE_SMPI_HEAD_BYTES];  // of a message that leaves with the block's contents
 
   // How many views there are, for whoever owns the block or was the last to.

@@ -167,33 +167,60 @@ int Service::capacity(const void* block, std::uint64_t* bytes) {
   return OVERDRIVE_SMPI_OK;
 }
 
-int Service::lend(const void* address, std::uint64_t bytes, std::uint32_t views,
-                  overdrive_smpi_place* place) {
-  const std::lock_guard lock(mutex_);
+Service::Found Service::find_lendable(const void* address, std::uint64_t bytes) {
   const Found found = find(address);
-  if (found.record == nullptr) return OVERDRIVE_SMPI_NOT_A_BLOCK;
+  if (found.record == nullptr) return {};
   // A block that this rank has freed or passed on is not its to lend.
-  if (found.record->owner.load(std::memory_order_relaxed) != member_) {
-    return OVERDRIVE_SMPI_NOT_A_BLOCK;
-  }
+  if (found.record->owner.load(std::memory_order_relaxed) != member_) return {};
   const auto* const start = static_cast<const std::byte*>(address);
   if (bytes > found.record->capacity_bytes - static_cast<std::uint64_t>(start - found.block)) {
-    return OVERDRIVE_SMPI_NOT_A_BLOCK;
+    return {};
   }
+  return found;
+}
+
+void Service::lend_found(const Found& found, const void* address, std::uint64_t bytes,
+                         std::uint32_t views, overdrive_smpi_place* place) {
   std::byte* const arena = arena_of(found.home);
   *place = {.block = static_cast<std::uint64_t>(found.block - arena),
-            .offset = static_cast<std::uint64_t>(start - arena),
+            .offset = static_cast<std::uint64_t>(static_cast<const std::byte*>(address) - arena),
             .bytes = bytes,
             .home = found.home,
             .passed = 0};
-  // Only the owner writes it.
+  // Only the owner writes them.
   std::atomic<std::uint64_t>& lent = found.record->lent;
   lent.store(lent.load(std::memory_order_relaxed) + views, std::memory_order_relaxed);
+  found.record->sent = 1;
   counters_.smpi_lent += views;
   if (debug_ != nullptr) {
     debug_->protect(found.block, found.record->capacity_bytes, found.record,
                     found.home == member_ ? found.record->site : nullptr);
   }
+}
+
+int Service::lend(const void* address, std::uint64_t bytes, std::uint32_t views,
+                  overdrive_smpi_place* place) {
+  const std::lock_guard lock(mutex_);
+  const Found found = find_lendable(address, bytes);
+  if (found.record == nullptr) return OVERDRIVE_SMPI_NOT_A_BLOCK;
+  lend_found(found, address, bytes, views, place);
+  return OVERDRIVE_SMPI_OK;
+}
+
+int Service::offer(const void* address, std::uint64_t bytes, overdrive_smpi_place* place) {
+  const std::lock_guard lock(mutex_);
+  const Found found = find_lendable(address, bytes);
+  if (found.record == nullptr) return OVERDRIVE_SMPI_NOT_A_BLOCK;
+  // What has been written anew crosses between the cores line by line when it is read, and again
+  // when it is next written, and a program's own loops wait for each line. A message crosses once,
+  // in a frame that both sides keep, with loads that do not wait. What is sent unchanged is read
+  // where it lies: the viewer has it already.
+  if (found.record->sent == 0 && far_.load(std::memory_order_relaxed) && debug_ == nullptr) {
+    found.record->sent = 1;
+    ++counters_.smpi_by_content;
+    return OVERDRIVE_SMPI_BY_CONTENT;
+  }
+  lend_found(found, address, bytes, 1, place);
   return OVERDRIVE_SMPI_OK;
 }
 
@@ -309,6 +336,7 @@ int Service::own(const overdrive_smpi_place& place, std::uint64_t view, const ch
     debug_->unprotect_all(first, record->capacity_bytes);
   }
   record->owner.store(member_, std::memory_order_relaxed);
+  record->sent = 0;
   if (place.home != member_) {
     add_range(first, {first + record->capacity_bytes + 1, 0, place.home});
   }
@@ -322,7 +350,10 @@ std::int64_t Service::lent(const void* block) {
   if (found.record == nullptr) return -1;
   // What viewers have read is over before the owner writes.
   const std::uint64_t views = found.record->views();
-  if (views == 0 && debug_ != nullptr) debug_->unprotect(found.block);
+  if (views == 0) {
+    found.record->sent = 0;  // the owner may write
+    if (debug_ != nullptr) debug_->unprotect(found.block);
+  }
   return static_cast<std::int64_t>(views);
 }
 

@@ -59,6 +59,7 @@ class Service {
   int capacity(const void* block, std::uint64_t* bytes);
   int lend(const void* address, std::uint64_t bytes, std::uint32_t views,
            overdrive_smpi_place* place);
+  int offer(const void* address, std::uint64_t bytes, overdrive_smpi_place* place);
   void take_back(const overdrive_smpi_place& place, std::uint32_t views);
   int pass(void* block, std::uint64_t bytes, overdrive_smpi_place* place);
   int settle(void* block, std::uint64_t bytes, overdrive_smpi_place* place);
@@ -70,6 +71,10 @@ class Service {
   void pause();
   void released_twice(std::uint64_t view);
   void note_copy(std::uint64_t bytes);
+
+  // A cache line is long on its way to the others, as far as the start has shown; later only speed
+  // depends on it.
+  void set_far(bool far) { far_.store(far, std::memory_order_relaxed); }
 
   // In MPI_Finalize: completes the counters; debug mode reports the views that are left.
   void finish();
@@ -100,6 +105,10 @@ class Service {
   static std::uint64_t live_magic(std::uint32_t home, std::uint64_t offset);
   // The live block that holds the byte at `address`; mutex held.
   Found find(const void* address);
+  // Likewise; only if this rank owns it, and so many bytes from `address` on are in it.
+  Found find_lendable(const void* address, std::uint64_t bytes);
+  void lend_found(const Found& found, const void* address, std::uint64_t bytes, std::uint32_t views,
+                  overdrive_smpi_place* place);
   // Only its first byte, and only if this rank owns it.
   Found find_owned(const void* block);
   Block* checked(const overdrive_smpi_place& place, std::byte** arena) const;
@@ -125,6 +134,7 @@ class Service {
   observe::Counters& counters_;
   const std::uint32_t member_;
   std::atomic<bool> usable_{false};  // relaxed: MPI_Init and fork order it
+  std::atomic<bool> far_{false};     // relaxed: a guess
   overdrive_smpi_engine table_{};
 
   std::mutex mutex_;

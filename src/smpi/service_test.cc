@@ -231,6 +231,53 @@ int views_outlive_owners(int rank, const node::Exchange& exchange) {
 
 TEST(SmpiService, ViewsOutliveTheirOwners) { expect_job(3, views_outlive_owners); }
 
+// What is new goes with its message to a rank that is far; what is not is lent.
+int offers(int rank, const node::Exchange& exchange) {
+  TestRank own(exchange);
+  Service& service = *own.service;
+  Place place = {};
+  if (rank == 0) {
+    auto* const block = static_cast<char*>(service.alloc(5000, nullptr));
+    OD_REQUIRE(service.offer(block, 100, &place) == OVERDRIVE_SMPI_OK);
+    OD_REQUIRE(service.lent(block) == 1);
+    service.take_back(place, 1);
+    OD_REQUIRE(service.lent(block) == 0 && own.counters.smpi_by_content == 0);
+    service.set_far(true);
+    OD_REQUIRE(service.offer(block, 100, &place) == OVERDRIVE_SMPI_BY_CONTENT);
+    OD_REQUIRE(own.counters.smpi_by_content == 1 && own.counters.smpi_lent == 1);
+    // It has not been written since: nobody has asked whether it may be.
+    OD_REQUIRE(service.offer(block + 50, 50, &place) == OVERDRIVE_SMPI_OK);
+    OD_REQUIRE(place.offset == place.block + 50 && place.bytes == 50 && place.passed == 0);
+    OD_REQUIRE(service.lent(block) == 1);
+    OD_REQUIRE(service.offer(block, 100, &place) == OVERDRIVE_SMPI_OK);
+    service.take_back(place, 2);
+    OD_REQUIRE(service.lent(block) == 0);
+    OD_REQUIRE(service.offer(block, 100, &place) == OVERDRIVE_SMPI_BY_CONTENT);
+    OD_REQUIRE(service.offer(block, 5001, &place) == OVERDRIVE_SMPI_NOT_A_BLOCK);
+    OD_REQUIRE(service.free(block, nullptr) == OVERDRIVE_SMPI_OK);
+    OD_REQUIRE(service.offer(block, 100, &place) == OVERDRIVE_SMPI_NOT_A_BLOCK);
+    auto* const again = static_cast<char*>(service.alloc(5000, nullptr));
+    OD_REQUIRE(again == block);
+    OD_REQUIRE(service.offer(again, 100, &place) == OVERDRIVE_SMPI_BY_CONTENT);
+    OD_REQUIRE(service.pass(again, 100, &place) == OVERDRIVE_SMPI_OK);
+  }
+  place = from_first(exchange, place);
+  if (rank == 1) {
+    service.set_far(true);
+    const void* address = nullptr;
+    std::uint64_t view = 0;
+    void* mine = nullptr;
+    OD_REQUIRE(service.open(place, nullptr, &address, &view) == OVERDRIVE_SMPI_OK);
+    OD_REQUIRE(service.own(place, view, nullptr, &mine) == OVERDRIVE_SMPI_OK);
+    OD_REQUIRE(service.offer(mine, 100, &place) == OVERDRIVE_SMPI_BY_CONTENT);
+    OD_REQUIRE(service.offer(mine, 100, &place) == OVERDRIVE_SMPI_OK);
+  }
+  exchange.barrier();
+  return 0;
+}
+
+TEST(SmpiService, OffersWhatIsNewByContentToWhoIsFar) { expect_job(2, offers); }
+
 int pass_around(int rank, const node::Exchange& exchange) {
   TestRank own(exchange);
   Service& service = *own.service;

@@ -46,6 +46,9 @@ void Service::fill_table() {
   table_.pause = [](void* self) { at(self).pause(); };
   table_.released_twice = [](void* self, std::uint64_t view) { at(self).released_twice(view); };
   table_.note_copy = [](void* self, std::uint64_t bytes) { at(self).note_copy(bytes); };
+  table_.offer = [](void* self, const void* address, std::uint64_t bytes, Place* place) {
+    return at(self).offer(address, bytes, place);
+  };
 }
 
 }  // namespace od::smpi

@@ -682,11 +682,12 @@ static void case_truncated_recv(void) {
   if (odt.rank == 0) {
     send_by(kSend, 9000, 1, 1, 1);
     send_by(kPass, 9000, 1, 1, 1);
+    send_by(kSend, 900, 1, 1, 1);
     send_by(kSend, 10, 2, 1, 1);
   }
   if (odt.rank != 1) return;
   SMPI_View view;
-  for (int i = 0; i < 2; i++) {
+  for (int i = 0; i < 3; i++) {
     const int code = SMPI_Recv(&view, 100, MPI_BYTE, 0, 1, g_comm, MPI_STATUS_IGNORE);
     CHECK(odt_class(code) == MPI_ERR_TRUNCATE, "%s", odt_class_name(code));
     tell((uint64_t)(odt_class(code) == MPI_ERR_TRUNCATE));
