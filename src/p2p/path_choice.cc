@@ -51,14 +51,14 @@ struct PathChoice::Pace {
   // After a change of path: sends that only bring the caches into the state that the path leaves.
   std::uint32_t warm;
   std::uint32_t trial;
-  std::int32_t allowance;  // five trials
+  std::int32_t allowance;  // eight trials
   unsigned turn_bits;      // a turn is so many sends as a trial costs
 };
 
 const PathChoice::Pace PathChoice::kShortPace = {
-    .first = 4, .chunk = 16, .warm = 2, .trial = 8, .allowance = 2500, .turn_bits = 9};
+    .first = 4, .chunk = 16, .warm = 2, .trial = 8, .allowance = 4000, .turn_bits = 9};
 const PathChoice::Pace PathChoice::kLongPace = {
-    .first = 2, .chunk = 4, .warm = 1, .trial = 3, .allowance = 1000, .turn_bits = 8};
+    .first = 2, .chunk = 4, .warm = 1, .trial = 3, .allowance = 1600, .turn_bits = 8};
 
 const PathChoice::Pace& PathChoice::pace() const { return long_ ? kLongPace : kShortPace; }
 
@@ -107,7 +107,12 @@ void PathChoice::end_unjudged() {
 
 void PathChoice::end_trial(const PathMoment& moment) {
   tried_ = spoilt_ ? 0 : cost(moment);
-  charge(warm_sends_ + sends_, cost(moment) * kEqual / base_);
+  std::uint64_t ratio = cost(moment) * kEqual / base_;
+  // What happens once is not what a trial costs: the other side's pages were mapped, or the process
+  // was interrupted. To pay for a millisecond of that with 2 % of the time takes thousands of
+  // sends.
+  if (!rival().met || ratio > kHopelessAtFirst) ratio = std::min(ratio, kHopeless);
+  charge(warm_sends_ + sends_, ratio);
   path_ = usual_;
   phase_ = Phase::back;
 }
@@ -209,7 +214,7 @@ void PathChoice::note_usual(std::uint64_t now) {
   // What has been learnt about the other paths was learnt with something else.
   odd_ = 0;
   typical_ = now;
-  for (Rival& rival : rivals_) rival = Rival{};
+  for (Rival& rival : rivals_) rival = Rival{.met = rival.met};
 }
 
 bool PathChoice::begin_trial(bool waits) {
@@ -238,7 +243,9 @@ bool PathChoice::begin_trial(bool waits) {
 
 PathChoice::Event PathChoice::judge(std::uint64_t second_base) {
   judging_ = false;
-  Rival& rival = rivals_[static_cast<std::size_t>(rival_)];
+  Rival& rival = this->rival();
+  const bool first = !rival.met;
+  rival.met = true;
   if (tried_ == 0) {
     // It was not to be had, for instance because the receiver is late as a rule.
     if (rival.level < kMostLevel) ++rival.level;
@@ -252,10 +259,14 @@ PathChoice::Event PathChoice::judge(std::uint64_t second_base) {
     return Event::trial_over;
   }
   const std::uint64_t ratio = tried_ * kEqual * 2 / (base_ + second_base);
+  if (ratio >= kWin && first) {
+    // Perhaps only because the other side's pages had to be mapped, or the pool to be touched.
+    rival.next = turn();
+    return Event::trial_over;
+  }
   if (ratio >= kWin) {
     rival.wins = 0;
     rival.shifted = !rival.shifted;
-    // The first time the other side's pages may have to be mapped, and the pool to be touched.
     const int more = ratio > kClearLoss && rival.level != 0 ? 2 : ratio > kLoss ? 1 : 0;
     rival.level = static_cast<std::uint8_t>(std::min<int>(rival.level + more, kMostLevel));
     rival.next = turn() + (1u << rival.level);
@@ -264,10 +275,10 @@ PathChoice::Event PathChoice::judge(std::uint64_t second_base) {
   rival.level = 0;
   rival.next = 0;
   if (++rival.wins < kWins) return Event::trial_over;
-  rival = Rival{};
+  rival = Rival{.met = true};
   // The path that was usual so far becomes a rival, and may come back soon.
   able_ = static_cast<std::uint8_t>((able_ | bit(usual_)) & ~bit(rival_));
-  rivals_[static_cast<std::size_t>(usual_)] = {.next = turn() + 1};
+  rivals_[static_cast<std::size_t>(usual_)] = {.next = turn() + 1, .met = true};
   usual_ = path_ = rival_;
   typical_ = tried_;
   // The next chunk brings the caches into the new state and is not a base.

@@ -73,6 +73,7 @@ class alignas(64) PathChoice {
     std::uint8_t level = 0;  // after a loss 2^level turns are left out
     std::uint8_t wins = 0;
     bool shifted = false;
+    bool met = false;  // it has been tried before: what is done only once has been done
   };
   static constexpr std::size_t kPaths = kPathCount;
   struct Pace;
@@ -82,6 +83,7 @@ class alignas(64) PathChoice {
   void open_chunk(std::uint64_t bytes, const PathMoment& moment, std::uint32_t sends);
   std::uint64_t cost(const PathMoment& moment) const;
   void charge(std::uint32_t sends, std::uint64_t ratio);
+  Rival& rival() { return rivals_[static_cast<std::size_t>(rival_)]; }
   void end_trial(const PathMoment& moment);
   void end_unjudged();
   Event end_rest(const PathMoment& moment, bool may_try, bool waits);

@@ -152,6 +152,30 @@ TEST(PathChoice, APathThatIsMuchTooSlowIsLeftAtOnce) {
   EXPECT_EQ(program.choice.usual(), Path::cells);
 }
 
+TEST(PathChoice, WhatIsDoneOnlyOnceDoesNotCount) {
+  // The first two messages on the best path have to map pages first: a millisecond each.
+  for (const std::uint64_t bytes : {std::uint64_t{32} << 10, std::uint64_t{1} << 20}) {
+    Program program({5000, 3000, 7000, 7000, 5000}, bytes);
+    int met = 0;
+    program.noise([&] {
+      return program.choice.path() == Path::pull && met++ < 2 ? std::uint64_t{1'000'000} : 0;
+    });
+    program.run(400);
+    EXPECT_EQ(program.choice.usual(), Path::pull) << bytes;
+  }
+}
+
+TEST(PathChoice, AnInterruptedTrialIsNotPaidForForThousandsOfSends) {
+  Program program({5000, 3000, 7000, 7000, 5000});
+  int met = 0;
+  program.noise([&] {
+    // In its second trial.
+    return program.choice.path() == Path::pull && ++met == 13 ? std::uint64_t{5'000'000} : 0;
+  });
+  program.run(3000);
+  EXPECT_EQ(program.choice.usual(), Path::pull);
+}
+
 TEST(PathChoice, APathThatIsNotToBeHadDoesNotWin) {
   Program program({5000, 3000, 6000, 6000, 5000});
   for (int i = 0; i < 5000; ++i) {
