@@ -66,6 +66,9 @@ struct Buffers {
   std::vector<std::span<unsigned char>> send;
   std::vector<std::span<unsigned char>> receive;
   std::span<unsigned char> area;  // for messages from fresh memory
+  // The next of it, over all samples and paths: one that always began at the front would send the
+  // same few places again and again.
+  std::size_t next_fresh = 0;
 };
 
 // One set for each size serves all shapes and paths, so that they differ in nothing else.
@@ -145,7 +148,8 @@ class PingPong {
         pattern_.in_place ? buffers_.receive[0] : buffers_.send[turn_ % count()];
     if (pattern_.fresh) {
       const std::size_t size = buffers_.send[0].size();
-      data = buffers_.area.subspan(turn_ % (buffers_.area.size() / size) * size, size);
+      data =
+          buffers_.area.subspan(buffers_.next_fresh++ % (buffers_.area.size() / size) * size, size);
     }
     switch (pattern_.write) {
       case Pattern::Write::nothing:
