@@ -87,7 +87,8 @@ struct overdrive_smpi_engine {
 
   /* Added at the end. */
 
-  /* As lend() to one viewer, but may find that the data had better be copied into the message. */
+  /* As lend() to one viewer, but may find that the data had better be copied into the message;
+   * *place tells also then where it is. */
   int (*offer)(void* self, const void* address, uint64_t bytes, struct overdrive_smpi_place* place);
 };
 

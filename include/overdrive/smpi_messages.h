@@ -11,6 +11,36 @@ struct smpi_stash_ {
   struct smpi_stash_* next;
 };
 
+/* Makes room for what may be longer than a view holds. */
+SMPI_API_ int smpi_room_take_(SMPI_View view) {
+  struct smpi_process_* p = &smpi_process_state_;
+  struct smpi_room_* room;
+  smpi_lock_();
+  room = p->rooms;
+  if (room != 0) p->rooms = room->next;
+  smpi_unlock_();
+  if (room == 0) room = (struct smpi_room_*)malloc(sizeof *room);
+  if (room == 0) return MPI_ERR_NO_MEM;
+  room->head.kind = SMPI_NOTHING_;
+  view->large = room;
+  return MPI_SUCCESS;
+}
+
+SMPI_API_ void smpi_room_drop_(SMPI_View view) {
+  struct smpi_process_* p = &smpi_process_state_;
+  struct smpi_room_* room = view->large;
+  view->large = 0;
+  smpi_lock_();
+  room->next = p->rooms;
+  p->rooms = room;
+  smpi_unlock_();
+}
+
+/* Where the head of what a view receives is, unless that has a block. */
+SMPI_HOT_ struct smpi_head_* smpi_view_head_(SMPI_View view) {
+  return view->large != 0 ? &view->large->head : &view->head;
+}
+
 /* Up to this size the data of a far message is copied behind its head. */
 #define SMPI_COPY_BYTES_ 4096u
 /* Longer messages are counted in units of a MiB. */
@@ -167,11 +197,22 @@ SMPI_HOT_ int smpi_send_inline_(struct smpi_comm_* c, const void* buf, uint64_t 
 
 /* The same with more data, as a call that may wait. */
 SMPI_API_ int smpi_send_copied_(struct smpi_comm_* c, const void* buf, uint64_t bytes, int dest,
-                                int tag) {
+                                int tag, const struct overdrive_smpi_place* place) {
+  struct smpi_head_* front =
+      (struct smpi_head_*)((char*)(uintptr_t)buf - OVERDRIVE_SMPI_HEAD_BYTES);
   struct {
     struct smpi_head_ head;
     char room[SMPI_COPIED_BYTES_];
   } message;
+  if (place->offset == place->block && smpi_process_state_.alone && front->kind == SMPI_NOTHING_) {
+    /* The room in front of the block is free: the head goes right before the data. */
+    struct smpi_head_* head = (struct smpi_head_*)((char*)(uintptr_t)buf - SMPI_SHORT_HEAD_BYTES_);
+    head->kind = SMPI_SHORT_;
+    head->source = c->rank;
+    head->tag = tag;
+    head->home = (uint32_t)bytes;
+    return MPI_Send(head, (int)(SMPI_SHORT_HEAD_BYTES_ + bytes), MPI_BYTE, dest, tag, c->hidden);
+  }
   smpi_short_(&message.head, c, tag, buf, bytes);
   return MPI_Send(&message, (int)(SMPI_SHORT_HEAD_BYTES_ + bytes), MPI_BYTE, dest, tag, c->hidden);
 }
@@ -333,7 +374,7 @@ SMPI_HOT_ int smpi_start_(const void* buf, MPI_Count count, MPI_Datatype datatyp
                  ? engine->offer(engine->self, buf, bytes, &place)
                  : OVERDRIVE_SMPI_NOT_A_BLOCK;
       if (code == OVERDRIVE_SMPI_BY_CONTENT) {
-        return smpi_raise_(comm, smpi_send_copied_(c, buf, bytes, dest, tag));
+        return smpi_raise_(comm, smpi_send_copied_(c, buf, bytes, dest, tag, &place));
       }
       code = code == OVERDRIVE_SMPI_OK ? MPI_SUCCESS : smpi_lend_(buf, bytes, 1, &place);
     } else if (engine->pass(engine->self, block, bytes, &place) != OVERDRIVE_SMPI_OK) {

@@ -35,36 +35,6 @@ SMPI_HOT_ SMPI_View smpi_view_new_(const struct smpi_comm_* c) {
   return view;
 }
 
-/* Makes room for what may be longer than a view holds. */
-SMPI_API_ int smpi_room_take_(SMPI_View view) {
-  struct smpi_process_* p = &smpi_process_state_;
-  struct smpi_room_* room;
-  smpi_lock_();
-  room = p->rooms;
-  if (room != 0) p->rooms = room->next;
-  smpi_unlock_();
-  if (room == 0) room = (struct smpi_room_*)malloc(sizeof *room);
-  if (room == 0) return MPI_ERR_NO_MEM;
-  room->head.kind = SMPI_NOTHING_;
-  view->large = room;
-  return MPI_SUCCESS;
-}
-
-SMPI_API_ void smpi_room_drop_(SMPI_View view) {
-  struct smpi_process_* p = &smpi_process_state_;
-  struct smpi_room_* room = view->large;
-  view->large = 0;
-  smpi_lock_();
-  room->next = p->rooms;
-  p->rooms = room;
-  smpi_unlock_();
-}
-
-/* Where the head of what a view receives is, unless that has a block. */
-SMPI_HOT_ struct smpi_head_* smpi_view_head_(SMPI_View view) {
-  return view->large != 0 ? &view->large->head : &view->head;
-}
-
 /* The number stays, so that the debug mode can name a view that is released twice. */
 SMPI_HOT_ void smpi_view_done_(SMPI_View view) {
   struct smpi_process_* p = &smpi_process_state_;

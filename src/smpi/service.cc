@@ -179,14 +179,17 @@ Service::Found Service::find_lendable(const void* address, std::uint64_t bytes) 
   return found;
 }
 
-void Service::lend_found(const Found& found, const void* address, std::uint64_t bytes,
-                         std::uint32_t views, overdrive_smpi_place* place) {
+overdrive_smpi_place Service::place_of(const Found& found, const void* address,
+                                       std::uint64_t bytes) const {
   std::byte* const arena = arena_of(found.home);
-  *place = {.block = static_cast<std::uint64_t>(found.block - arena),
-            .offset = static_cast<std::uint64_t>(static_cast<const std::byte*>(address) - arena),
-            .bytes = bytes,
-            .home = found.home,
-            .passed = 0};
+  return {.block = static_cast<std::uint64_t>(found.block - arena),
+          .offset = static_cast<std::uint64_t>(static_cast<const std::byte*>(address) - arena),
+          .bytes = bytes,
+          .home = found.home,
+          .passed = 0};
+}
+
+void Service::note_lent(const Found& found, std::uint32_t views) {
   // Only the owner writes them.
   std::atomic<std::uint64_t>& lent = found.record->lent;
   lent.store(lent.load(std::memory_order_relaxed) + views, std::memory_order_relaxed);
@@ -203,7 +206,8 @@ int Service::lend(const void* address, std::uint64_t bytes, std::uint32_t views,
   const std::lock_guard lock(mutex_);
   const Found found = find_lendable(address, bytes);
   if (found.record == nullptr) return OVERDRIVE_SMPI_NOT_A_BLOCK;
-  lend_found(found, address, bytes, views, place);
+  *place = place_of(found, address, bytes);
+  note_lent(found, views);
   return OVERDRIVE_SMPI_OK;
 }
 
@@ -211,6 +215,7 @@ int Service::offer(const void* address, std::uint64_t bytes, overdrive_smpi_plac
   const std::lock_guard lock(mutex_);
   const Found found = find_lendable(address, bytes);
   if (found.record == nullptr) return OVERDRIVE_SMPI_NOT_A_BLOCK;
+  *place = place_of(found, address, bytes);
   // What has been written anew crosses between the cores line by line when it is read, and again
   // when it is next written, and a program's own loops wait for each line. A message crosses once,
   // in a frame that both sides keep, with loads that do not wait. What is sent unchanged is read
@@ -220,7 +225,7 @@ int Service::offer(const void* address, std::uint64_t bytes, overdrive_smpi_plac
     ++counters_.smpi_by_content;
     return OVERDRIVE_SMPI_BY_CONTENT;
   }
-  lend_found(found, address, bytes, 1, place);
+  note_lent(found, 1);
   return OVERDRIVE_SMPI_OK;
 }
 

@@ -107,8 +107,8 @@ class Service {
   Found find(const void* address);
   // Likewise; only if this rank owns it, and so many bytes from `address` on are in it.
   Found find_lendable(const void* address, std::uint64_t bytes);
-  void lend_found(const Found& found, const void* address, std::uint64_t bytes, std::uint32_t views,
-                  overdrive_smpi_place* place);
+  overdrive_smpi_place place_of(const Found& found, const void* address, std::uint64_t bytes) const;
+  void note_lent(const Found& found, std::uint32_t views);
   // Only its first byte, and only if this rank owns it.
   Found find_owned(const void* block);
   Block* checked(const overdrive_smpi_place& place, std::byte** arena) const;

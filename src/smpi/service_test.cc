@@ -245,6 +245,8 @@ int offers(int rank, const node::Exchange& exchange) {
     service.set_far(true);
     OD_REQUIRE(service.offer(block, 100, &place) == OVERDRIVE_SMPI_BY_CONTENT);
     OD_REQUIRE(own.counters.smpi_by_content == 1 && own.counters.smpi_lent == 1);
+    OD_REQUIRE(place.offset == place.block && service.lent(block) == 0);
+    OD_REQUIRE(service.offer(block, 100, &place) == OVERDRIVE_SMPI_BY_CONTENT);
     // It has not been written since: nobody has asked whether it may be.
     OD_REQUIRE(service.offer(block + 50, 50, &place) == OVERDRIVE_SMPI_OK);
     OD_REQUIRE(place.offset == place.block + 50 && place.bytes == 50 && place.passed == 0);

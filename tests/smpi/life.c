@@ -94,11 +94,11 @@ static void leave(void) {
   void *lent = NULL, *passed = NULL, *kept = NULL;
   const int next = (odt.rank + 1) % odt.size, before = (odt.rank + odt.size - 1) % odt.size;
   SMPI_View view;
-  SMPI_Alloc(1000, &lent);
+  SMPI_Alloc(10000, &lent);
   SMPI_Alloc(100000, &passed);
   SMPI_Alloc(10, &kept);
-  SMPI_Send(lent, 1000, MPI_BYTE, next, 1, MPI_COMM_WORLD);
-  SMPI_Recv(&view, 1000, MPI_BYTE, before, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  SMPI_Send(lent, 10000, MPI_BYTE, next, 1, MPI_COMM_WORLD);
+  SMPI_Recv(&view, 10000, MPI_BYTE, before, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
   MPI_Request request;
   SMPI_Ipass(passed, 100000, MPI_BYTE, next, 2, MPI_COMM_WORLD, &request);
   MPI_Wait(&request, MPI_STATUS_IGNORE);
@@ -139,15 +139,16 @@ static void forked(void) {
 
 // Rank 1 dies with a view; rank 0 waits for it.
 static void viewer_dies(void) {
+  enum { kBytes = 10000 };  // what is short might be copied
   if (odt.rank == 0) {
     void* block = NULL;
-    SMPI_Alloc(1000, &block);
-    SMPI_Send(block, 1000, MPI_BYTE, 1, 1, MPI_COMM_WORLD);
+    SMPI_Alloc(kBytes, &block);
+    SMPI_Send(block, kBytes, MPI_BYTE, 1, 1, MPI_COMM_WORLD);
     SMPI_Reclaim(block);
     printf("WRONG: reclaimed\n");
   } else if (odt.rank == 1) {
     SMPI_View view;
-    SMPI_Recv(&view, 1000, MPI_BYTE, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    SMPI_Recv(&view, kBytes, MPI_BYTE, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     raise(SIGKILL);
   }
 }
