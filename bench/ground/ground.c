@@ -3,7 +3,8 @@
 //   ground poll [CASE...]    ring exchanges whose receivers poll; for more ranks than cores
 //   ground onesided          passive target access to a rank that waits in a barrier or a receive
 //   ground server            requests of all ranks to one server with wildcard receives
-//   ground threads           messages of one sender to two receiving threads of rank 1
+//   ground threads           messages of one sender to two receiving threads of rank 1, with a tag
+//                            for each thread and with the same for both
 //   ground start             the first windows of short messages after MPI_Init
 // Common option: --rounds=N.
 #include <mpi.h>
@@ -214,23 +215,24 @@ static void* echo(void* argument) {
   return NULL;
 }
 
-static void threads(void) {
+// With a tag for each thread, or the same for both: then either may take a message.
+static void threads(const char* name, int same_tag) {
+  int tags[2] = {0, same_tag ? 0 : 1};
   MPI_Barrier(MPI_COMM_WORLD);
   const double start = MPI_Wtime();
   if (rank == 0) {
     char data = 0;
     for (int i = 0; i < 2 * rounds; i++) {
-      MPI_Send(&data, 1, MPI_CHAR, 1, i % 2, MPI_COMM_WORLD);
-      MPI_Recv(&data, 1, MPI_CHAR, 1, i % 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+      MPI_Send(&data, 1, MPI_CHAR, 1, tags[i % 2], MPI_COMM_WORLD);
+      MPI_Recv(&data, 1, MPI_CHAR, 1, tags[i % 2], MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     }
   } else if (rank == 1) {
     pthread_t thread;
-    int tags[2] = {0, 1};
     pthread_create(&thread, NULL, echo, &tags[1]);
     echo(&tags[0]);
     pthread_join(thread, NULL);
   }
-  report("threads", MPI_Wtime() - start, 4.0 * rounds);
+  report(name, MPI_Wtime() - start, 4.0 * rounds);
 }
 
 // --- start ---------------------------------------------------------------------------------------
@@ -287,7 +289,8 @@ int main(int argc, char** argv) {
   } else if (strcmp(what, "server") == 0 && size > 1) {
     server();
   } else if (strcmp(what, "threads") == 0 && size > 1 && provided == MPI_THREAD_MULTIPLE) {
-    threads();
+    threads("threads", 0);
+    threads("threads same tag", 1);
   } else if (strcmp(what, "start") == 0 && size > 1) {
     stream_start(argc > 2 ? atoi(argv[2]) : 1024, "first");
     for (int i = 0; i < 50; i++) stream_start(argc > 2 ? atoi(argv[2]) : 1024, "later");
