@@ -186,7 +186,7 @@ def keep(path: Path, rows: Sequence[dict[str, str]]) -> None:
 def replace(rows: Sequence[dict[str, str]], measured: Iterator[list[str]]) -> list[dict[str, str]]:
     """Put what has been measured into the place of what was; all else stays."""
     new = [dict(zip(FIELDS, values, strict=True)) for values in measured]
-    point = arrival_page.POINT
+    point = (*arrival_page.POINT, "bytes")
     asked = {tuple(row[key] for key in point) for row in new}
     return [row for row in rows if tuple(row[key] for key in point) not in asked] + new
 

@@ -237,7 +237,7 @@ def learnt_lines(learnt: Sequence[dict[str, str]]) -> Iterator[str]:
     if not learnt:
         yield "Not measured."
         return
-    yield "Bcast of 1 MiB with `first_arrival=on` (*learnt*, which also compares with the"
+    yield "Bcast of 1 MiB with `first_arrival=on` (*learnt*, the default, which also compares with the"
     yield "host), measured after 72 calls of the pattern; ranks up to 10 ms late. Mean wait in"
     yield "ms:\n"
     yield "| host, cluster | pattern | host | plain | first | learnt | best : learnt |"
