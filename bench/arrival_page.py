@@ -250,7 +250,7 @@ def learnt_lines(learnt: Sequence[dict[str, str]]) -> Iterator[str]:
         yield "Not measured."
         return
     yield wide("""
-Bcast of 1 MiB with `first_arrival=on` (*learnt*, the default, which also compares with the host),
+Bcast of 1 MiB with `first_arrival=on` (*learnt*, which also compares with the host),
 measured after 72 calls of the pattern; ranks up to 10 ms late. Mean wait in ms: host / plain /
 first / learnt.
 """)
