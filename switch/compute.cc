@@ -5,32 +5,22 @@
 #include <bit>
 #include <cstring>
 
+#include "innetwork/wire_numbers.h"
+
 namespace od::fabric {
 namespace {
 
 using innetwork::Address;
 using innetwork::Cause;
+using innetwork::get;
 using innetwork::Kind;
 using innetwork::Packet;
+using innetwork::put;
 
 constexpr std::size_t kEthernetBytes = 14;
 constexpr std::size_t kHeadBytes = kEthernetBytes + innetwork::kIpBytes + innetwork::kUdpBytes;
 constexpr std::uint16_t kBetweenSwitches = 1;  // in the flags
 constexpr std::uint64_t kLookNs = 1'000'000'000;
-
-// Big endian, whole words at a time.
-std::uint32_t wire_order(std::uint32_t value) {
-  return std::endian::native == std::endian::little ? __builtin_bswap32(value) : value;
-}
-std::uint32_t get(const std::uint8_t* at, std::size_t bytes) {
-  std::uint32_t value = 0;
-  std::memcpy(&value, at, bytes);
-  return wire_order(value) >> (32 - 8 * bytes);
-}
-void put(std::uint8_t* at, std::uint32_t value, std::size_t bytes) {
-  value = wire_order(value << (32 - 8 * bytes));
-  std::memcpy(at, &value, bytes);
-}
 
 // The hardware address of a switch: a locally administered one with its address in it.
 void put_switch_mac(std::uint8_t* at, std::uint32_t address) {

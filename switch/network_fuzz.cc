@@ -16,6 +16,7 @@
 
 #include "innetwork/leader.h"
 #include "innetwork/packet.h"
+#include "innetwork/wire_numbers.h"
 #include "switch/compute.h"
 #include "switch/fabric.h"
 
@@ -182,9 +183,8 @@ void fuzz_switches(Input input) {
       if (!frame) break;
       std::uint8_t* const data = frame->data();
       std::memset(data, 0, 42);
-      const auto put = [data](std::size_t at, std::uint64_t value, int count) {
-        value = __builtin_bswap64(value << (64 - 8 * count));
-        std::memcpy(data + at, &value, static_cast<std::size_t>(count));
+      const auto put = [data](std::size_t at, std::uint64_t value, std::size_t bytes_of_it) {
+        innetwork::put(data + at, value, bytes_of_it);
       };
       put(0, 0x020000000000 + (to.ip & 0xff), 6);
       put(6, 0x020000000000 + (from.ip & 0xff), 6);

@@ -13,17 +13,16 @@
 #include <stdexcept>
 #include <utility>
 
+#include "innetwork/wire_numbers.h"
+
 namespace od::fabric {
 namespace {
 
 using innetwork::Address;
+using innetwork::put;
 
 constexpr std::size_t kHeadBytes = 14 + innetwork::kIpBytes + innetwork::kUdpBytes;
 constexpr std::size_t kLongestDatagram = 9000;
-
-void put(std::uint8_t* at, std::uint64_t value, int bytes) {
-  for (int i = 0; i < bytes; ++i) at[i] = static_cast<std::uint8_t>(value >> (8 * (bytes - 1 - i)));
-}
 
 // Locally administered; different for all ports of all hosts in one network of class A.
 std::uint64_t mac_of(Address address) {

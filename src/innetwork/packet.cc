@@ -2,30 +2,15 @@
 #include "innetwork/packet.h"
 
 #include <array>
-#include <bit>
 #include <cstring>
 
 #include "innetwork/crc32.h"
+#include "innetwork/wire_numbers.h"
 
 namespace od::innetwork {
 namespace {
 
 constexpr std::uint16_t kDefaultPartition = 0xffff;
-
-// Numbers of the wire are big endian; these two are most of the work of taking a packet apart, so
-// they move whole words.
-std::uint64_t wire_order(std::uint64_t value) {
-  return std::endian::native == std::endian::little ? __builtin_bswap64(value) : value;
-}
-void put(std::uint8_t* at, std::uint64_t value, std::size_t bytes) {
-  value = wire_order(value << (64 - 8 * bytes));
-  std::memcpy(at, &value, bytes);
-}
-std::uint32_t get(const std::uint8_t* at, std::size_t bytes) {
-  std::uint64_t value = 0;
-  std::memcpy(&value, at, bytes);
-  return static_cast<std::uint32_t>(wire_order(value) >> (64 - 8 * bytes));
-}
 
 bool is_datagram(std::uint8_t opcode) { return opcode == kUdSendOnly; }
 

@@ -26,10 +26,7 @@ std::uint64_t share_of(const ArrivalComm& shared) {
 }  // namespace
 
 ArrivalBlocks::ArrivalBlocks(ArrivalComm& shared, int root)
-    : ArrivalCall(shared, root), share_(share_of(shared)) {
-  my_place_ = static_cast<std::size_t>(std::find(members().begin(), members().end(), me()) -
-                                       members().begin());
-}
+    : ArrivalCall(shared, root), share_(share_of(shared)) {}
 
 bool ArrivalBlocks::is_short(std::int64_t bytes, std::size_t members) const {
   return members > 1 && bytes <= static_cast<std::int64_t>(share_) * kPiece;

@@ -71,7 +71,6 @@ class ArrivalBlocks : public ArrivalCall {
   void add_incoming(Stream& stream, char* block, std::int64_t block_bytes, std::int64_t bytes);
 
   // In the area of this rank's node.
-  std::size_t my_place() const { return my_place_; }
   std::uint64_t area_bytes() const;
   char* place_of(std::size_t member, std::size_t piece) const;
   void set_word(std::size_t member, std::int64_t word) const;
@@ -85,7 +84,6 @@ class ArrivalBlocks : public ArrivalCall {
   bool advance_stream(Stream& stream, Begin begin);
 
   const std::uint64_t share_;  // cells of each member
-  std::size_t my_place_ = 0;   // among the members of the node
 };
 
 }  // namespace od

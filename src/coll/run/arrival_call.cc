@@ -34,6 +34,8 @@ ArrivalComm::ArrivalComm(Collectives& owner, const Comm& comm, host::Handle host
   const coll::Nodes& nodes = comm.collectives->nodes();
   const std::span<const int> members = nodes.members(nodes.node_of(comm.rank));
   members_.assign(members.begin(), members.end());
+  my_place_ = static_cast<std::size_t>(std::find(members_.begin(), members_.end(), comm.rank) -
+                                       members_.begin());
 }
 
 ArrivalComm::~ArrivalComm() {
@@ -161,13 +163,17 @@ void ArrivalCall::wake_neighbours() const {
   }
 }
 
-ArrivalCall::Role ArrivalCall::claim_role(std::int64_t bytes, std::int64_t segment_bytes) {
+bool ArrivalCall::on_root_node() const {
   const coll::Nodes& nodes = comm().collectives->nodes();
+  return nodes.node_of(root_) == nodes.node_of(me());
+}
+
+ArrivalCall::Role ArrivalCall::claim_role(std::int64_t bytes, std::int64_t segment_bytes) {
   if (me() == root_) {
-    awaited_ = nodes.count() - 1;
+    awaited_ = comm().collectives->nodes().count() - 1;
     return Role::root;
   }
-  if (nodes.node_of(me()) == nodes.node_of(root_)) return Role::reader;
+  if (on_root_node()) return Role::reader;
   if (area_ != nullptr) {
     switch (area_->claim(number_)) {
       case ArrivalArea::Claim::wait:

@@ -70,6 +70,7 @@ class ArrivalComm {
   const Comm& comm_;
   host::Handle host_comm_;
   std::vector<int> members_;                      // of this rank's node
+  std::size_t my_place_ = 0;                      // among these
   std::vector<coll::shm::SlotLease> leased_;      // by this rank, for its node
   std::unique_ptr<coll::shm::ArrivalArea> area_;  // null: alone on the node
   std::vector<int> neighbours_;                   // node indices of the others on the node
@@ -136,6 +137,10 @@ class ArrivalCall {
   const Comm& comm() const { return shared_.comm_; }
   int me() const { return comm().rank; }
   const std::vector<int>& members() const { return shared_.members_; }
+  std::size_t my_place() const { return shared_.my_place_; }
+  bool on_root_node() const;
+  // The members of this node but for the root, which leaves nothing in the area of its node.
+  std::uint64_t givers() const { return members().size() - (on_root_node() ? 1 : 0); }
   std::uint64_t cells() const;  // the most that a node has for one call
   std::uint64_t largest_long() const { return shared_.largest_long_; }
 

@@ -30,8 +30,6 @@ bool FirstScatter::fits(const ArrivalComm& shared, std::int64_t bytes) {
 FirstScatter::FirstScatter(ArrivalComm& shared, const CollectiveCall& call,
                            CollectiveBuffers& buffers, std::int64_t bytes)
     : FirstComers<ArrivalCall>(shared, call.root), bytes_(bytes), segments_(segments_of(bytes)) {
-  my_place_ = static_cast<std::size_t>(std::find(members().begin(), members().end(), me()) -
-                                       members().begin());
   const bool root = me() == root_;
   if (root) input_ = buffers.address({0, 0, coll::Buffer::kInput});
   if (!root || !call.in_place) output_ = buffers.address({0, 0, coll::Buffer::kOutput});
@@ -196,7 +194,7 @@ bool FirstScatter::advance_reader() {
     }
     if (seen.segments == all_segments()) ++counters().arrival_late;
   }
-  const std::uint64_t first = my_place_ * segments_;
+  const std::uint64_t first = my_place() * segments_;
   bool moved = false;
   for (; there_ < segments_ && first + there_ < seen.segments; ++there_) {
     memory::copy_ordinary(output_ + offset(there_), area_->segment(number_, first + there_),

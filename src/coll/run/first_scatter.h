@@ -67,7 +67,7 @@ class FirstScatter : public FirstComers<ArrivalCall> {
   std::int64_t offset(std::uint64_t segment) const;
   std::int64_t length(std::uint64_t segment) const;
   // Segments of a node are counted member by member.
-  bool is_own(std::uint64_t index) const { return index / segments_ == my_place_; }
+  bool is_own(std::uint64_t index) const { return index / segments_ == my_place(); }
   char* place_of(std::uint64_t index) const;
 
   const std::int64_t bytes_;  // of each block
@@ -75,8 +75,7 @@ class FirstScatter : public FirstComers<ArrivalCall> {
   const char* input_ = nullptr;  // of the root
   char* output_ = nullptr;       // null: the root's own block is where it belongs
 
-  std::size_t my_place_ = 0;  // among the members of the node
-  std::uint64_t there_ = 0;   // winner: received; root: left in the area; reader: taken
+  std::uint64_t there_ = 0;  // winner: received; root: left in the area; reader: taken
 
   std::vector<Stream> streams_;  // of the root
 

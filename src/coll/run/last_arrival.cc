@@ -40,8 +40,6 @@ LastArrival::LastArrival(ArrivalComm& shared, const CollectiveCall& call,
       segment_bytes_(segment_for(bytes, buffers.unit_bytes())),
       segments_(segments_of(bytes, segment_bytes_)) {
   const coll::Nodes& nodes = comm().collectives->nodes();
-  my_place_ = static_cast<std::size_t>(std::find(members().begin(), members().end(), me()) -
-                                       members().begin());
   const bool root = me() == root_;
   if (root) {
     output_ = buffers.address({0, 0, coll::Buffer::kOutput});
@@ -60,12 +58,7 @@ char* LastArrival::cell(std::size_t member, std::uint64_t segment) const {
 }
 
 const char* LastArrival::contribution(std::size_t member, std::uint64_t segment) const {
-  return member == my_place_ ? own(segment) : cell(member, segment);
-}
-
-std::uint64_t LastArrival::givers() const {
-  const coll::Nodes& nodes = comm().collectives->nodes();
-  return members().size() - (nodes.node_of(root_) == nodes.node_of(me()) ? 1 : 0);
+  return member == my_place() ? own(segment) : cell(member, segment);
 }
 
 void LastArrival::reduce(char* target, const char* left, const char* right, std::uint64_t segment) {
@@ -112,15 +105,14 @@ bool LastArrival::give() {
     role_ = Role::root;
     return true;
   }
-  const bool on_root_node = givers() != members().size();
   // Who sees that all others have given sends for them, from its own buffer.
-  const bool is_last = !on_root_node && area_->given(number_) + 1 == givers();
+  const bool is_last = !on_root_node() && area_->given(number_) + 1 == givers();
   for (std::uint64_t segment = 0; segment < segments_ && copied_ && !is_last; ++segment) {
-    memory::copy_ordinary(cell(my_place_, segment), own(segment),
+    memory::copy_ordinary(cell(my_place(), segment), own(segment),
                           static_cast<std::size_t>(length(segment)));
   }
   const std::uint64_t given = area_->give(number_);
-  if (given == givers() && !on_root_node) {
+  if (given == givers() && !on_root_node()) {
     become_sender();
     return true;
   }

@@ -57,8 +57,6 @@ class LastArrival : public ArrivalCall {
   void combine_all();
   void combine_node(std::uint64_t segment, char* target);
 
-  // The members of this node whose contributions are in the area: all but the root.
-  std::uint64_t givers() const;
   // A segment of a member's contribution.
   char* cell(std::size_t member, std::uint64_t segment) const;
   const char* contribution(std::size_t member, std::uint64_t segment) const;
@@ -77,8 +75,7 @@ class LastArrival : public ArrivalCall {
   char* output_ = nullptr;  // of the root
 
   Role role_ = Role::unknown;
-  std::size_t my_place_ = 0;  // among the members of the node
-  bool copied_ = true;        // into the area
+  bool copied_ = true;  // into the area
 
   // Sender.
   std::uint64_t sent_ = 0;

@@ -32,11 +32,6 @@ LastGatherv::LastGatherv(ArrivalComm& shared, const CollectiveCall& call,
   memory::copy_ordinary(block_of(root_), input_, static_cast<std::size_t>(bytes_));
 }
 
-std::uint64_t LastGatherv::givers() const {
-  const coll::Nodes& nodes = comm().collectives->nodes();
-  return members().size() - (nodes.node_of(root_) == nodes.node_of(me()) ? 1 : 0);
-}
-
 bool LastGatherv::advance() {
   if (done_) return false;
   if (!given_ && !give()) return false;
@@ -63,15 +58,14 @@ bool LastGatherv::give() {
   }
   given_ = true;
   if (me() == root_) return true;
-  const bool on_root_node = givers() != members().size();
   const bool short_one = is_short(bytes_, members().size());
   // Who sees that all others have given sends for them, its own from where it is.
-  const bool is_last = !on_root_node && area_->given(number_) + 1 == givers();
+  const bool is_last = !on_root_node() && area_->given(number_) + 1 == givers();
   set_word(my_place(), word_of(bytes_, members().size()));
   if (short_one && !is_last) copy_into_area(my_place(), input_, bytes_);
   const std::uint64_t given = area_->give(number_);
   if (!short_one) begin_long();
-  if (given == givers() && !on_root_node) {
+  if (given == givers() && !on_root_node()) {
     begin_sending();
     return true;
   }

@@ -51,7 +51,6 @@ class LastGatherv : public ArrivalBlocks {
   bool hear_words(Node& node);
   void expect_long(int rank);
   bool take_own_node();
-  std::uint64_t givers() const;
 
   char* block_of(int rank) const { return buffers_.address({0, rank, coll::Buffer::kOutput}); }
   std::int64_t room_of(int rank) const {

@@ -41,11 +41,6 @@ RelayGather::RelayGather(ArrivalComm& shared, const CollectiveCall& call,
   if (!root || !call.in_place) input_ = buffers.address({0, 0, coll::Buffer::kInput});
 }
 
-bool RelayGather::on_root_node() const {
-  const coll::Nodes& nodes = comm().collectives->nodes();
-  return nodes.node_of(root_) == nodes.node_of(me());
-}
-
 char* RelayGather::left_at(std::size_t member, std::size_t piece) const {
   return reinterpret_cast<char*>(area_->segment(number_, member * each_ + piece));
 }
@@ -101,6 +96,17 @@ void RelayGather::leave_own() {
       .store(static_cast<std::uint64_t>(bytes) << kMarkBits | kLeft, std::memory_order_release);
 }
 
+std::optional<std::int64_t> RelayGather::pick_up(std::size_t member) const {
+  // Acquire: pairs with the release in leave_own(), and what an earlier carrier has marked was seen
+  // when this one began.
+  const std::uint64_t found = mark(member).load(std::memory_order_acquire);
+  if ((found & ((1U << kMarkBits) - 1)) != kLeft) return std::nullopt;
+  // Relaxed: for carriers that follow, which see it through stop_carrying() and carry(); at the
+  // root nobody else looks at it.
+  mark(member).store(kCarried, std::memory_order_relaxed);
+  return static_cast<std::int64_t>(found >> kMarkBits);
+}
+
 bool RelayGather::give() {
   if (area_ != nullptr && !placed_ && !find_place()) return false;
   if (me() == root_) {
@@ -144,13 +150,7 @@ void RelayGather::carry(std::size_t member, std::int64_t bytes, bool own) {
 void RelayGather::carry_what_was_left() {
   seen_ = area_->given(number_);
   for (std::size_t member = 0; member < members().size(); ++member) {
-    // Acquire: pairs with the release in leave_own(), and what an earlier carrier has marked was
-    // seen when this one began.
-    const std::uint64_t found = mark(member).load(std::memory_order_acquire);
-    if ((found & ((1U << kMarkBits) - 1)) != kLeft) continue;
-    // Relaxed: for carriers that follow, which see it through stop_carrying() and carry().
-    mark(member).store(kCarried, std::memory_order_relaxed);
-    carry(member, static_cast<std::int64_t>(found >> kMarkBits), false);
+    if (const auto bytes = pick_up(member)) carry(member, *bytes, false);
   }
 }
 
@@ -181,17 +181,14 @@ void RelayGather::take_in(const Ready& ready) {
 // Of this node.
 void RelayGather::take_what_was_left() {
   for (std::size_t member = 0; member < members().size(); ++member) {
-    // Acquire: pairs with the release in leave_own().
-    const std::uint64_t found = mark(member).load(std::memory_order_acquire);
-    if ((found & ((1U << kMarkBits) - 1)) != kLeft) continue;
-    // Relaxed: nobody else looks at it.
-    mark(member).store(kCarried, std::memory_order_relaxed);
-    const auto bytes = static_cast<std::int64_t>(found >> kMarkBits);
-    if (bytes != bytes_) note(host_.err_truncate);
-    for (std::size_t piece = 0; piece < pieces_of(std::min(bytes, bytes_)); ++piece) {
+    const auto left = pick_up(member);
+    if (!left) continue;
+    if (*left != bytes_) note(host_.err_truncate);
+    const std::int64_t bytes = std::min(*left, bytes_);
+    for (std::size_t piece = 0; piece < pieces_of(bytes); ++piece) {
       memory::copy_ordinary(output_ + members()[member] * bytes_ + piece_offset(piece),
                             left_at(member, piece),
-                            static_cast<std::size_t>(piece_bytes(std::min(bytes, bytes_), piece)));
+                            static_cast<std::size_t>(piece_bytes(bytes, piece)));
     }
     --own_node_left_;
   }

@@ -28,6 +28,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -58,6 +59,8 @@ class RelayGather : public ArrivalBlocks {
   bool find_place();
   bool give();
   void leave_own();
+  // How long the block is that a member has left and nobody has taken; it counts as taken now.
+  std::optional<std::int64_t> pick_up(std::size_t member) const;
   void become_carrier();
   // Begins to send a member's block of so many bytes, from this rank's buffer or from the area.
   void carry(std::size_t member, std::int64_t bytes, bool own);
@@ -67,7 +70,6 @@ class RelayGather : public ArrivalBlocks {
   bool advance_root();
   void take_in(const Ready& ready) override;
 
-  bool on_root_node() const;
   std::atomic<std::uint64_t>& mark(std::size_t member) const;
   // Of the area, where a member's block lies.
   char* left_at(std::size_t member, std::size_t piece) const;
