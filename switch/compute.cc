@@ -123,6 +123,15 @@ bool Compute::receive(std::uint32_t port, FramePtr& frame, std::uint64_t now_ns)
     default:
       return false;  // between leaders
   }
+  return pass_on(arrival);
+}
+
+// True if it has been sent from here, or cannot be.
+bool Compute::pass_on(Arrival& arrival) {
+  FramePtr& frame = arrival.frame;
+  const std::uint8_t* const ip = frame->data() + kEthernetBytes;
+  const std::span<std::uint8_t> bytes{frame->data() + kHeadBytes,
+                                      get(ip + innetwork::kIpBytes + 4, 2) - innetwork::kUdpBytes};
   // It goes on as it is now. Hosts address RoCEv2's port, behind which unprivileged processes
   // cannot all be; the first switch on the way puts in the receiver's own.
   const innetwork::ControlHeader& control = arrival.packet.control;
@@ -139,7 +148,35 @@ bool Compute::receive(std::uint32_t port, FramePtr& frame, std::uint64_t now_ns)
   put(sent_ip + 4, innetwork::kUnfragmented, 4);
   write_ip_checksum(sent_ip);
   put(sent_ip + innetwork::kIpBytes + 6, 0, 2);
-  return false;
+  if (arrival.first_switch) copy_to_spines(*frame, arrival.now_ns);
+  if (arrival.leaves_by == kNoPort) return false;
+  fabric_.send(arrival.leaves_by, std::move(frame),
+               arrival.now_ns + fabric_.switches()[own_].latency_ns, arrival.now_ns);
+  return true;
+}
+
+void Compute::copy_to_spines(const Frame& frame, std::uint64_t now_ns) {
+  const Switch& own = fabric_.switches()[own_];
+  const auto known = own.table.find(read_mac(frame.data()), now_ns);
+  if (known && fabric_.ports()[*known].peer == kNoPort) return;  // it does not go up at all
+  for (const std::uint32_t port : own.ports) {
+    if (!fabric_.ports()[port].only_in_network || !fabric_.ports()[port].up) continue;
+    if (FramePtr copy = fabric_.pool().copy(frame)) {
+      fabric_.send(port, std::move(copy), now_ns + own.latency_ns, now_ns);
+    } else {
+      fabric_.count_drop(port, Drop::no_memory);
+    }
+  }
+}
+
+std::uint32_t Compute::port_of_spine(std::uint32_t address) const {
+  for (const std::uint32_t port : fabric_.switches()[own_].ports) {
+    const std::uint32_t peer = fabric_.ports()[port].peer;
+    if (peer == kNoPort) continue;
+    const Switch& other = fabric_.switches()[fabric_.ports()[peer].owner];
+    if (other.compute != nullptr && other.compute->spine_address() == address) return port;
+  }
+  return kNoPort;
 }
 
 void Compute::query(Arrival& arrival) {
@@ -151,11 +188,17 @@ void Compute::query(Arrival& arrival) {
       std::min<std::uint32_t>(std::bit_floor(std::uint32_t{control.window}), settings_.window));
   control.payload_bytes = static_cast<std::uint16_t>(
       std::min<std::uint32_t>(control.payload_bytes, settings_.payload_bytes));
-  control.load = std::max(control.load, static_cast<std::uint32_t>(groups_.size()));
+  const auto load = static_cast<std::uint32_t>(groups_.size());
   ++control.hops;
   if (settings_.spine) {
-    if (control.spine == 0) control.spine = settings_.address;
+    if (control.spine == 0) {
+      control.spine = settings_.address;
+      control.load = load;
+    }
   } else {
+    // Else it says what spines can be compared by.
+    if (control.spine == 0) control.load = std::max(control.load, load);
+    arrival.first_switch = control.tor1 == 0 && control.spine == 0;
     if (control.tor1 == 0) control.tor1 = settings_.address;
     control.tor2 = settings_.address;
   }
@@ -187,7 +230,12 @@ void Compute::notify(Arrival& arrival) {
   const bool last = control.tor2 == settings_.address;
   const bool top = control.spine == settings_.address;
   if (!first && !last && !top) return;
-  const std::uint32_t out = port_towards(arrival.frame, arrival.now_ns);
+  std::uint32_t out = port_towards(arrival.frame, arrival.now_ns);
+  if (last && !first && control.spine != 0) {
+    // By another spine it would make another tree than the one that was chosen.
+    arrival.leaves_by = port_of_spine(control.spine);
+    if (arrival.leaves_by != kNoPort) out = arrival.leaves_by;
+  }
   if (out == kNoPort) return;  // nobody has been heard there yet; it will be asked for again
   const std::uint32_t window = std::bit_floor(std::uint32_t{control.window});
   const std::size_t expected =

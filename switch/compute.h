@@ -1,8 +1,10 @@
 // The compute unit of a switch: in-network packets, groups, and the tree of switches.
 //
 // Control, once per group (docs/design/in-network.md):
-//   query    a leader -> ... -> root leader: each switch narrows what can be done and passes it on
-//   notify   root leader -> ... -> a leader: each switch learns who is at which port
+//   query    a leader -> ... -> root leader: each switch narrows what can be done and passes it on;
+//            where several spines are above the first one, each gets a copy
+//   notify   root leader -> ... -> a leader, by the spine that the root leader has chosen: each
+//            switch learns who is at which port
 //   kill     a leader -> its switch: one member less; the last one frees the group
 // Data, per packet of values: contributions of the leaders at this switch are combined when all are
 // there; a switch with others beside it sends that to the spine and hands the result down.
@@ -53,6 +55,7 @@ class Compute : public ComputeUnit {
   bool receive(std::uint32_t port, FramePtr& frame, std::uint64_t now_ns) override;
   std::uint64_t next_due_ns() const override { return next_look_ns_; }
   void advance(std::uint64_t now_ns) override;
+  std::uint32_t spine_address() const override { return settings_.spine ? settings_.address : 0; }
 
   const ComputeCounters& counters() const { return counters_; }
   std::size_t groups() const { return groups_.size(); }
@@ -105,10 +108,18 @@ class Compute : public ComputeUnit {
     innetwork::Address from;
     innetwork::Address to;
     innetwork::Packet packet;
+    bool first_switch = false;          // of a query
+    std::uint32_t leaves_by = kNoPort;  // of a notify; kNoPort: as any frame
   };
 
   void query(Arrival& arrival);
   void notify(Arrival& arrival);
+  // By all links to spines but that of ordinary frames.
+  void copy_to_spines(const Frame& frame, std::uint64_t now_ns);
+  // Of the link inside that leads to it, or kNoPort.
+  std::uint32_t port_of_spine(std::uint32_t address) const;
+  // Of the query or notify that comes back from here as it is to leave.
+  bool pass_on(Arrival& arrival);
   bool kill(Arrival& arrival);
   bool data(Arrival& arrival);
   bool result(Arrival& arrival);

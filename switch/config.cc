@@ -155,7 +155,12 @@ SwitchConfig read_switch(const Reader& reader) {
 LinkConfig read_link(const Reader& reader) {
   LinkConfig found;
   reader.values({"between"}, [&](std::string_view key, const std::string& text) {
-    return set_link_value(found.link, key, text);
+    if (key != "traffic") return set_link_value(found.link, key, text);
+    if (text != "all" && text != "in-network") {
+      throw ConfigError(bad_value(key, text, "all or in-network"));
+    }
+    found.only_in_network = text == "in-network";
+    return true;
   });
   const toml::node* const between = reader.table().get("between");
   const toml::array* const ends = between == nullptr ? nullptr : between->as_array();
@@ -186,6 +191,21 @@ class Reachable {
   }
   std::map<std::string, std::string> parent_;
 };
+
+// Nothing else but sums goes over such a link.
+void check_beside_tree(const Config& config, const LinkConfig& link) {
+  int spines = 0;
+  int tors = 0;
+  for (const SwitchConfig& own : config.switches) {
+    if (!own.computes || (own.name != link.one && own.name != link.other)) continue;
+    ++(own.compute.spine ? spines : tors);
+  }
+  if (spines != 1 || tors != 1) {
+    throw ConfigError("the link of '" + link.one + "' and '" + link.other +
+                      "' has traffic = \"in-network\": one of them needs compute = \"spine\" and "
+                      "the other one compute = \"tor\"");
+  }
+}
 
 }  // namespace
 
@@ -281,9 +301,12 @@ void check_config(const Config& config) {
     for (const std::string& end : {link.one, link.other}) {
       if (!names.contains(end)) throw ConfigError("a link names '" + end + "', which is no switch");
     }
-    if (!reachable.join(link.one, link.other)) {
+    if (link.only_in_network) {
+      check_beside_tree(config, link);
+    } else if (!reachable.join(link.one, link.other)) {
       throw ConfigError("'" + link.one + "' and '" + link.other +
-                        "' are connected in two ways: frames would run in circles");
+                        "' are connected in two ways: frames would run in circles; a second spine "
+                        "has links with traffic = \"in-network\"");
     }
   }
   if (config.switches.empty()) throw ConfigError("there is no switch in it");
@@ -304,7 +327,7 @@ std::string fixed_difference(const Config& running, const Config& wanted) {
     return "the switches or their ports";
   }
   if (!std::ranges::equal(running.links, wanted.links, [](const auto& a, const auto& b) {
-        return a.one == b.one && a.other == b.other;
+        return a.one == b.one && a.other == b.other && a.only_in_network == b.only_in_network;
       })) {
     return "the links";
   }

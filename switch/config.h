@@ -30,6 +30,7 @@
 //       queue = "1MiB"
 //     [[link]]
 //     between = ["tor0", "spine0"]             # and the settings of a port, in both directions
+//     traffic = "in-network"                   # of a spine beside another one; else "all"
 //
 // A reload may change everything but names, ports, links, the control socket, the seed, the
 // priority and what belongs to computing.
@@ -71,6 +72,7 @@ struct SwitchConfig {
 struct LinkConfig {
   std::string one;
   std::string other;
+  bool only_in_network = false;
   LinkSettings link;
 };
 

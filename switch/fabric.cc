@@ -34,22 +34,25 @@ std::uint32_t Fabric::add_switch(std::string name, std::uint64_t latency_ns) {
   return static_cast<std::uint32_t>(switches_.size() - 1);
 }
 
-std::uint32_t Fabric::add_port(std::uint32_t owner, std::string name, std::uint64_t seed) {
+std::uint32_t Fabric::add_port(std::uint32_t owner, std::string name, std::uint64_t seed,
+                               bool only_in_network) {
   const auto number = static_cast<std::uint32_t>(ports_.size());
   Port added;
   added.name = std::move(name);
   added.owner = owner;
+  added.only_in_network = only_in_network;
   // Ports with one seed must not meet the same fates at the same time.
   added.link = Link(seed * 0x9e3779b97f4a7c15u + number);
   ports_.push_back(std::move(added));
   switches_[owner].ports.push_back(number);
+  if (!only_in_network) switches_[owner].in_tree = true;
   return number;
 }
 
 std::pair<std::uint32_t, std::uint32_t> Fabric::connect(std::uint32_t one, std::uint32_t other,
-                                                        std::uint64_t seed) {
-  const std::uint32_t near = add_port(one, "to " + switches_[other].name, seed);
-  const std::uint32_t far = add_port(other, "to " + switches_[one].name, seed);
+                                                        std::uint64_t seed, bool only_in_network) {
+  const std::uint32_t near = add_port(one, "to " + switches_[other].name, seed, only_in_network);
+  const std::uint32_t far = add_port(other, "to " + switches_[one].name, seed, only_in_network);
   ports_[near].peer = far;
   ports_[far].peer = near;
   return {near, far};
@@ -63,7 +66,9 @@ void Fabric::receive(std::uint32_t port, FramePtr frame, std::uint64_t arrival_n
   if (frame->bytes < 14) return count_drop(port, Drop::malformed);
   if (in.link.lost_on_arrival()) return count_drop(port, Drop::lost);
   Switch& own = switches_[in.owner];
-  own.table.learn(read_mac(frame->data() + 6), port, now_ns);
+  if (!in.only_in_network || !own.in_tree) {
+    own.table.learn(read_mac(frame->data() + 6), port, now_ns);
+  }
   if (own.compute != nullptr && own.compute->receive(port, frame, now_ns)) return;
   forward(port, std::move(frame), arrival_ns + own.latency_ns, now_ns);
 }
@@ -73,18 +78,20 @@ void Fabric::forward(std::uint32_t port, FramePtr frame, std::uint64_t ready_ns,
   Switch& own = switches_[ports_[port].owner];
   const std::uint64_t receiver = read_mac(frame->data());
   if (is_link_local(receiver)) return count_drop(port, Drop::link_local);
+  const bool beside_tree = ports_[port].only_in_network && own.in_tree;
   if (!is_group_address(receiver)) {
     if (const auto known = own.table.find(receiver, now_ns)) {
       // The receiver is on the side that the frame came from: it has it already.
-      if (*known == port) return;
+      if (*known == port || (beside_tree && ports_[*known].peer != kNoPort)) return;
       ++own.forwarded;
       return send(*known, std::move(frame), ready_ns, now_ns);
     }
   }
+  if (beside_tree) return;
   ++own.flooded;
   std::uint32_t last = kNoPort;
   for (const std::uint32_t out : own.ports) {
-    if (out == port || !ports_[out].up) continue;
+    if (out == port || !ports_[out].up || (own.in_tree && ports_[out].only_in_network)) continue;
     if (last != kNoPort) {
       if (FramePtr twin = pool_.copy(*frame)) {
         send(last, std::move(twin), ready_ns, now_ns);

@@ -5,6 +5,11 @@
 // it, and what leaves by an outside port is handed to a Transmitter. The same code therefore runs
 // in the program, in unit tests with invented time, and under a fuzzer.
 //
+// Links may be for in-network packets alone, so that there can be several switches above the same
+// ones: ordinary frames need a tree. At a switch that has other ports as well nothing is learned
+// from frames of such a link, and they go on only to a port outside that is known to be the
+// receiver's; else they would teach others wrong ways, or run in circles.
+//
 // The way of a frame: receive() -> the switch's bridge (or its compute unit, which may take it)
 //   -> Link of each port that it leaves by (rate, latency, faults) -> timer wheel -> Transmitter,
 //   or receive() of the switch at the other end.
@@ -68,6 +73,8 @@ class ComputeUnit {
   // When advance() has to be called next.
   virtual std::uint64_t next_due_ns() const = 0;
   virtual void advance(std::uint64_t now_ns) = 0;
+  // By which packets name the switch if it adds up what other switches send; else 0.
+  virtual std::uint32_t spine_address() const { return 0; }
 };
 
 inline constexpr std::uint32_t kNoPort = ~std::uint32_t{0};
@@ -76,6 +83,7 @@ struct Port {
   std::string name;
   std::uint32_t owner = 0;       // its switch
   std::uint32_t peer = kNoPort;  // the port at the other end of a link inside; kNoPort: outside
+  bool only_in_network = false;
   bool up = true;
   Link link;
   PortCounters counters;
@@ -85,6 +93,7 @@ struct Switch {
   std::string name;
   std::uint64_t latency_ns = 0;  // from a frame's arrival to its leaving, without transmission
   std::vector<std::uint32_t> ports;
+  bool in_tree = false;  // has ports for ordinary frames
   MacTable table;
   std::uint64_t forwarded = 0;
   std::uint64_t flooded = 0;
@@ -98,10 +107,11 @@ class Fabric {
 
   std::uint32_t add_switch(std::string name, std::uint64_t latency_ns);
   // A port that leads outside; returns its number, unique in the fabric.
-  std::uint32_t add_port(std::uint32_t owner, std::string name, std::uint64_t seed);
+  std::uint32_t add_port(std::uint32_t owner, std::string name, std::uint64_t seed,
+                         bool only_in_network = false);
   // Two ports that lead to each other.
   std::pair<std::uint32_t, std::uint32_t> connect(std::uint32_t one, std::uint32_t other,
-                                                  std::uint64_t seed);
+                                                  std::uint64_t seed, bool only_in_network = false);
 
   // A frame has arrived at a port at `arrival_ns`, which may be a little before now.
   void receive(std::uint32_t port, FramePtr frame, std::uint64_t arrival_ns, std::uint64_t now_ns);

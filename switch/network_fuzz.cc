@@ -97,7 +97,7 @@ Packet make_packet(Input& input, std::vector<std::uint8_t>& payload) {
   const std::uint32_t switches = input.take(1);
   control.tor1 = 0xc6120001 + (switches & 1);
   control.tor2 = 0xc6120001 + (switches >> 1 & 1);
-  control.spine = (switches & 4) != 0 ? 0xc6120003 : 0;
+  control.spine = (switches & 4) == 0 ? 0 : 0xc6120003 + (control.window & 1);
   control.destination_ip = 0x0a4d0001 + (switches >> 3 & 3);
   control.destination_port = 5000;
   control.source_ip = 0x0a4d0001 + (switches >> 5 & 3);
@@ -115,7 +115,7 @@ Packet make_packet(Input& input, std::vector<std::uint8_t>& payload) {
 
 constexpr std::size_t kMemory = 256 << 10;
 
-// Two switches with two ports each, and one above them. It outlasts the runs, since to make it
+// Two switches with two ports each, and two above them. It outlasts the runs, since to make it
 // costs more than most of them. Groups end with each run, as fuzz_switches() requires, and what the
 // switches have learned of addresses is forgotten; counters are all that goes on, and steer
 // nothing.
@@ -124,14 +124,16 @@ struct Tree : fabric::Transmitter {
   fabric::Fabric fabric{pool, *this};
 
   Tree() {
-    for (std::uint32_t i = 0; i < 3; ++i) fabric.add_switch("s", 1000);
+    for (std::uint32_t i = 0; i < 4; ++i) fabric.add_switch("s", 1000);
     for (std::uint32_t i = 0; i < 4; ++i) fabric.add_port(i / 2, "p", 1);
     fabric.connect(0, 2, 1);
     fabric.connect(1, 2, 1);
-    for (std::uint32_t i = 0; i < 3; ++i) {
+    fabric.connect(0, 3, 1, true);
+    fabric.connect(1, 3, 1, true);
+    for (std::uint32_t i = 0; i < 4; ++i) {
       fabric::ComputeSettings settings;
       settings.address = 0xc6120001 + i;
-      settings.spine = i == 2;
+      settings.spine = i >= 2;
       settings.window = 4;
       settings.payload_bytes = 128;
       settings.most_groups = 2;

@@ -113,7 +113,7 @@ void Program::build() {
       const auto found = std::ranges::find(config_.switches, name, &SwitchConfig::name);
       return static_cast<std::uint32_t>(found - config_.switches.begin());
     };
-    fabric_.connect(number(link.one), number(link.other), config_.seed);
+    fabric_.connect(number(link.one), number(link.other), config_.seed, link.only_in_network);
   }
   packet_ports_.resize(fabric_.ports().size());
   for (std::uint32_t i = 0; i < config_.switches.size(); ++i) {

@@ -84,6 +84,92 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Tree,
                          ::testing::Values(std::pair{2, 1}, std::pair{4, 1}, std::pair{9, 3},
                                            std::pair{5, 2}));
 
+// Groups of leaders at several ToRs, below three spines.
+class Spines : public ::testing::Test {
+ protected:
+  static constexpr std::size_t kTors = 3;
+  static constexpr std::size_t kSpines = 3;
+
+  Spines() {
+    for (std::size_t i = 0; i < 7; ++i) network_.announce(i);
+    network_.run_until([] { return false; }, kMs);
+  }
+  // Returns the spine that the new group has taken.
+  std::size_t join(std::uint32_t id) {
+    std::vector<std::size_t> before;
+    for (std::size_t i = 0; i < kSpines; ++i) before.push_back(groups_at(i));
+    const std::size_t group =
+        network_.add_group(id, 1000 + id, static_cast<std::uint16_t>(5000 + 10 * id));
+    EXPECT_TRUE(network_.join(group)) << id;
+    std::size_t taken = kSpines;
+    for (std::size_t i = 0; i < kSpines; ++i) {
+      if (groups_at(i) == before[i]) continue;
+      EXPECT_EQ(groups_at(i), before[i] + 1);
+      EXPECT_EQ(taken, kSpines) << "two spines have group " << id;
+      taken = i;
+    }
+    return taken;
+  }
+  std::size_t groups_at(std::size_t spine) { return network_.compute(kTors + spine).groups(); }
+
+  Network network_{{.leaders = 7, .tors = kTors, .spines = kSpines}};
+};
+
+TEST_F(Spines, GroupsTakeTheOneWithTheLeastLoad) {
+  constexpr std::uint32_t kGroups = 12;
+  for (std::uint32_t id = 0; id < kGroups; ++id) ASSERT_LT(join(id), kSpines);
+  for (std::size_t i = 0; i < kSpines; ++i) EXPECT_EQ(groups_at(i), kGroups / kSpines) << i;
+  for (std::uint32_t id = 0; id < kGroups; ++id) {
+    for (int i = 0; i < 20; ++i) {
+      ASSERT_EQ(run_job(network_, 7, kTors, 50 * kUs, id), End::by_switch) << id;
+    }
+    for (std::size_t i = 0; i < 7; ++i) EXPECT_EQ(network_.leader(i, id).counters().repeated, 0u);
+  }
+  // Those of the first spine end: it is the next one's.
+  for (std::uint32_t id = 0; id < kGroups; ++id) {
+    const std::size_t before = groups_at(0);
+    for (std::size_t i = 0; i < 7; ++i) network_.leader(i, id).leave();
+    network_.run_until([] { return false; }, kMs);
+    if (groups_at(0) < before) break;
+  }
+  std::size_t least = 0;
+  for (std::size_t i = 1; i < kSpines; ++i) least = groups_at(i) < groups_at(least) ? i : least;
+  EXPECT_EQ(join(100), least);
+}
+
+TEST_F(Spines, OneThatIsFullIsNotTaken) {
+  network_.restart_switch(kTors, 0);
+  network_.restart_switch(kTors + 2, 1);
+  for (std::uint32_t id = 0; id < 5; ++id) ASSERT_NE(join(id), 0u);
+  EXPECT_EQ(groups_at(1), 4u);
+  EXPECT_EQ(groups_at(2), 1u);
+}
+
+TEST_F(Spines, OneThatIsRestartedTakesItsOwnGroupsAlone) {
+  std::vector<std::size_t> spine_of;
+  for (std::uint32_t id = 0; id < 6; ++id) spine_of.push_back(join(id));
+  network_.restart_switch(kTors + 1);
+  for (std::uint32_t id = 0; id < 6; ++id) {
+    EXPECT_EQ(run_job(network_, 7, kTors, 0, id),
+              spine_of[id] == 1 ? End::by_host : End::by_switch);
+  }
+}
+
+// Queries by one of them get lost: the others serve.
+TEST_F(Spines, WhatIsLostByOneComesByAnother) {
+  network_.restart_switch(kTors + 2, 0);
+  int without_first = 0;
+  network_.lost_ = [&](std::size_t leader, innetwork::Kind kind) {
+    // Each leader's first copies, as they come to the root leader.
+    return leader == 0 && kind == innetwork::Kind::query && ++without_first % 3 == 1;
+  };
+  for (std::uint32_t id = 0; id < 8; ++id) ASSERT_LT(join(id), 2u);
+  network_.lost_ = {};
+  for (std::uint32_t id = 0; id < 8; ++id) {
+    ASSERT_EQ(run_job(network_, 7, kTors, 0, id), End::by_switch) << id;
+  }
+}
+
 TEST(Compute, ALateLeaderIsWaitedFor) {
   Network network({.leaders = 4});
   network.add_group(7, 99);
@@ -91,6 +177,25 @@ TEST(Compute, ALateLeaderIsWaitedFor) {
   // Ten times as late as a silent switch would be given up.
   ASSERT_EQ(run_job(network, 4, 1, 2000 * kMs), End::by_switch);
   EXPECT_GT(network.leader(0).counters().repeated + network.leader(1).counters().repeated, 0u);
+}
+
+// A leader that could not look for longer than a silent switch is waited for has to ask it before
+// it takes it for silent: the others were just late.
+TEST(Compute, ALeaderThatLooksSeldomDoesNotGiveUpTheSwitch) {
+  int late = 0;
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    Network network({.leaders = 4}, {}, seed);
+    network.add_group(7, 99);
+    ASSERT_TRUE(network.join());
+    network.sleep(0);
+    const End end = run_job(network, 4, 1, 2000 * kMs, 0, [&] { network.wake(0); });
+    ASSERT_EQ(end, End::by_switch) << seed;
+    ASSERT_EQ(network.settled_with_result(), 0u) << seed;
+    ASSERT_FALSE(network.leader(0).abandoned()) << seed;
+    late += network.leader(0).counters().repeated > 0 ? 1 : 0;
+    EXPECT_EQ(run_job(network, 4, 1, 0), End::by_switch);
+  }
+  EXPECT_GT(late, 0);  // else none had to ask again
 }
 
 // One leader has got its result from another one, and a third has heard nothing of it: it must not

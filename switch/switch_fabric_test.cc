@@ -206,6 +206,41 @@ TEST_F(FabricTest, SwitchesInARowAddTheirLatencies) {
   EXPECT_EQ(fabric_.switches()[middle].forwarded, 1u);
 }
 
+// Two switches above the same two: ordinary frames go by the first one alone.
+TEST_F(FabricTest, ALinkForSumsAloneCarriesNoOtherFrames) {
+  const std::uint32_t left = fabric_.add_switch("left", 0);
+  const std::uint32_t right = fabric_.add_switch("right", 0);
+  const std::uint32_t above = fabric_.add_switch("above", 0);
+  const std::uint32_t beside = fabric_.add_switch("beside", 0);
+  std::uint32_t outside[4];
+  for (std::uint32_t i = 0; i < 4; ++i) outside[i] = fabric_.add_port(i < 2 ? left : right, "p", 1);
+  fabric_.connect(left, above, 1);
+  fabric_.connect(right, above, 1);
+  const auto [left_up, left_down] = fabric_.connect(left, beside, 1, true);
+  const auto [right_up, right_down] = fabric_.connect(right, beside, 1, true);
+  arrive(outside[0], frame(kAll, 0xa, 1), 0);
+  EXPECT_EQ(sent_, (std::vector<Sent>{{outside[1], 0, 1}, {outside[2], 0, 1}, {outside[3], 0, 1}}));
+  sent_.clear();
+  arrive(outside[2], frame(0xa, 0xc, 2), 10);
+  EXPECT_EQ(sent_, (std::vector<Sent>{{outside[0], 10, 2}}));
+  sent_.clear();
+  // What a compute unit has sent by such a link goes on only to where its receiver is, and nobody
+  // learns from it.
+  run_until(20);
+  fabric_.send(left_up, frame(0xc, 0xa, 3), 20, 20);
+  EXPECT_EQ(sent_, (std::vector<Sent>{{outside[2], 20, 3}}));
+  sent_.clear();
+  run_until(30);
+  fabric_.send(left_up, frame(0x77, 0xa, 4), 30, 30);
+  EXPECT_TRUE(sent_.empty());
+  arrive(outside[3], frame(0xa, 0xd, 5), 40);
+  EXPECT_EQ(sent_, (std::vector<Sent>{{outside[0], 40, 5}}));
+  EXPECT_EQ(fabric_.ports()[left_up].counters.sent_frames, 2u);
+  EXPECT_EQ(fabric_.ports()[right_up].counters.sent_frames, 0u);
+  EXPECT_EQ(fabric_.ports()[right_down].counters.sent_frames, 2u);
+  EXPECT_EQ(fabric_.ports()[left_down].counters.sent_frames, 0u);
+}
+
 TEST_F(FabricTest, MemoryIsBounded) {
   pool_.set_limit_bytes(64 << 10);
   const std::uint32_t own = fabric_.add_switch("s", 1'000'000 * kUs);

@@ -77,6 +77,7 @@ class Faults : public ::testing::TestWithParam<Kind> {
     ++rounds_;
     shape_.leaders = 2 + draw(8);
     shape_.tors = 1 + draw(std::min<std::uint64_t>(3, shape_.leaders));
+    shape_.spines = 1 + draw(3);
     shape_.window = 1u << draw(5);
     shape_.payload_bytes = static_cast<std::uint32_t>(16 + 8 * draw(32));
     shape_.reliable = draw(2) == 0;

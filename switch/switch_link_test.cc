@@ -170,10 +170,20 @@ TEST(ConfigFile, ErrorsNameTheLineAndTheRemedy) {
   EXPECT_EQ(fault("seed = 1"), "file: there is no switch in it");
   EXPECT_EQ(fault("[[switch]]\nname = 'a'\n[[switch]]\nname = 'a'"),
             "file: two switches are called 'a'");
+  const std::string pair = "[[switch]]\nname = 'a'\ncompute = 'tor'\n[[switch]]\nname = 'b'\n";
+  const std::string aside = "[[link]]\nbetween = ['a', 'b']\ntraffic = 'in-network'\n";
+  EXPECT_EQ(
+      fault((pair + "compute = 'tor'\n" + aside).c_str()),
+      "file: the link of 'a' and 'b' has traffic = \"in-network\": one of them needs compute = "
+      "\"spine\" and the other one compute = \"tor\"");
+  EXPECT_EQ(fault((pair + "compute = 'spine'\n" + aside + aside).c_str()), "");
+  EXPECT_EQ(fault((aside + "traffic = 'all'\n").c_str()).substr(0, 7), "file:4:");
   EXPECT_EQ(fault("[[switch]]\nname = 'a'\n[[link]]\nbetween = ['a', 'b']"),
             "file: a link names 'b', which is no switch");
-  EXPECT_EQ(fault("[[switch]]\nname = 'a'\n[[link]]\nbetween = ['a', 'a']"),
-            "file: 'a' and 'a' are connected in two ways: frames would run in circles");
+  EXPECT_EQ(
+      fault("[[switch]]\nname = 'a'\n[[link]]\nbetween = ['a', 'a']"),
+      "file: 'a' and 'a' are connected in two ways: frames would run in circles; a second spine "
+      "has links with traffic = \"in-network\"");
   EXPECT_TRUE(fault("x = = 1").starts_with("file:1: "));
 }
 

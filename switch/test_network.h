@@ -39,6 +39,7 @@ class Network : private Transmitter {
   struct Shape {
     std::size_t leaders = 4;
     std::size_t tors = 1;
+    std::size_t spines = 1;  // where there are several ToRs
     std::uint32_t window = 4;
     std::uint32_t payload_bytes = 64;
     bool compute = true;
@@ -46,9 +47,16 @@ class Network : private Transmitter {
   };
 
   explicit Network(const Shape& shape, const LinkSettings& faults = {}, std::uint64_t seed = 1)
-      : shape_(shape), random_(seed), faults_(faults), cut_(shape.leaders, false) {
+      : shape_(shape),
+        random_(seed),
+        faults_(faults),
+        cut_(shape.leaders, false),
+        asleep_(shape.leaders, false),
+        unread_(shape.leaders) {
     for (std::size_t i = 0; i < shape.tors; ++i) fabric_.add_switch("tor" + std::to_string(i), kUs);
-    if (shape.tors > 1) fabric_.add_switch("spine", kUs);
+    for (std::size_t i = 0; shape.tors > 1 && i < shape.spines; ++i) {
+      fabric_.add_switch("spine" + std::to_string(i), kUs);
+    }
     for (std::size_t i = 0; i < shape.leaders; ++i) {
       const auto tor = static_cast<std::uint32_t>(i * shape.tors / shape.leaders);
       const std::uint32_t port = fabric_.add_port(tor, "p", seed);
@@ -56,9 +64,10 @@ class Network : private Transmitter {
       cables_.emplace_back(seed * 77 + i);
       cables_.back().set(faults);
     }
-    if (shape.tors > 1) {
+    for (std::size_t spine = 0; shape.tors > 1 && spine < shape.spines; ++spine) {
       for (std::uint32_t i = 0; i < shape.tors; ++i) {
-        const auto [near, far] = fabric_.connect(i, static_cast<std::uint32_t>(shape.tors), seed);
+        const auto above = static_cast<std::uint32_t>(shape.tors + spine);
+        const auto [near, far] = fabric_.connect(i, above, seed, spine > 0);
         fabric_.ports()[near].link.set(faults);
         fabric_.ports()[far].link.set(faults);
       }
@@ -68,15 +77,17 @@ class Network : private Transmitter {
 
   // As when the processes are started anew: everything that they knew is gone.
   void restart_switches() {
-    for (std::uint32_t i = 0; i < fabric_.switches().size(); ++i) {
-      ComputeSettings settings;
-      settings.address = 0xc6120001 + i;
-      settings.spine = shape_.tors > 1 && i == shape_.tors;
-      settings.window = shape_.window;
-      settings.payload_bytes = shape_.payload_bytes;
-      settings.most_groups = most_groups_;
-      fabric_.switches()[i].compute = std::make_unique<Compute>(fabric_, i, settings);
-    }
+    for (std::uint32_t i = 0; i < fabric_.switches().size(); ++i) restart_switch(i);
+  }
+  void restart_switch(std::uint32_t i) { restart_switch(i, most_groups_); }
+  void restart_switch(std::uint32_t i, std::size_t most_groups) {
+    ComputeSettings settings;
+    settings.address = 0xc6120001 + i;
+    settings.spine = i >= shape_.tors;
+    settings.window = shape_.window;
+    settings.payload_bytes = shape_.payload_bytes;
+    settings.most_groups = most_groups;
+    fabric_.switches()[i].compute = std::make_unique<Compute>(fabric_, i, settings);
   }
   void set_most_groups(std::size_t most) {
     most_groups_ = most;
@@ -145,7 +156,7 @@ class Network : private Transmitter {
       fabric_.advance(now_ns_);
       for (auto& group : groups_) {
         for (std::size_t i = 0; i < group.size(); ++i) {
-          group[i]->advance(now_ns_);
+          if (!asleep_[i]) group[i]->advance(now_ns_);
         }
       }
     }
@@ -156,7 +167,7 @@ class Network : private Transmitter {
     if (!coming_.empty()) next = std::min(next, coming_.top().due_ns);
     for (auto& group : groups_) {
       for (std::size_t i = 0; i < group.size(); ++i) {
-        next = std::min(next, group[i]->next_due_ns());
+        if (!asleep_[i]) next = std::min(next, group[i]->next_due_ns());
       }
     }
     return next;
@@ -167,6 +178,17 @@ class Network : private Transmitter {
     FramePtr frame = pool_.take(bytes.size());
     std::copy(bytes.begin(), bytes.end(), frame->data());
     fabric_.receive(static_cast<std::uint32_t>(leader), std::move(frame), now_ns_, now_ns_);
+  }
+  // An ordinary frame to all, as a host sends that looks for another one: switches learn where it
+  // is.
+  void announce(std::size_t leader) {
+    std::vector<std::uint8_t> bytes(60);
+    std::fill_n(bytes.begin(), 6, std::uint8_t{0xff});
+    bytes[6] = 2;
+    bytes[11] = static_cast<std::uint8_t>(1 + leader);
+    bytes[12] = 8;
+    bytes[13] = 6;
+    inject(leader, bytes);
   }
   std::vector<std::uint8_t> frame_of(std::size_t leader, Address from, Address to,
                                      const Packet& packet) {
@@ -214,6 +236,12 @@ class Network : private Transmitter {
   std::vector<std::uint8_t> last_data(std::size_t leader) const { return last_data_.at(leader); }
   // From now on nothing comes from this leader's host or goes there.
   void cut(std::size_t leader) { cut_[leader] = true; }
+  // As when the program of this leader computes: until it wakes, what comes lies in its sockets.
+  void sleep(std::size_t leader) { asleep_[leader] = true; }
+  void wake(std::size_t leader) {
+    asleep_[leader] = false;
+    for (const auto& read : std::exchange(unread_[leader], {})) read();
+  }
 
   std::uint64_t now_ns_ = kMs;
   std::mt19937_64& random() { return random_; }
@@ -285,8 +313,16 @@ class Network : private Transmitter {
     if (lost_ && lost_(port, static_cast<innetwork::Kind>(packet.common.kind))) return true;
     // Copied: the leader may send, and frames are reused.
     const std::vector<std::uint8_t> payload(packet.payload.begin(), packet.payload.end());
-    packet.payload = payload;
-    for (auto& group : groups_) group[port]->receive(packet, from, now_ns_);
+    const auto read = [this, port, from, packet, payload] {
+      Packet own = packet;
+      own.payload = payload;
+      for (auto& group : groups_) group[port]->receive(own, from, now_ns_);
+    };
+    if (asleep_[port]) {
+      unread_[port].push_back(read);
+    } else {
+      read();
+    }
     return true;
   }
 
@@ -302,6 +338,8 @@ class Network : private Transmitter {
   std::uint64_t order_ = 0;
   std::vector<std::vector<std::uint8_t>> last_data_;
   std::vector<bool> cut_;
+  std::vector<bool> asleep_;
+  std::vector<std::vector<std::function<void()>>> unread_;
 };
 
 // One operation of all leaders with random values.

@@ -70,25 +70,73 @@ void Leader::send_query(std::uint64_t now_ns) {
   send_(switch_address(), packet, false);
 }
 
-void Leader::take_query(const Packet& packet) {
+void Leader::take_query(const Packet& packet, std::uint64_t now_ns) {
   const std::size_t index = packet.common.member;
   if (!is_root() || index == 0 || index >= queries_.size()) {
     ++counters_.unexpected;
     return;
   }
   if (decided_) return send_notify(index);  // it has missed the answer
-  queries_[index].there = true;
-  queries_[index].control = packet.control;
-  decide();
+  std::vector<ControlHeader>& ways = queries_[index].ways;
+  const auto same = std::ranges::find(ways, packet.control.spine, &ControlHeader::spine);
+  if (same != ways.end()) {
+    *same = packet.control;
+  } else if (ways.size() < kMostSpines) {
+    ways.push_back(packet.control);
+  }
+  if (collecting_ || state_ != State::joining) return;
+  bool above = false;
+  for (std::size_t i = 1; i < queries_.size(); ++i) {
+    if (queries_[i].ways.empty()) return;
+    above = above || queries_[i].ways.front().spine != 0;
+  }
+  if (!above) return decide();
+  collecting_ = true;
+  due_ns_ = now_ns + kCollectNs;
 }
 
-// At the root leader: when all queries are there, says what was agreed.
-void Leader::decide() {
-  if (decided_ || state_ != State::joining) return;
-  for (std::size_t i = 1; i < queries_.size(); ++i) {
-    if (!queries_[i].there) return;
+// The one with the least load of those that serve every leader behind another switch than the root
+// leader's; 0 if there is none. Of equal ones groups take different ones, since several may be made
+// before a load is seen.
+std::uint32_t Leader::choose_spine() const {
+  struct Candidate {
+    std::size_t leaders = 0;
+    std::uint32_t load = 0;
+  };
+  std::map<std::uint32_t, Candidate> candidates;
+  std::size_t behind_others = 0;
+  for (const Query& query : queries_) {
+    bool above = false;
+    for (const ControlHeader& way : query.ways) {
+      if (way.spine == 0) continue;
+      above = true;
+      if (way.cause != 0) continue;
+      Candidate& candidate = candidates[way.spine];
+      ++candidate.leaders;
+      candidate.load = std::max(candidate.load, way.load);
+    }
+    behind_others += above ? 1 : 0;
   }
+  std::vector<std::uint32_t> best;
+  std::uint32_t least = std::numeric_limits<std::uint32_t>::max();
+  for (const auto& [spine, candidate] : candidates) {
+    if (candidate.leaders != behind_others || candidate.load > least) continue;
+    if (candidate.load < least) best.clear();
+    least = candidate.load;
+    best.push_back(spine);
+  }
+  return best.empty() ? 0 : best[settings_.group % best.size()];
+}
+
+// At the root leader, when all queries are there: says what was agreed.
+void Leader::decide() {
   decided_ = true;
+  const std::uint32_t chosen = choose_spine();
+  for (std::size_t i = 1; i < queries_.size(); ++i) {
+    const std::vector<ControlHeader>& ways = queries_[i].ways;
+    const auto way = std::ranges::find(ways, chosen, &ControlHeader::spine);
+    queries_[i].control = way != ways.end() ? *way : ways.front();
+  }
   ControlHeader& agreed = agreed_;
   agreed = queries_[1].control;
   std::map<std::uint32_t, std::uint16_t> at;
@@ -188,7 +236,7 @@ bool Leader::start(Operation operation, Type type, std::size_t count, const void
   out_ = static_cast<std::uint8_t*>(out);
   state_ = State::busy;
   retry_ns_ = settings_.retry_ns;
-  deadline_ns_ = now_ns + settings_.give_up_ns;
+  hears_of_switch(now_ns);
   if (abandoned_) {
     // Who has not heard of it would wait for this leader's values.
     settle(now_ns);
@@ -218,6 +266,12 @@ void Leader::fill_window(std::uint64_t now_ns) {
   due_ns_ = now_ns + retry_ns_;
 }
 
+// The switch lives: it is asked from now on for as long as at first.
+void Leader::hears_of_switch(std::uint64_t now_ns) {
+  deadline_ns_ = now_ns + settings_.give_up_ns;
+  tries_in_vain_ = 0;
+}
+
 void Leader::take_result(const Packet& packet, std::uint64_t now_ns) {
   const std::uint32_t number = packet.common.sequence - base_;
   if (state_ != State::busy || number >= packets_ || arrived_[number] || number >= sent_ ||
@@ -233,7 +287,7 @@ void Leader::take_result(const Packet& packet, std::uint64_t now_ns) {
                 packet.payload.size());
   }
   retry_ns_ = settings_.retry_ns;
-  deadline_ns_ = now_ns + settings_.give_up_ns;
+  hears_of_switch(now_ns);
   if (--missing_ == 0) return finish();
   fill_window(now_ns);
 }
@@ -254,11 +308,13 @@ void Leader::advance(std::uint64_t now_ns) {
   if (now_ns < due_ns_) return;
   switch (state_) {
     case State::joining:
+      if (collecting_) return decide();
       if (now_ns >= deadline_ns_) return fail(Cause::cannot_compute);
       send_query(now_ns);
       return;
     case State::busy:
-      if (now_ns >= deadline_ns_) return settle(now_ns);
+      if (now_ns >= deadline_ns_ && tries_in_vain_ >= kLeastTries) return settle(now_ns);
+      ++tries_in_vain_;
       retry_ns_ = std::min(2 * retry_ns_, settings_.longest_retry_ns);
       for (std::uint32_t i = 0; i < sent_; ++i) {
         if (arrived_[i]) continue;
@@ -390,7 +446,7 @@ void Leader::receive(const Packet& packet, Address from, std::uint64_t now_ns) {
   }
   switch (static_cast<Kind>(packet.common.kind)) {
     case Kind::query:
-      return take_query(packet);
+      return take_query(packet, now_ns);
     case Kind::notify:
       return take_notify(packet);
     case Kind::result:
@@ -401,7 +457,7 @@ void Leader::receive(const Packet& packet, Address from, std::uint64_t now_ns) {
         return;
       }
       if (packet.refusal.cause == static_cast<std::uint8_t>(Cause::waiting)) {
-        deadline_ns_ = now_ns + settings_.give_up_ns;  // the switch lives, another leader is late
+        hears_of_switch(now_ns);  // another leader is late
         return;
       }
       cause_ = static_cast<Cause>(packet.refusal.cause);

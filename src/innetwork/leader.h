@@ -51,8 +51,9 @@ struct LeaderSettings {
   std::uint32_t payload_bytes = 1024;
   std::uint64_t retry_ns = 1'000'000;  // first; doubled with each try
   std::uint64_t longest_retry_ns = 16'000'000;
-  std::uint64_t join_ns = 500'000'000;       // most for joining
-  std::uint64_t give_up_ns = 200'000'000;    // without progress of an operation
+  std::uint64_t join_ns = 500'000'000;  // most for joining
+  // Without progress of an operation, and with kLeastTries in vain.
+  std::uint64_t give_up_ns = 200'000'000;
   std::uint64_t settle_ns = 10'000'000'000;  // most for settling, if somebody does not answer
 };
 
@@ -95,19 +96,27 @@ class Leader {
   std::uint32_t payload_bytes() const { return payload_bytes_; }
   // Bytes of one operation that the window and the space for kept results permit.
   static constexpr std::size_t kMostBytes = 64 << 10;
+  // Who is advanced too seldom to have asked a switch says nothing about it: it may have to say
+  // that others are late, which it does only when asked.
+  static constexpr std::uint32_t kLeastTries = 4;
 
  private:
+  // Of another leader: as it has come by each spine, or by none.
   struct Query {
-    bool there = false;
-    ControlHeader control;
-    bool notified = false;
+    std::vector<ControlHeader> ways;
+    ControlHeader control;  // the one that counts, once it is decided
   };
+  // More are not compared. A lab or a row of racks has less.
+  static constexpr std::size_t kMostSpines = 16;
+  // When one query of each leader is there, so long for those that come by other spines.
+  static constexpr std::uint64_t kCollectNs = 200'000;
 
   bool is_root() const { return settings_.index == 0; }
   Packet packet_of(Kind kind) const;
   Address switch_address() const;
   void send_query(std::uint64_t now_ns);
-  void take_query(const Packet& packet);
+  void take_query(const Packet& packet, std::uint64_t now_ns);
+  std::uint32_t choose_spine() const;
   void decide();
   void send_notify(std::size_t index);
   void take_notify(const Packet& packet);
@@ -116,6 +125,7 @@ class Leader {
   std::size_t values_in(std::uint32_t packet) const;
   void send_data(std::uint32_t packet);
   void fill_window(std::uint64_t now_ns);
+  void hears_of_switch(std::uint64_t now_ns);
   void take_result(const Packet& packet, std::uint64_t now_ns);
   void finish();
 
@@ -132,10 +142,12 @@ class Leader {
   LeaderCounters counters_;
   std::uint64_t due_ns_ = kNever;
   std::uint64_t retry_ns_ = 0;
+  std::uint32_t tries_in_vain_ = 0;  // of an operation, since it last got on
   std::uint64_t deadline_ns_ = 0;
 
   // Joining.
   std::vector<Query> queries_;  // at the root leader
+  bool collecting_ = false;
   bool decided_ = false;
   ControlHeader agreed_;
   std::vector<std::uint16_t> members_at_;  // at the root leader: leaders at the same first switch

@@ -161,6 +161,8 @@ def test_a_dead_switch_is_named(lab):
         (["--fabric", "switch", "--latency", "2s"], "out of range"),
         (["--fabric", "switch", "--tors", "2"], "--fabric tor-spine"),
         (["--fabric", "tor-spine", "--tors", "3"], "from 1 to 2"),
+        (["--fabric", "switch", "--spines", "2"], "--spines is for --fabric tor-spine"),
+        (["--fabric", "tor-spine", "--spines", "17"], "from 1 to 16"),
     ],
 )
 def test_bad_fabrics_are_explained(lab, arguments, message):

@@ -17,6 +17,8 @@ from pathlib import Path
 
 import pytest
 from hosts import Host
+from overdrive.lab import fabric as lab_fabric
+from overdrive.lab import state as lab_state
 from support import expect, jobs, sharing
 from support.nodes import COMMAND, IMPOSSIBLE
 
@@ -447,7 +449,8 @@ def test_two_jobs_with_three_communicators_each_for_long(running, start, tmp_pat
 def fabric(request: pytest.FixtureRequest) -> Iterator[str]:
     """Return the name of a lab with switches."""
     name = f"odf{os.getpid()}"
-    words = ["up", "--name", name, "--nodes", "4", "--fabric", "tor-spine", "--tors", "2"]
+    words = ["up", "--name", name, "--nodes", "4"]
+    words += ["--fabric", "tor-spine", "--tors", "2", "--spines", "2"]
     made = subprocess.run(
         [*COMMAND, *words, "--quiet"], capture_output=True, text=True, check=False
     )
@@ -460,7 +463,7 @@ def fabric(request: pytest.FixtureRequest) -> Iterator[str]:
 
 @pytest.mark.netns
 @pytest.mark.parametrize("per_node", [1, 2])
-def test_switches_between_nodes_are_found(fabric, host, compiled, tmp_path, per_node):
+def test_switches_between_nodes_are_found(fabric, folder, host, compiled, tmp_path, per_node):
     program = compiled(HERE / "collectives.c")
     env = {name: value for name, value in host.env.items() if value}
     libraries = sharing.libraries(host, between_nodes=True)
@@ -485,3 +488,10 @@ def test_switches_between_nodes_are_found(fabric, host, compiled, tmp_path, per_
     assert len(counters) == 4 * per_node
     assert sum(one.get("switch_operations", 0) for one in counters) > 4 * 150, counters
     assert sum(one.get("switch_fallbacks", 0) for one in counters) == 0, counters
+    # Of two communicators each spine has served one at least.
+    control = lab_fabric.socket_path(lab_state.select(fabric).folder)
+    command = [folder / "overdrive-switch", "--status", "json", "--control", control]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True)
+    spines = [one for one in json.loads(shown.stdout)["switches"] if "spine" in one["name"]]
+    assert len(spines) == 2
+    assert all(one["compute"]["combined"] > 0 for one in spines), shown.stdout

@@ -31,11 +31,12 @@ numbers and shared memory, joined by a switch.
 
 Commands:
   up [--nodes N] [--rate RATE] [--sockets S [--cores C]] [--mtu BYTES]
-     [--fabric bridge|switch|tor-spine [--latency TIME] [--tors T]]
+     [--fabric bridge|switch|tor-spine [--latency TIME] [--tors T [--spines S]]]
                             make a cluster (2 nodes); RATE such as 1gbit limits every link.
                             The usual fabric is the kernel's bridge. With `switch` it is the
                             program overdrive-switch, which adds a latency, such as 20us; with
-                            `tor-spine` nodes share T switches, joined by one above them
+                            `tor-spine` nodes share T switches, joined by one above them,
+                            or by S, of which sums take the one with the least load
   mpirun [-n RANKS] [--ppn RANKS | --layout 3+1+2] [--order block|round-robin]
          [--without-overdrive] [-x NAME[=VALUE]]... [--options TEXT] PROGRAM [ARGUMENT...]
                             start an MPI job over its nodes; instead of mpirun any launcher of
@@ -124,7 +125,10 @@ def _up(arguments: list[str], installation: Installation) -> int:
     given = _read(
         "up",
         arguments,
-        ("--nodes", "--rate", "--sockets", "--cores", "--mtu", "--fabric", "--latency", "--tors"),
+        (
+            *("--nodes", "--rate", "--sockets", "--cores", "--mtu", "--fabric", "--latency"),
+            *("--tors", "--spines"),
+        ),
         flags=("--quiet",),
     )
     sockets = given.number("--sockets", 1, 64) or 0
@@ -139,8 +143,9 @@ def _up(arguments: list[str], installation: Installation) -> int:
         raise CommandError(f"--fabric is one of {known}, and not '{fabric}'")
     if fabric == lab_fabric.BRIDGE and given.flag("--latency"):
         raise CommandError("the kernel's bridge adds no latency: give --fabric switch as well")
-    if fabric != lab_fabric.TOR_SPINE and given.flag("--tors"):
-        raise CommandError("--tors is for --fabric tor-spine")
+    for option in ("--tors", "--spines"):
+        if fabric != lab_fabric.TOR_SPINE and given.flag(option):
+            raise CommandError(f"{option} is for --fabric tor-spine")
     nodes = given.number("--nodes", 1, network.MOST_NODES) or 2
     plan = Plan(
         name=lab_state.check_name(given.text("--name") or lab_state.DEFAULT_NAME),
@@ -153,6 +158,7 @@ def _up(arguments: list[str], installation: Installation) -> int:
         tors=(given.number("--tors", 1, nodes) or min(2, nodes))
         if fabric == lab_fabric.TOR_SPINE
         else 0,
+        spines=(given.number("--spines", 1, 16) or 1) if fabric == lab_fabric.TOR_SPINE else 0,
         latency_ns=lab_fabric.parse_latency(given.text("--latency") or "0"),
         program="" if fabric == lab_fabric.BRIDGE else str(installation.need_switch()),
     )
@@ -169,7 +175,7 @@ def _show(lab: Lab) -> None:
     sockets = f", {lab.sockets} sockets of {lab.cores} cores" if lab.sockets else ""
     nodes = "1 node" if len(lab.nodes) == 1 else f"{len(lab.nodes)} nodes"
     rights = ", in a user namespace" if lab.privilege == privilege.USER_NAMESPACE else ""
-    fabric = lab_fabric.describe(lab.fabric, lab.tors, lab.latency_ns)
+    fabric = lab_fabric.describe(lab.fabric, lab.tors, lab.spines, lab.latency_ns)
     print(f"lab '{lab.name}': {nodes}{sockets}, MTU {lab.mtu}{fabric}{rights}")
     width = max(len(machine.name) for machine in lab.everyone())
     for machine in [*lab.nodes, *([lab.head] if lab.head else [])]:

@@ -1,7 +1,8 @@
 """The switch of a lab where it is a program: overdrive-switch, its configuration, and its changes.
 
     switch       one switch, all nodes at it
-    tor-spine    nodes in equal shares at several switches ("top of rack"), each linked to one above
+    tor-spine    nodes in equal shares at several switches ("top of rack"), each linked to one or
+                 several above; the links to all but the first of those carry sums alone
 
 The program's control socket is in the lab's folder, and so is its configuration, which is written
 anew and read again whenever rates or losses change. A rate holds in both directions: towards a node
@@ -46,6 +47,7 @@ class Layout:
 
     fabric: str
     tors: int
+    spines: int
     latency_ns: int
     rates: Sequence[str]
     losses: Sequence[str]
@@ -72,7 +74,7 @@ def latency_text(latency_ns: int) -> str:
     return f"{latency_ns}ns"
 
 
-def describe(fabric: str, tors: int, latency_ns: int) -> str:
+def describe(fabric: str, tors: int, spines: int, latency_ns: int) -> str:
     """Return what to say about the switch; nothing for the usual one."""
     if fabric == BRIDGE:
         return ""
@@ -80,14 +82,14 @@ def describe(fabric: str, tors: int, latency_ns: int) -> str:
     if fabric == SWITCH:
         return f", switch{latency}"
     shared = "1 switch" if tors == 1 else f"{tors} switches"
-    return f", {shared} and a spine{f', each{latency}' if latency else ''}"
+    above = "a spine" if spines <= 1 else f"{spines} spines"
+    return f", {shared} and {above}{f', each{latency}' if latency else ''}"
 
 
 def layout_of(plan: Plan) -> Layout:
     """Return the layout of a lab that is being made."""
-    return Layout(
-        plan.fabric, plan.tors, plan.latency_ns, [plan.rate] * plan.nodes, ["off"] * plan.nodes
-    )
+    rates, losses = [plan.rate] * plan.nodes, ["off"] * plan.nodes
+    return Layout(plan.fabric, plan.tors, plan.spines, plan.latency_ns, rates, losses)
 
 
 def configuration(layout: Layout, socket_path: str) -> str:
@@ -107,10 +109,14 @@ def configuration(layout: Layout, socket_path: str) -> str:
         if own == 0:
             lines += ["[[switch.port]]", f'interface = "p{nodes}"']
     if layout.fabric == TOR_SPINE:
-        lines += ["[[switch]]", 'name = "spine"', f'latency = "{layout.latency_ns}ns"']
-        lines.append('compute = "spine"')
-        for name in names:
-            lines += ["[[link]]", f'between = ["{name}", "spine"]']
+        for index in range(max(1, layout.spines)):
+            above = "spine" if index == 0 else f"spine{index}"
+            lines += ["[[switch]]", f'name = "{above}"', f'latency = "{layout.latency_ns}ns"']
+            lines.append('compute = "spine"')
+            for name in names:
+                lines += ["[[link]]", f'between = ["{name}", "{above}"]']
+                if index > 0:
+                    lines.append('traffic = "in-network"')
     return "\n".join(lines) + "\n"
 
 
@@ -170,7 +176,7 @@ def change(lab: Lab) -> None:
     """Let the switch do what the nodes of the lab say now."""
     rates = [node.rate for node in lab.nodes]
     losses = [node.loss for node in lab.nodes]
-    _write(lab.folder, Layout(lab.fabric, lab.tors, lab.latency_ns, rates, losses))
+    _write(lab.folder, Layout(lab.fabric, lab.tors, lab.spines, lab.latency_ns, rates, losses))
     answer = ask(lab, "reload")
     if answer is None:
         raise CommandError(

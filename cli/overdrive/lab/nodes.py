@@ -363,6 +363,7 @@ class _Keeper:
             mtu=plan.mtu,
             fabric=plan.fabric,
             tors=plan.tors,
+            spines=plan.spines,
             latency_ns=plan.latency_ns,
             nodes=machines[:-1],
             head=machines[-1],

@@ -19,6 +19,7 @@ class Plan:
     mtu: int
     fabric: str = "bridge"
     tors: int = 0
+    spines: int = 0
     latency_ns: int = 0
     program: str = ""  # the switch, if it is one
 

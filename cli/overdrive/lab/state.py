@@ -69,6 +69,7 @@ class Lab:
     mtu: int
     fabric: str = "bridge"  # or what fabric.py names
     tors: int = 0
+    spines: int = 0
     latency_ns: int = 0
     nodes: list[Node] = field(default_factory=list)
     head: Node | None = None
