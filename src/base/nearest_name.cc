@@ -2,7 +2,6 @@
 #include "base/nearest_name.h"
 
 #include <algorithm>
-#include <limits>
 
 namespace od {
 
@@ -27,18 +26,21 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 }
 
 std::string nearest_name(std::string_view name, const std::vector<std::string>& candidates) {
-  std::size_t best_distance = std::numeric_limits<std::size_t>::max();
+  // More than a third of the letters wrong is a different word, not a slip.
+  const std::size_t tolerated = std::max<std::size_t>(2, name.size() / 3);
+  std::size_t best_distance = tolerated + 1;
   std::string best;
   for (const std::string& candidate : candidates) {
+    // Every letter too many or too few is one step.
+    const auto [shorter, longer] = std::minmax({name.size(), candidate.size()});
+    if (longer - shorter >= best_distance) continue;
     const std::size_t distance = edit_distance(name, candidate);
     if (distance < best_distance) {
       best_distance = distance;
       best = candidate;
     }
   }
-  // More than a third of the letters wrong is a different word, not a slip.
-  const std::size_t tolerated = std::max<std::size_t>(2, name.size() / 3);
-  return best_distance <= tolerated ? best : std::string{};
+  return best;
 }
 
 }  // namespace od

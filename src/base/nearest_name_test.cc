@@ -22,6 +22,8 @@ TEST(NearestName, SuggestsOnlyWhatIsClose) {
   const std::vector<std::string> names = {"VERBOSE", "VERIFY", "WAIT"};
   EXPECT_EQ(nearest_name("VERBOS", names), "VERBOSE");
   EXPECT_EQ(nearest_name("VERFIY", names), "VERIFY");
+  EXPECT_EQ(nearest_name("VERBO", names), "VERBOSE") << "two letters too few";
+  EXPECT_EQ(nearest_name("VERB", names), "");
   EXPECT_EQ(nearest_name("COLLECTIVES", names), "");
   EXPECT_EQ(nearest_name("X", {}), "");
 }

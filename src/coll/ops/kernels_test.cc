@@ -122,21 +122,21 @@ template <typename T>
 T random_value(Random& random) {
   if constexpr (std::is_integral_v<T>) {
     using Limits = std::numeric_limits<T>;
-    const T special[] = {0, 1, static_cast<T>(-1), Limits::min(), Limits::max(), 2};
+    static constexpr T special[] = {0, 1, static_cast<T>(-1), Limits::min(), Limits::max(), 2};
     return random() % 2 == 0 ? special[random() % std::size(special)] : static_cast<T>(random());
   } else if constexpr (std::is_floating_point_v<T>) {
     using Limits = std::numeric_limits<T>;
-    const T special[] = {0,
-                         -static_cast<T>(0),
-                         1,
-                         -1,
-                         Limits::infinity(),
-                         -Limits::infinity(),
-                         Limits::quiet_NaN(),
-                         -Limits::quiet_NaN(),
-                         Limits::max(),
-                         Limits::min(),
-                         Limits::denorm_min()};
+    static constexpr T special[] = {0,
+                                    -static_cast<T>(0),
+                                    1,
+                                    -1,
+                                    Limits::infinity(),
+                                    -Limits::infinity(),
+                                    Limits::quiet_NaN(),
+                                    -Limits::quiet_NaN(),
+                                    Limits::max(),
+                                    Limits::min(),
+                                    Limits::denorm_min()};
     if (random() % 3 == 0) return special[random() % std::size(special)];
     return static_cast<T>(static_cast<double>(static_cast<std::int64_t>(random())) * 1e-18);
   } else if constexpr (requires(T pair) { pair.index; }) {
@@ -147,7 +147,7 @@ T random_value(Random& random) {
     return {value, static_cast<I>(static_cast<int>(random() % 7) - 3)};
   } else if constexpr (requires(T logical) { logical.value; }) {
     // What Fortran compilers use: 1, or all bits set.
-    const int values[] = {0, 0, 1, -1};
+    static constexpr int values[] = {0, 0, 1, -1};
     return {static_cast<decltype(T::value)>(values[random() % 4])};
   } else {
     using Real = typename T::value_type;
@@ -243,7 +243,11 @@ constexpr std::size_t kShiftBytes = 64;  // how far from alignment it may begin
 struct Array {
   Array(std::size_t bytes, Random& random)
       : buffer(bytes + 2 * kGuardBytes + kShiftBytes), begin(kGuardBytes + random() % kShiftBytes) {
-    for (char& each : buffer) each = static_cast<char>(random());
+    std::uint64_t eight = 0;
+    for (std::size_t i = 0; i < buffer.size(); ++i, eight >>= 8) {
+      if (i % 8 == 0) eight = random();
+      buffer[i] = static_cast<char>(eight);
+    }
   }
   char* data() { return buffer.data() + begin; }
   std::vector<char> buffer;

@@ -2,10 +2,12 @@
 // events.
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <random>
 
 #include "coll/plan/registry.h"
 #include "coll/plan/testing/all_ranks.h"
+#include "coll/plan/testing/job_parts.h"
 #include "coll/plan/testing/random_cases.h"
 
 namespace od::coll {
@@ -180,6 +182,28 @@ TEST(Checker, FindsStepsThatDisturbEachOther) {
   const auto second = builder.receive(0, {1, 0, Buffer::kOutput}, 2);
   const Schedule schedule = builder.finish();
   EXPECT_EQ(schedule.waits[static_cast<std::size_t>(second)], 1u);
+}
+
+TEST(Checker, FindsRangesThatDisturbEachOther) {
+  using testing::Range;
+  using Ranges = std::vector<Range>;
+  const auto range = [](std::int64_t begin, std::int64_t end, bool writes) {
+    return Range{Buffer::kOutput, 0, begin, end, writes};
+  };
+  constexpr std::optional<std::uint32_t> kNobody;
+  testing::Running running;
+  // A step may write what it reads.
+  EXPECT_EQ(running.start(7, {range(10, 20, true), range(15, 25, false)}), kNobody);
+  EXPECT_EQ(running.start(3, Ranges{range(0, 11, false)}), 7u);
+  EXPECT_EQ(running.start(3, Ranges{range(19, 30, true)}), 7u);
+  EXPECT_EQ(running.start(3, Ranges{range(24, 30, true)}), 7u) << "it is read";
+  EXPECT_EQ(running.start(3, {range(0, 10, true), range(20, 30, false)}), kNobody);
+  EXPECT_EQ(running.start(9, Ranges{{Buffer::kOutput, 1, 0, 30, true}}), kNobody);
+  EXPECT_EQ(running.start(4, Ranges{{Buffer::kScratch, 0, 0, 30, true}}), kNobody);
+  EXPECT_EQ(running.steps().size(), 4u);
+  running.end(7);
+  EXPECT_EQ(running.start(5, Ranges{range(12, 21, true)}), 3u) << "it is still read by another";
+  EXPECT_EQ(running.start(5, Ranges{range(10, 20, true)}), kNobody);
 }
 
 TEST(Checker, Shrinks) {

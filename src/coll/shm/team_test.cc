@@ -85,7 +85,8 @@ class TestMemory {
   explicit TestMemory(Memory memory, unsigned seed) : memory_(memory), random_(seed) {
     // Reused from the start when it is full: nothing is freed singly.
     arena_ = memory::BumpArena::allocate(kArenaBytes);
-    private_.resize(kArenaBytes);
+    // Not written to: most of it is never used.
+    private_ = std::make_unique_for_overwrite<std::byte[]>(kArenaBytes);
   }
   std::byte* allocate(std::uint64_t bytes) {
     const bool reachable =
@@ -97,7 +98,7 @@ class TestMemory {
       std::fprintf(stderr, "test memory is too small\n");
       std::_Exit(3);
     }
-    auto* start = reachable ? reinterpret_cast<std::byte*>(arena_.data()) : private_.data();
+    auto* start = reachable ? reinterpret_cast<std::byte*>(arena_.data()) : private_.get();
     std::byte* result = start + used + 16;
     used += aligned;
     return result;
@@ -109,7 +110,7 @@ class TestMemory {
   Memory memory_;
   std::mt19937 random_;
   std::span<unsigned char> arena_;
-  std::vector<std::byte> private_;
+  std::unique_ptr<std::byte[]> private_;
   std::uint64_t arena_used_ = 0;
   std::uint64_t private_used_ = 0;
 };

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 #include <string>
 #include <vector>
@@ -56,6 +57,34 @@ Case random_case(const Algorithm& algorithm, std::mt19937_64& random) {
 }
 
 class EveryHierarchy : public ::testing::TestWithParam<const Algorithm*> {};
+
+// As EveryAlgorithm, for placements: what is one too many or too few shows with some numbers of
+// nodes and of members only.
+TEST_P(EveryHierarchy, AgreesWithTheDefinitionOnEverySmallNumberOfNodes) {
+  constexpr int kMostNodes = 6;
+  const Algorithm& algorithm = *GetParam();
+  const std::uint64_t seed = testing::first_seed();
+  std::mt19937_64 random(seed);
+  int served = 0;
+  for (int number = 0; number < 4 * (kMostNodes - 1); ++number) {
+    const int nodes = 2 + number / 4;
+    const bool dealt_out = number % 2 != 0;
+    Case test = random_case(algorithm, random);
+    // Two ranks for each node, one fewer or one more.
+    test.ranks = 2 * nodes + (number % 4 < 2 ? -1 : 1);
+    test.root %= test.ranks;
+    test.node_of.clear();
+    for (int rank = 0; rank < test.ranks; ++rank) {
+      test.node_of.push_back(dealt_out ? rank % nodes : std::min(rank / 2, nodes - 1));
+    }
+    if (test.why_not() != nullptr) test.commutative = true;
+    if (test.why_not() != nullptr) continue;
+    ++served;
+    const std::string report = testing::report_of_case(test, seed, number);
+    ASSERT_TRUE(report.empty()) << report;
+  }
+  EXPECT_GT(served, 0);
+}
 
 TEST_P(EveryHierarchy, AgreesWithTheDefinition) {
   const Algorithm& algorithm = *GetParam();

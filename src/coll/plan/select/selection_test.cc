@@ -116,42 +116,41 @@ TEST(Rules, MistakesNameTheClauseAndTheRemedy) {
 // Values at and beyond the ends of what is accepted; and where they are accepted, every decision
 // comes back (a radix of 1 once made the cost model count for ever).
 TEST(Rules, ParametersAtTheirExtremes) {
-  const auto issue = [](const std::string& variable, const std::string& value) {
-    const Loaded loaded = with({{"OVERDRIVE_ADJUST_" + variable, value}});
-    for (std::size_t i = 0; i < kCollectives; ++i) {
-      for (const Layout& layout : {kTwoByFour, kEightNodes, Layout{2, 1, 2}, Layout{1, 1, 1}}) {
-        for (const std::uint64_t bytes : {0ull, 4096ull, 1ull << 40, ~0ull}) {
-          loaded.selection.decide(static_cast<Collective>(i), layout, true, bytes);
-        }
+  // The values are of one collective: the decisions about others do not depend on them.
+  const auto issue = [](Collective of, const std::string& part, const std::string& value) {
+    std::string name = info(of).name;
+    for (char& c : name) c = static_cast<char>(std::toupper(c));
+    const Loaded loaded = with({{"OVERDRIVE_ADJUST_" + name + part, value}});
+    for (const Layout& layout : {kTwoByFour, kEightNodes, Layout{2, 1, 2}, Layout{1, 1, 1}}) {
+      for (const std::uint64_t bytes : {0ull, 4096ull, 1ull << 40, ~0ull}) {
+        loaded.selection.decide(of, layout, true, bytes);
       }
     }
     EXPECT_LE(loaded.issues.size(), 1u);
     return loaded.issues.empty() ? std::string() : loaded.issues.front();
   };
   for (std::size_t i = 0; i < kCollectives; ++i) {
-    std::string name = info(static_cast<Collective>(i)).name;
-    for (char& c : name) c = static_cast<char>(std::toupper(c));
+    const auto of = static_cast<Collective>(i);
+    SCOPED_TRACE(info(of).name);
     for (const char* part : {"_RADIX", "_SEGMENT", "_WINDOW", "_LEADERS", "_PIPELINE"}) {
-      const std::string variable = name + part;
       for (const char* wrong :
            {"0", "-2", "65537x", "99999999999999999999", " ", "1e3", "0x10", "\xc3\xbc", "+1"}) {
-        const std::string text = issue(variable, wrong);
-        EXPECT_EQ(text.empty(), wrong[0] == ' ') << variable << '=' << wrong;
+        EXPECT_EQ(issue(of, part, wrong).empty(), wrong[0] == ' ') << part << '=' << wrong;
       }
-      EXPECT_EQ(issue(variable, "65536"), "") << variable;
-      EXPECT_EQ(issue(variable, "2"), "") << variable;
+      EXPECT_EQ(issue(of, part, "65536"), "") << part;
+      EXPECT_EQ(issue(of, part, "2"), "") << part;
     }
     // Only lines can be one; a tree cannot have one child per level.
-    const bool lines = name == "BCAST" || name == "REDUCE";
-    EXPECT_EQ(issue(name + "_RADIX", "1").empty(), lines) << name;
-    EXPECT_NE(issue(name + "_LEADERS", "100000").find("from 1 to 65536"), std::string::npos);
-    EXPECT_EQ(issue(name + "_WINDOW", "-1"), "");
-    EXPECT_EQ(issue(name + "_SEGMENT", "-1"), "");
-    EXPECT_EQ(issue(name + "_SEGMENT", "1T"), "");
-    EXPECT_NE(issue(name + "_SEGMENT", "1025G"), "");
+    const bool lines = of == kBcast || of == kReduce;
+    EXPECT_EQ(issue(of, "_RADIX", "1").empty(), lines);
+    EXPECT_NE(issue(of, "_LEADERS", "100000").find("from 1 to 65536"), std::string::npos);
+    EXPECT_EQ(issue(of, "_WINDOW", "-1"), "");
+    EXPECT_EQ(issue(of, "_SEGMENT", "-1"), "");
+    EXPECT_EQ(issue(of, "_SEGMENT", "1T"), "");
+    EXPECT_NE(issue(of, "_SEGMENT", "1025G"), "");
   }
-  EXPECT_NE(issue("BCAST_RADIX", "knomial:1").find("from 2 to 65536"), std::string::npos);
-  EXPECT_EQ(issue("BCAST_RADIX", "chain:1"), "");
+  EXPECT_NE(issue(kBcast, "_RADIX", "knomial:1").find("from 2 to 65536"), std::string::npos);
+  EXPECT_EQ(issue(kBcast, "_RADIX", "chain:1"), "");
   const Loaded one =
       with({{"OVERDRIVE_ADJUST_BCAST", "knomial"}, {"OVERDRIVE_ADJUST_BCAST_RADIX", "1"}});
   EXPECT_EQ(one.selection.decide(kBcast, kEightNodes, true, 1).parameters.radix, 2);

@@ -55,7 +55,8 @@ class Job {
       if (rank.run.done()) continue;
       std::string text = "deadlock: rank " + std::to_string(r) + " has " +
                          std::to_string(rank.run.open_steps()) + " open steps";
-      for (const auto& [step, ranges] : rank.running) text += ", waits in " + describe(r, step);
+      for (const auto& [step, ranges] : rank.running.steps())
+        text += ", waits in " + describe(r, step);
       throw Failure{text};
     }
     if (!messages_.empty()) {
@@ -126,8 +127,7 @@ class Job {
   }
 
   void complete(int rank, std::uint32_t step) {
-    auto& running = at(rank).running;
-    std::erase_if(running, [&](const auto& entry) { return entry.first == step; });
+    at(rank).running.end(step);
     at(rank).run.complete(step);
     enqueue_ready(rank);
   }
@@ -166,16 +166,10 @@ class Job {
       add_part(step.source, use.reads, false);
       add_part(step.target, use.writes, true);
     }
-    for (const auto& [other, others] : at(rank).running) {
-      for (const Range& a : ranges) {
-        for (const Range& b : others) {
-          if (!a.collides(b)) continue;
-          throw Failure{"rank " + std::to_string(rank) + ": " + describe(rank, number) +
-                        " disturbs " + describe(rank, other)};
-        }
-      }
+    if (const auto other = at(rank).running.start(number, std::move(ranges))) {
+      throw Failure{"rank " + std::to_string(rank) + ": " + describe(rank, number) + " disturbs " +
+                    describe(rank, *other)};
     }
-    at(rank).running.emplace_back(number, std::move(ranges));
   }
 
   void handle(const Event& event) {

@@ -5,6 +5,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
+#include <optional>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,12 +34,65 @@ struct Range {
   }
 };
 
+// Which steps of a rank are running, and what they read and write. The units of every range are
+// counted, for a rank may have hundreds of steps under way: comparing each with all others took
+// most of the time of these tests.
+class Running {
+ public:
+  // Lets `step` use these ranges until it has ended, unless another step disturbs it: that one is
+  // returned. A step's own ranges may overlap.
+  std::optional<std::uint32_t> start(std::uint32_t step, std::vector<Range> ranges) {
+    for (const Range& range : ranges) {
+      const std::uint32_t* const uses = uses_of(range).data();
+      const std::uint32_t most = range.writes ? 0 : kWriter - 1;
+      for (std::int64_t i = range.begin; i < range.end; ++i) {
+        if (uses[i] > most) return who_collides(range);
+      }
+    }
+    for (const Range& range : ranges) count(range, range.writes ? kWriter : kReader);
+    steps_.emplace(step, std::move(ranges));
+    return {};
+  }
+  void end(std::uint32_t step) {
+    const auto found = steps_.find(step);
+    for (const Range& range : found->second) count(range, range.writes ? 0 - kWriter : 0 - kReader);
+    steps_.erase(found);
+  }
+  const std::map<std::uint32_t, std::vector<Range>>& steps() const { return steps_; }
+
+ private:
+  static constexpr std::uint32_t kReader = 1;
+  static constexpr std::uint32_t kWriter = 1u << 16;
+
+  std::vector<std::uint32_t>& uses_of(const Range& range) {
+    std::vector<std::uint32_t>& uses = uses_[{range.buffer, range.block}];
+    const auto end = static_cast<std::size_t>(range.end);
+    if (uses.size() < end) uses.resize(end);
+    return uses;
+  }
+  void count(const Range& range, std::uint32_t difference) {
+    std::uint32_t* const uses = uses_of(range).data();
+    for (std::int64_t i = range.begin; i < range.end; ++i) uses[i] += difference;
+  }
+  std::optional<std::uint32_t> who_collides(const Range& range) const {
+    for (const auto& [step, ranges] : steps_) {
+      for (const Range& other : ranges) {
+        if (range.collides(other)) return step;
+      }
+    }
+    throw std::logic_error("units are in use by nobody");
+  }
+
+  std::map<std::uint32_t, std::vector<Range>> steps_;
+  std::map<std::pair<Buffer, std::int32_t>, std::vector<std::uint32_t>> uses_;
+};
+
 struct Rank {
   Schedule schedule;
   Run run;
   Buffers memory;
   Block scratch;
-  std::vector<std::pair<std::uint32_t, std::vector<Range>>> running;
+  Running running;
   bool served_elsewhere = false;
 };
 
