@@ -14,6 +14,7 @@
 #include "face/payload.h"
 #include "face/state.h"
 #include "face/window_calls.h"
+#include "observe/call_times.h"
 #include "observe/stats.h"
 #include "topology/fingerprint.h"
 

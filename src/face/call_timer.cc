@@ -15,6 +15,9 @@
 #include <cstring>
 #include <mutex>
 
+#include "base/clock.h"
+#include "observe/call_times.h"
+
 namespace od::face {
 namespace {
 
@@ -134,8 +137,8 @@ std::uintptr_t remembered([[maybe_unused]] std::uintptr_t address,
   return 0;
 }
 
-}  // namespace
-
+// Where calls are passed on by a library for another language, the place from which that was
+// called; otherwise the address itself.
 std::uintptr_t place_of_call(const void* return_address, const void* frame) {
   const auto address = reinterpret_cast<std::uintptr_t>(return_address);
   if (!in_language_library(address)) [[likely]]
@@ -151,6 +154,26 @@ std::uintptr_t place_of_call(const void* return_address, const void* frame) {
   const std::uintptr_t place = unwound(address);
   if (quick != 0 && quick != place) right.store(false, std::memory_order_relaxed);
   return place;
+}
+
+}  // namespace
+
+// Not inlined: they stand in a wrapper for every function.
+[[gnu::noinline]] void CallTimer::begin(const void* return_address, const void* frame) {
+  address_ = place_of_call(return_address, frame);
+  timed_frame = reinterpret_cast<std::uintptr_t>(frame);
+  start_ns_ = now_ns();
+}
+
+[[gnu::noinline]] void CallTimer::end() {
+  const std::uint64_t end_ns = now_ns();
+  timed_frame = 0;
+  if (observe::CallTable* table = observe::own_call_table()) {
+    table->add(function_, address_, end_ns - start_ns_);
+  }
+  if (observe::Recording* record = observe::own_recording()) {
+    record->add(function_, start_ns_, end_ns, payload_);
+  }
 }
 
 void find_language_libraries() {

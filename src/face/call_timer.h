@@ -10,8 +10,6 @@
 
 #include <cstdint>
 
-#include "base/clock.h"
-#include "observe/call_times.h"
 #include "observe/recording.h"
 
 namespace od::face {
@@ -23,29 +21,18 @@ inline thread_local std::uintptr_t timed_frame __attribute__((tls_model("initial
   return reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0)) < timed_frame;
 }
 
-// Where calls are passed on by a library for another language, the place from which that was
-// called; otherwise the address itself. `frame` is that of the wrapper.
-std::uintptr_t place_of_call(const void* return_address, const void* frame);
-// Looks which such libraries the process has.
+// Looks which libraries the process has that pass on calls of another language.
 void find_language_libraries();
 
+// Beginning and end are calls: written out in each of some 540 wrappers, they were most of what
+// compiling a face took, and a call is nothing beside the reading of two clocks.
 class CallTimer {
  public:
   [[gnu::always_inline]] CallTimer(std::uint32_t function, const void* return_address)
-      : function_(function), address_(place_of_call(return_address, __builtin_frame_address(0))) {
-    timed_frame = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
-    start_ns_ = now_ns();
+      : function_(function) {
+    begin(return_address, __builtin_frame_address(0));
   }
-  ~CallTimer() {
-    const std::uint64_t end_ns = now_ns();
-    timed_frame = 0;
-    if (observe::CallTable* table = observe::own_call_table()) {
-      table->add(function_, address_, end_ns - start_ns_);
-    }
-    if (observe::Recording* record = observe::own_recording()) {
-      record->add(function_, start_ns_, end_ns, payload_);
-    }
-  }
+  ~CallTimer() { end(); }
   CallTimer(const CallTimer&) = delete;
   CallTimer& operator=(const CallTimer&) = delete;
 
@@ -56,6 +43,10 @@ class CallTimer {
   std::uint64_t start_ns() const { return start_ns_; }
 
  private:
+  // `frame` is that of the wrapper.
+  void begin(const void* return_address, const void* frame);
+  void end();
+
   std::uint32_t function_;
   std::uintptr_t address_;
   std::uint64_t start_ns_;

@@ -268,6 +268,9 @@ def _spell(text: str, abi: str) -> str:
     return text.replace("MPI_Fint", "int") if abi == "mpiabi" else text
 
 
+_SIMPLY = "defined(__OPTIMIZE__) && defined(__GNUC__) && !defined(__clang__)"
+
+
 def emit_face(functions: list[Function], abi: str) -> str:
     """face_entries.inc: declarations, and the table where OD_FACE_DEFINE_TABLE is defined."""
     out = [
@@ -328,38 +331,54 @@ def emit_face(functions: list[Function], abi: str) -> str:
         "// What the wrappers below call: the entries as they are without them.",
         "void* timed_next[OD_ENTRY_COUNT];",
         "",
+        "// More than -O1 does nothing for functions that hand on their arguments, and takes the",
+        "// compiler twice as long for all of them.",
+        f"#if {_SIMPLY}",
+        "#pragma GCC push_options",
+        '#pragma GCC optimize("O1")',
+        "#endif",
+        "",
     ]
     for function in functions:
         if is_timed(function):
             out += _emit_timed(function, abi)
+    prefixes = {"ours": "od_MPI_", "guarded": "Guard_"}
     out += [
+        f"#if {_SIMPLY}",
+        "#pragma GCC pop_options",
+        "#endif",
+        "",
+        "// Tables, not code: a statement for every function takes the compiler seconds.",
+        "struct Entry {",
+        "  idx::Index index;",
+        "  void* function;",
+        "};",
+        "",
+        "const Entry kEntries[] = {",
+        *(_emit_entry(f, prefixes[f.klass]) for f in functions if f.klass in prefixes),
+        "};",
+        "",
+        "const Entry kTimedEntries[] = {",
+        *(_emit_entry(f, "Timed_") for f in functions if is_timed(f)),
+        "};",
+        "",
         "}  // namespace",
         "",
         "// Puts the face's functions into `entries`, except where the host has no such function.",
         "void FillEntries(void** entries, void* const* host) {",
         "  for (unsigned i = 0; i < OD_ENTRY_COUNT; ++i) host_table[i] = host[i];",
-        "#define OD_TAKE(stem, function) \\",
-        "  if (host[idx::stem] != nullptr) \\",
-        "  entries[idx::stem] = reinterpret_cast<void*>(function)",
-    ]
-    for function in functions:
-        if function.klass == "ours":
-            out.append(f"  OD_TAKE({function.stem}, &od_{function.name});")
-        elif function.klass == "guarded":
-            out.append(f"  OD_TAKE({function.stem}, &Guard_{function.stem});")
-    out += [
-        "#undef OD_TAKE",
+        "  for (const Entry& each : kEntries) {",
+        "    if (host[each.index] != nullptr) entries[each.index] = each.function;",
+        "  }",
         "}",
         "",
         "// Puts a clock before every entry that is there and may take time.",
         "void TimeEntries(void** entries) {",
-        "#define OD_TIME(stem) \\",
-        "  if (entries[idx::stem] != nullptr) { \\",
-        "    timed_next[idx::stem] = entries[idx::stem]; \\",
-        "    entries[idx::stem] = reinterpret_cast<void*>(&Timed_##stem); \\",
+        "  for (const Entry& each : kTimedEntries) {",
+        "    if (entries[each.index] == nullptr) continue;",
+        "    timed_next[each.index] = entries[each.index];",
+        "    entries[each.index] = each.function;",
         "  }",
-        *(f"  OD_TIME({f.stem})" for f in functions if is_timed(f)),
-        "#undef OD_TIME",
         "}",
         "",
         "}  // namespace od::face",
@@ -367,6 +386,10 @@ def emit_face(functions: list[Function], abi: str) -> str:
         "#endif  // OD_FACE_DEFINE_TABLE",
     ]
     return "\n".join(out) + "\n"
+
+
+def _emit_entry(function: Function, prefix: str) -> str:
+    return f"    {{idx::{function.stem}, reinterpret_cast<void*>(&{prefix}{function.stem})}},"
 
 
 # Functions that only look something up or convert it: a clock before them would cost more than they

@@ -48,7 +48,7 @@ def test_calls_that_take_time_can_be_timed():
         assert f"MPI_{name}" not in timed
     text = generate.emit_face(generate.parse_interface(WTIME + SEND), "mpich")
     assert "CallTimer timer(idx::Send, __builtin_return_address(0));" in text
-    assert "OD_TIME(Send)" in text
+    assert "{idx::Send, reinterpret_cast<void*>(&Timed_Send)}," in text
     assert "Timed_Wtime" not in text
 
 
@@ -124,10 +124,10 @@ def test_loader_list():
 def test_face_takes_what_is_its_own():
     functions = generate.parse_interface(WTIME + SEND + GATHERV)
     text = generate.emit_face(functions, "mpich")
-    assert "OD_TAKE(Send, &od_MPI_Send);" in text and "OD_TAKE(Send_c, &od_MPI_Send_c);" in text
-    assert "OD_TAKE(Gatherv, &Guard_Gatherv);" in text
+    for stem, taken in (("Send", "od_MPI_"), ("Send_c", "od_MPI_"), ("Gatherv", "Guard_")):
+        assert f"{{idx::{stem}, reinterpret_cast<void*>(&{taken}{stem})}}," in text
     assert "HostCallScope scope(HostCallKind::kCollective);" in text
-    assert "Wtime, &" not in text
+    assert "idx::Wtime," not in text
     assert "int od_MPI_Send_c(const void* buf, MPI_Count count, MPI_Datatype datatype" in text
 
 
@@ -158,8 +158,17 @@ def test_each_function_has_one_place(abi: str):
     text = generate.emit_face(functions, abi)
     for function in functions:
         assert f"  {function.stem} = {function.index},\n" in text
-        taken = text.count(f"OD_TAKE({function.stem}, ")
-        assert taken == (function.klass != "host"), function.name
+        taken = [
+            text.count(
+                f"{{idx::{function.stem}, reinterpret_cast<void*>(&{prefix}{function.stem})}}"
+            )
+            for prefix in ("od_MPI_", "Guard_", "Timed_")
+        ]
+        assert taken == [
+            function.klass == "ours",
+            function.klass == "guarded",
+            generate.is_timed(function),
+        ], function.name
 
 
 def test_standard_abi_has_no_fortran_integer():
