@@ -4,9 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <random>
@@ -33,17 +35,57 @@ inline void expect_success(const std::vector<int>& codes) {
   }
 }
 
-inline unsigned char pattern(std::uint64_t seed, std::uint64_t i) {
-  return static_cast<unsigned char>((seed * 131 + i * 7 + (i >> 8)) & 0xff);
+// What messages hold: a random text over and over, from another place of it for each seed. As long
+// as a prime, so that no piece can stand in the place of another. It is compared in long runs,
+// since sanitizers make a loop over single bytes most of what a test takes.
+class PatternText {
+ public:
+  static constexpr std::size_t kBytes = 65521;
+
+  static std::size_t place(std::uint64_t seed, std::size_t i) { return (seed * 131 + i) % kBytes; }
+  static const unsigned char* at(std::size_t place) {
+    static const std::unique_ptr<const unsigned char[]> text = make();
+    return text.get() + place;
+  }
+  // Calls `each(offset, text, bytes)` for the runs of what belongs to `seed`; false ends it.
+  template <typename Function>
+  static bool for_each_run(std::uint64_t seed, std::size_t bytes, Function&& each) {
+    for (std::size_t i = 0; i < bytes;) {
+      const std::size_t from = place(seed, i);
+      const std::size_t run = std::min(kBytes - from, bytes - i);
+      if (!each(i, at(from), run)) return false;
+      i += run;
+    }
+    return true;
+  }
+
+ private:
+  static std::unique_ptr<const unsigned char[]> make() {
+    auto text = std::make_unique<unsigned char[]>(kBytes + sizeof(std::uint64_t));
+    std::mt19937_64 random(3);
+    for (std::size_t i = 0; i < kBytes; i += sizeof(std::uint64_t)) {
+      const std::uint64_t value = random();
+      std::memcpy(&text[i], &value, sizeof value);
+    }
+    return text;
+  }
+};
+
+inline unsigned char pattern(std::uint64_t seed, std::size_t i) {
+  return *PatternText::at(PatternText::place(seed, i));
 }
 inline void fill(std::span<unsigned char> data, std::uint64_t seed) {
-  for (std::size_t i = 0; i < data.size(); ++i) data[i] = pattern(seed, i);
+  const auto copy = [&](std::size_t i, const unsigned char* text, std::size_t bytes) {
+    std::memcpy(data.data() + i, text, bytes);
+    return true;
+  };
+  PatternText::for_each_run(seed, data.size(), copy);
 }
 inline bool check(std::span<const unsigned char> data, std::uint64_t seed, std::size_t bytes) {
-  for (std::size_t i = 0; i < bytes; ++i) {
-    if (data[i] != pattern(seed, i)) return false;
-  }
-  return true;
+  const auto same = [&](std::size_t i, const unsigned char* text, std::size_t run) {
+    return std::memcmp(data.data() + i, text, run) == 0;
+  };
+  return PatternText::for_each_run(seed, bytes, same);
 }
 
 // Where a rank's message buffers come from: called with a size, in the child, after `prepare`.
