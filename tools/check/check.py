@@ -16,6 +16,8 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -195,6 +197,22 @@ def run_parts(chosen: list[Part], logs: Path, kept: Kept | None) -> int:
     return 1 if total.failed or total.passed == 0 else 0
 
 
+def pass_wrapper_of_python() -> None:
+    """Let `python3` be the interpreter where it is a script that looks for one.
+
+    Version managers install such scripts (pyenv). They take longer than Python itself takes to
+    begin, and tests start hundreds of commands.
+    """
+    found = shutil.which("python3")
+    if found is None or Path(found).read_bytes()[:2] != b"#!":
+        return
+    code = "import sys; print(sys.executable)"
+    answer = subprocess.run([found, "-c", code], capture_output=True, text=True, check=False)
+    folder = Path(answer.stdout.strip()).parent
+    if answer.returncode == 0 and (folder / "python3").exists():
+        os.environ["PATH"] = f"{folder}{os.pathsep}{os.environ['PATH']}"
+
+
 def main() -> int:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -217,6 +235,7 @@ def main() -> int:
             path.unlink()
     # A check that is told to end leaves through the code that ends what it has started.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    pass_wrapper_of_python()
     return run_parts(chosen, logs, Kept(logs, state_of_sources()) if options.all else None)
 
 

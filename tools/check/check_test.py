@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
 import time
 from pathlib import Path
 
@@ -135,3 +138,25 @@ def test_an_interrupted_run_goes_on_where_it_was(logs: Path) -> None:
     assert check.run_parts([first, bad], logs, kept) == 1
     assert check.run_parts([first], logs, kept) == 0
     assert (logs / "ran").read_text() == "run\n"
+
+
+def test_a_script_in_the_place_of_python_is_passed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, wrappers = tmp_path / "real", tmp_path / "wrappers"
+    real.mkdir()
+    wrappers.mkdir()
+    (real / "python3").symlink_to(sys.executable)
+    wrapper = wrappers / "python3"
+    wrapper.write_text(f'#!/bin/sh\nexec {real}/python3 "$@"\n')
+    wrapper.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{wrappers}{os.pathsep}/usr/bin{os.pathsep}/bin")
+    check.pass_wrapper_of_python()
+    assert shutil.which("python3") == str(real / "python3")
+    path = os.environ["PATH"]
+    check.pass_wrapper_of_python()
+    assert os.environ["PATH"] == path, "nothing is to be done where it is no script"
+    wrapper.write_text("#!/bin/sh\nexit 1\n")
+    monkeypatch.setenv("PATH", str(wrappers))
+    check.pass_wrapper_of_python()
+    assert os.environ["PATH"] == str(wrappers)
