@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -71,15 +72,32 @@ class LabRuns:
 
 
 @contextmanager
+def ended_by_exception() -> Iterator[None]:
+    """Let SIGTERM end the program in a way that `finally` sees; only the main thread can."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
 def up(nodes: int, per_node: int, rate: str, options: Sequence[str] = ()) -> Iterator[LabRuns]:
-    """Make a cluster and take it down again; raises NoLab where that is not permitted."""
+    """Make a cluster and take it down again; raises NoLab where that is not permitted.
+
+    Who ends the program by SIGTERM ends the cluster as well.
+    """
     name = f"bench{os.getpid()}"
     words = ["up", "--name", name, "--nodes", str(nodes), "--quiet", *options]
     words += ["--rate", rate] if rate else []
     made = subprocess.run([*COMMAND, *words], capture_output=True, text=True, check=False)
     if made.returncode != 0:
         raise NoLab(made.stderr.strip())
-    try:
-        yield LabRuns(name, per_node)
-    finally:
-        subprocess.run([*COMMAND, "down", "--name", name], check=False)
+    with ended_by_exception():
+        try:
+            yield LabRuns(name, per_node)
+        finally:
+            subprocess.run([*COMMAND, "down", "--name", name], check=False)
