@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <string>
 #include <thread>
 
 #include "memory/heap/process_heap.h"
@@ -43,6 +44,22 @@ int in_child(Body&& body) {
   return service->prepare() != nullptr ? service : nullptr;
 }
 
+// Begins with static data shared; tells whether it is. An emulator of user programs has a thread of
+// its own in each process, which the kernel counts and nobody may trust: there MPI_Init leaves
+// static data alone, and what converts them is called by itself.
+[[maybe_unused]] bool begin_with_static_data(const ReachService* service) {
+  const int threads = thread_count();
+  begin_reach(service, true, true, "");
+  if (threads == 1) return reach_report().static_why.empty();
+  if (reach_report().static_why.find("threads before MPI_Init") == std::string::npos) return false;
+  std::string why;
+  bool all = true;
+  for (const StaticRange& range : find_static_ranges("")) {
+    all = share_static_range(*service, range, &why) && all;
+  }
+  return all;
+}
+
 TEST(StaticData, FindsTheProgramsOwn) {
   const auto address = reinterpret_cast<std::uintptr_t>(&in_bss[kValues - 1]);
   const auto data = reinterpret_cast<std::uintptr_t>(&in_data[0]);
@@ -70,34 +87,35 @@ TEST(StaticData, FindsChosenLibrariesButNeverTheCLibrary) {
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 
 TEST(StaticData, KeepsItsContentsAndIsTheFile) {
-  EXPECT_EQ(in_child([] {
-              in_bss[0] = 1.5;
-              in_bss[kValues - 1] = 2.5;
-              in_data[100] = 7;
-              const ReachService* service = started_service();
-              OD_REQUIRE(service != nullptr);
-              begin_reach(service, true, true, "");
-              OD_REQUIRE(reach_report().static_why.empty());
-              OD_REQUIRE(reach_report().static_bytes > sizeof in_bss + sizeof untouched);
-              OD_REQUIRE(in_bss[0] == 1.5 && in_bss[kValues - 1] == 2.5 && in_bss[5] == 0);
-              OD_REQUIRE(in_data[0] == 1 && in_data[2] == 3 && in_data[100] == 7);
-              const std::uint64_t offset = reach_offset(in_bss, sizeof in_bss);
-              OD_REQUIRE(offset != kUnreachable);
-              // As a peer sees it.
-              const ReachOwn own = reach_own();
-              OD_REQUIRE(own.fd >= 0 && offset + sizeof in_bss <= own.bytes);
-              void* peer = mmap(nullptr, own.bytes, PROT_READ | PROT_WRITE,
-                                MAP_SHARED | MAP_NORESERVE, own.fd, 0);
-              OD_REQUIRE(peer != MAP_FAILED);
-              auto* seen = reinterpret_cast<double*>(static_cast<char*>(peer) + offset);
-              OD_REQUIRE(seen[kValues - 1] == 2.5);
-              seen[77] = 9.5;
-              OD_REQUIRE(in_bss[77] == 9.5);
-              in_bss[78] = 10.5;
-              OD_REQUIRE(seen[78] == 10.5);
-              return 0;
-            }),
-            0);
+  EXPECT_EQ(
+      in_child([] {
+        in_bss[0] = 1.5;
+        in_bss[kValues - 1] = 2.5;
+        in_data[100] = 7;
+        const ReachService* service = started_service();
+        OD_REQUIRE(service != nullptr);
+        const bool counted = thread_count() == 1;
+        OD_REQUIRE(begin_with_static_data(service));
+        OD_REQUIRE(!counted || reach_report().static_bytes > sizeof in_bss + sizeof untouched);
+        OD_REQUIRE(in_bss[0] == 1.5 && in_bss[kValues - 1] == 2.5 && in_bss[5] == 0);
+        OD_REQUIRE(in_data[0] == 1 && in_data[2] == 3 && in_data[100] == 7);
+        const std::uint64_t offset = reach_offset(in_bss, sizeof in_bss);
+        OD_REQUIRE(offset != kUnreachable);
+        // As a peer sees it.
+        const ReachOwn own = reach_own();
+        OD_REQUIRE(own.fd >= 0 && offset + sizeof in_bss <= own.bytes);
+        void* peer =
+            mmap(nullptr, own.bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, own.fd, 0);
+        OD_REQUIRE(peer != MAP_FAILED);
+        auto* seen = reinterpret_cast<double*>(static_cast<char*>(peer) + offset);
+        OD_REQUIRE(seen[kValues - 1] == 2.5);
+        seen[77] = 9.5;
+        OD_REQUIRE(in_bss[77] == 9.5);
+        in_bss[78] = 10.5;
+        OD_REQUIRE(seen[78] == 10.5);
+        return 0;
+      }),
+      0);
 }
 
 TEST(StaticData, WhatWasNotTouchedTakesNoMemory) {
@@ -105,8 +123,9 @@ TEST(StaticData, WhatWasNotTouchedTakesNoMemory) {
       in_child([] {
         const ReachService* service = started_service();
         OD_REQUIRE(service != nullptr);
-        begin_reach(service, true, true, "");
+        OD_REQUIRE(begin_with_static_data(service));
         const ReachOwn own = reach_own();
+        OD_REQUIRE(reach_offset(untouched, sizeof untouched) != kUnreachable);
         const auto offset = static_cast<off_t>(reach_offset(untouched, sizeof untouched));
         const off_t data = lseek(own.fd, offset + 4096, SEEK_DATA);
         OD_REQUIRE(data < 0 || data >= offset + (16 << 20) ||
@@ -121,9 +140,11 @@ TEST(StaticData, IsLeftAloneWhileThereAreThreads) {
   EXPECT_EQ(in_child([] {
               const ReachService* service = started_service();
               OD_REQUIRE(service != nullptr);
+              const int before = thread_count();
               std::thread sleeper([] { pause(); });
               begin_reach(service, true, true, "");
-              OD_REQUIRE(reach_report().static_why.find("2 threads") != std::string::npos);
+              const std::string said = std::to_string(before + 1) + " threads";
+              OD_REQUIRE(reach_report().static_why.find(said) != std::string::npos);
               OD_REQUIRE(reach_offset(in_bss, 8) == kUnreachable);
               bool zero = false;
               void* block = heap::allocate(1 << 20, 0, &zero);
@@ -139,7 +160,7 @@ TEST(StaticData, ForkGivesCopies) {
   EXPECT_EQ(in_child([] {
               const ReachService* service = started_service();
               OD_REQUIRE(service != nullptr);
-              begin_reach(service, true, true, "");
+              OD_REQUIRE(begin_with_static_data(service));
               bool zero = false;
               auto* block = static_cast<int*>(heap::allocate(5 << 20, 0, &zero));
               OD_REQUIRE(block != nullptr);
@@ -176,7 +197,7 @@ TEST(StaticData, ForkWorksWithoutDescriptors) {
   EXPECT_EQ(in_child([] {
               const ReachService* service = started_service();
               OD_REQUIRE(service != nullptr);
-              begin_reach(service, true, true, "");
+              OD_REQUIRE(begin_with_static_data(service));
               in_bss[9] = 9;
               bool zero = false;
               auto* block = static_cast<int*>(heap::allocate(1 << 20, 0, &zero));
