@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Starts a job through the `overdrive` command and demands that Overdrive carried its messages.
 
-    proof.py [--overdrive COMMAND] [--ranks N] [--expect TEXT] LAUNCHER ARGUMENT...
+    proof.py [--overdrive COMMAND | --inside] [--ranks N] [--expect TEXT] LAUNCHER ARGUMENT...
 
 The job must print PASS (or what is expected), all of its ranks must have written statistics, and
 these must count messages and collectives that went through Overdrive. Prints one line; the exit
@@ -50,10 +50,16 @@ def sums(folder: Path) -> tuple[int, dict[str, int]]:
 def prove(options: argparse.Namespace) -> str:
     """Run the job; return what was counted, or raise AssertionError."""
     folder = Path(tempfile.mkdtemp(prefix="overdrive-proof-"))
+    wanted = f"{folder}/%r.json"
+    # Where the launcher is outside of the container, the command is inside with each rank.
+    variables = {"OVERDRIVE_STATS": wanted} if options.inside else {}
+    command = (
+        options.job if options.inside else [options.overdrive, f"--stats={wanted}", *options.job]
+    )
     try:
         done = subprocess.run(
-            [options.overdrive, f"--stats={folder}/%r.json", *options.job],
-            env={**os.environ, **RUN_AS_ROOT},
+            command,
+            env={**os.environ, **RUN_AS_ROOT, **variables},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -78,6 +84,7 @@ def main() -> int:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--overdrive", default="overdrive", help="the command")
+    parser.add_argument("--inside", action="store_true", help="the job itself names the command")
     parser.add_argument("--ranks", type=int, default=2, help="that the job has")
     parser.add_argument("--expect", default="PASS ", help="what the job prints at its end")
     parser.add_argument("--collectives", type=int, default=LEAST_COLLECTIVES, help="at least")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
+import hosts
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,6 +42,29 @@ def test_the_wheels_prefix_works_in_every_image(
             "python3 -B /mnt/proof/proof.py --overdrive /opt/overdrive/bin/overdrive "
             f"{launcher} -n 2 /mnt/jobs/{job}"
         )
+
+
+@pytest.mark.parametrize("name", ["openmpi4", "mpich4"])
+def test_the_launcher_outside_and_a_container_for_each_rank(
+    name: str, image, unpacked_wheel: Path, small_jobs: Path
+) -> None:
+    """`mpirun -n 2 apptainer exec IMAGE overdrive run ./app`: the ranks share memory."""
+    host = hosts.get(name)
+    if host is None:
+        pytest.skip(f"{name} is not set up")
+    system = image("bookworm")
+    with open("/etc/os-release") as here:
+        if "VERSION_CODENAME=bookworm" not in here.read():
+            pytest.skip("the MPI library of the image must fit the launcher outside")
+    system.mount(unpacked_wheel, "/mnt/overdrive")
+    system.mount(small_jobs, "/mnt/jobs")
+    inside = [*system.entry(), "/mnt/overdrive/bin/overdrive", "run", f"/mnt/jobs/{name}"]
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "packaging" / "proof" / "proof.py"), "--inside"]
+        + [*host.mpiexec(2), *inside],
+        env={**os.environ, **host.env}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.fixture

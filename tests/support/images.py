@@ -167,9 +167,36 @@ class Image:
             check=False,
         )
 
-    def need(self, command: str, env: Mapping[str, str] | None = None) -> str:
+    def entry(self) -> list[str]:
+        """Return what is put in front of a command that runs in the image alone, as apptainer does.
+
+        It keeps variables, processes, network and /tmp of who starts it, and sees the image
+        read-only. Each such command has mounts of its own, so that several may run at once.
+        """
+        root = self.top / "root"
+        lines = [
+            "set -e",
+            f"mount --bind -o ro {self.lower} {root}",
+            f"mount -t tmpfs tmpfs {root}/mnt",
+            f"mount --rbind /proc {root}/proc",
+            f"mount --rbind /dev {root}/dev",
+            f"mount --rbind /sys {root}/sys",
+            f"mount --rbind /tmp {root}/tmp",
+        ]
+        for source, place in self.mounts.items():
+            assert place.startswith("/mnt/"), "the rest of the image is read-only"
+            lines += [
+                f"mkdir -p {root}{place}",
+                f"mount --bind -o ro {shlex.quote(str(source))} {root}{place}",
+            ]
+        lines.append(f'exec chroot {root} "$@"')
+        return ["unshare", "--mount", "sh", "-c", "\n".join(lines), "sh"]
+
+    def need(
+        self, command: str, env: Mapping[str, str] | None = None, limit: float = RUN_SECONDS
+    ) -> str:
         """Run a shell command; return its output, or fail with what it said."""
-        done = self.run(command, env)
+        done = self.run(command, env, limit)
         assert done.returncode == 0, (
             f"{self.kind}: {command}: status {done.returncode}\n"
             f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
