@@ -15,8 +15,23 @@
 
 #include "memory/reach.h"
 
+// Where the C library believes that the program break is; not everyone's C library tells.
+extern "C" void* __curbrk __attribute__((weak));
+
 namespace od::memory {
 namespace {
+
+// sbrk(0) says the same, but libraries that look after changes of memory put a system call behind
+// it. UCX, which MPICH brings along, made messages from the heap two to three times as long by
+// that. What moves the break, they as well, tells the C library.
+std::uintptr_t program_break() {
+  void* const* const known = &__curbrk;
+  // Relaxed: another thread's malloc may be moving it, and an older answer was right as well.
+  if (known != nullptr) {
+    return reinterpret_cast<std::uintptr_t>(__atomic_load_n(known, __ATOMIC_RELAXED));
+  }
+  return reinterpret_cast<std::uintptr_t>(sbrk(0));
+}
 
 // Written in MPI_Init, before other threads ask. Relaxed: each stands for itself.
 struct MainAreas {
@@ -72,7 +87,7 @@ thread_local OwnStack own_stack __attribute__((tls_model("initial-exec")));
 }  // namespace
 
 void find_host_memory() {
-  auto heap_start = reinterpret_cast<std::uintptr_t>(sbrk(0));
+  std::uintptr_t heap_start = program_break();
   std::uintptr_t stack_end = 0;
   if (std::FILE* const maps = std::fopen("/proc/self/maps", "re"); maps != nullptr) {
     char line[512];
@@ -93,8 +108,7 @@ bool host_by_nature(const void* address) {
   if (reach_offset(address, 1) != kUnreachable) return true;
   const auto at = reinterpret_cast<std::uintptr_t>(address);
   if (own_stack.contains(at)) return true;
-  return at >= main_areas.heap_start.load(std::memory_order_relaxed) &&
-         at < reinterpret_cast<std::uintptr_t>(sbrk(0));
+  return at >= main_areas.heap_start.load(std::memory_order_relaxed) && at < program_break();
 }
 
 }  // namespace od::memory

@@ -4,13 +4,25 @@
 // file can be opened) stands in the first test.
 #include "memory/device/host_memory.h"
 
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <cstdio>
 #include <thread>
+
+namespace {
+int sbrk_calls = 0;
+}
+
+// As libraries replace it that look after changes of memory.
+extern "C" void* sbrk(std::intptr_t by) noexcept {
+  ++sbrk_calls;
+  return reinterpret_cast<void* (*)(std::intptr_t)>(dlsym(RTLD_NEXT, "sbrk"))(by);
+}
 
 namespace od::memory {
 namespace {
@@ -59,6 +71,15 @@ TEST(HostMemory, MainHeapAndNothingBeyondIt) {
   ASSERT_NE(mapped, MAP_FAILED);
   EXPECT_FALSE(host_by_nature(mapped));
   munmap(mapped, 4096);
+}
+
+TEST(HostMemory, AsksNobodyWhereTheHeapEnds) {
+  find_host_memory();
+  const char* const end = static_cast<const char*>(sbrk(0));
+  const int before = sbrk_calls;
+  EXPECT_GT(before, 0) << "this test cannot fail";
+  EXPECT_FALSE(host_by_nature(end));
+  EXPECT_EQ(sbrk_calls, before);
 }
 
 }  // namespace
