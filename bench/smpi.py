@@ -3,11 +3,13 @@
 
     smpi.py                         measure everything; write docs/measurements/smpi.md
     smpi.py --part views --host mpich4   only this part and host (keeps the other figures)
+    smpi.py --seconds 420           begin nothing after this time; the next call goes on from there
     smpi.py --evaluate              write the page again from earlier figures
 
 Figures are kept in docs/measurements/data/smpi.csv; every point is the median of `--turns` jobs in
-which the compared variants take turns. Cannon needs a BLAS that runs in one thread per rank
-(libopenblas-serial-dev); without one its local product is a plain loop, and the page says so.
+which the compared variants take turns. What has been measured so far of a campaign lies in
+build/bench/smpi.csv. Cannon needs a BLAS that runs in one thread per rank (from Debian); without
+one its local product is a plain loop, and the page says so.
 """
 
 from __future__ import annotations
@@ -18,15 +20,21 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from jobs import BUILD, ROOT, Host, library, overdrive_variables, run_job, select_hosts
 from lab_runs import NoLab, up
+from packages import GROUPS, SetupError, ensure
 from smpi_report import COLUMNS, Row, write_page
 from turns import Variant
 
 DATA = ROOT / "docs" / "measurements" / "data" / "smpi.csv"
+UNDER_WAY = BUILD / "bench" / "smpi.csv"
+"""What has been measured of a campaign that is not over."""
+FIELDS = [*COLUMNS, "commit"]
 PARTS = ("views", "rewritten", "cannon", "lab")
 CANNON = re.compile(
     r"(\w+): order (\d+), \d+ ranks, ([\d.]+) s, of which communication ([\d.]+) s, "
@@ -100,31 +108,28 @@ def regime_of(output: str) -> tuple[str, list[float]]:
     return ("near" if near[0] else "far"), lines_ns
 
 
-def views(host: Host, turns: int, rewrite: bool) -> list[Row]:
-    """Measure round trips on one node, by message and by view."""
+def views(host: Host, rewrite: bool) -> list[Row]:
+    """Measure round trips on one node, by message and by view; nothing where the cores moved."""
     program = build(host, ROOT / "bench" / "smpi" / "views.c")
     part = "rewritten" if rewrite else "views"
     command = [str(program), f"--rewrite={int(rewrite)}", "--budget=0.003"]
     found = []
-    for _ in range(turns):
-        for side in ("plain", "overdrive"):
-            for _ in range(ATTEMPTS):
-                output = run(host, 2, command, side)
-                regime, lines_ns = regime_of(output)
-                if regime:
-                    break
-                print(f"smpi: left out, a line took {lines_ns} ns", file=sys.stderr)
-            if not regime:
-                continue
-            for ns in lines_ns:
-                found.append(row(part, host.name, side, regime, "1x2", 0, "line_ns", ns))
-            for line in output.splitlines():
-                fields = line.split(",")
-                if len(fields) == 5:
-                    what = f"{fields[3]}-{fields[1]}"
-                    found.append(
-                        row(part, host.name, side, regime, "1x2", fields[0], what, fields[4])
-                    )
+    for side in ("plain", "overdrive"):
+        for _ in range(ATTEMPTS):
+            output = run(host, 2, command, side)
+            regime, lines_ns = regime_of(output)
+            if regime:
+                break
+            print(f"smpi: left out, a line took {lines_ns} ns", file=sys.stderr)
+        if not regime:
+            continue
+        for ns in lines_ns:
+            found.append(row(part, host.name, side, regime, "1x2", 0, "line_ns", ns))
+        for line in output.splitlines():
+            fields = line.split(",")
+            if len(fields) == 5:
+                what = f"{fields[3]}-{fields[1]}"
+                found.append(row(part, host.name, side, regime, "1x2", fields[0], what, fields[4]))
     return found
 
 
@@ -149,60 +154,130 @@ def cannon_programs(host: Host) -> list[Path]:
     return [build(host, ROOT / "examples" / f"cannon_{kind}.c", flags) for kind in ("mpi", "smpi")]
 
 
-def cannon(host: Host, turns: int) -> list[Row]:
+def cannon(host: Host, ranks: int, order: int) -> list[Row]:
     """Measure both versions on one node: plain MPI, with Overdrive, SMPI."""
     programs = cannon_programs(host)
     found = []
-    for ranks, orders in ORDERS.items():
-        for order in orders:
-            for _ in range(turns):
-                for side, program in (
-                    ("plain", programs[0]),
-                    ("overdrive", programs[0]),
-                    ("overdrive", programs[1]),
-                ):
-                    command = [str(program), str(order), str(REPETITIONS)]
-                    output = run(host, ranks, command, side)
-                    found += cannon_rows("cannon", host, side, f"1x{ranks}", output)
+    for side, program in (
+        ("plain", programs[0]),
+        ("overdrive", programs[0]),
+        ("overdrive", programs[1]),
+    ):
+        output = run(host, ranks, [str(program), str(order), str(REPETITIONS)], side)
+        found += cannon_rows("cannon", host, side, f"1x{ranks}", output)
     return found
 
 
-def lab(host: Host, turns: int) -> list[Row]:
-    """Measure both versions on nodes of a virtual cluster with several ranks each."""
-    return [row for shape in LAB_LAYOUTS for row in lab_layout(host, turns, *shape)]
-
-
-def lab_layout(host: Host, turns: int, nodes: int, each: int) -> list[Row]:
-    """Measure both versions on so many nodes with so many ranks each."""
+def lab(host: Host, nodes: int, each: int) -> list[Row]:
+    """Measure both versions on so many nodes of a virtual cluster with so many ranks each."""
     programs = cannon_programs(host)
     layout, ranks = f"{nodes}x{each}", nodes * each
     found = []
-    try:
-        with up(nodes, each, LAB_RATE) as cluster:
-            for order in LAB_ORDERS:
-                for _ in range(turns):
-                    for lib, program in (
-                        (None, programs[0]),
-                        (library(), programs[0]),
-                        (library(), programs[1]),
-                    ):
-                        threads = {"OPENBLAS_NUM_THREADS": "1"}
-                        variant = Variant("smpi", host, program, lib, threads)
-                        job = cluster.start(
-                            variant,
-                            ranks,
-                            [str(program), str(order), str(REPETITIONS)],
-                            SECONDS,
-                            0,
-                            threading.Event(),
-                        )
-                        side = "overdrive" if lib else "plain"
-                        if not job.ok:
-                            print(f"smpi: {job.problem('too slow')}", file=sys.stderr)
-                        found += cannon_rows("lab", host, side, layout, job.stdout)
-    except NoLab as reason:
-        print(f"smpi: no virtual cluster: {reason}", file=sys.stderr)
+    with up(nodes, each, LAB_RATE) as cluster:
+        for order in LAB_ORDERS:
+            for lib, program in (
+                (None, programs[0]),
+                (library(), programs[0]),
+                (library(), programs[1]),
+            ):
+                threads = {"OPENBLAS_NUM_THREADS": "1"}
+                variant = Variant("smpi", host, program, lib, threads)
+                command = [str(program), str(order), str(REPETITIONS)]
+                job = cluster.start(variant, ranks, command, SECONDS, 0, threading.Event())
+                side = "overdrive" if lib else "plain"
+                if not job.ok:
+                    print(f"smpi: {job.problem('too slow')}", file=sys.stderr)
+                found += cannon_rows("lab", host, side, layout, job.stdout)
     return found
+
+
+@dataclass(frozen=True)
+class Step:
+    """What is measured in one go; its rows are kept as soon as it is over."""
+
+    name: str
+    measure: Callable[[], list[Row]]
+
+
+def steps(hosts: Iterable[Host], parts: Iterable[str], turns: int) -> Iterator[Step]:
+    """Return what is to be measured; the first turn of everything comes before the second."""
+    hosts, parts = list(hosts), list(parts)
+    for turn in range(turns):
+        for part in parts:
+            for host in hosts:
+                name = f"{turn} {part} {host.name}"
+                if part in ("views", "rewritten"):
+                    yield Step(name, lambda h=host, p=part: views(h, p == "rewritten"))
+                elif part == "cannon":
+                    for ranks, orders in ORDERS.items():
+                        for order in orders:
+                            yield Step(
+                                f"{name} {ranks} {order}",
+                                lambda h=host, r=ranks, o=order: cannon(h, r, o),
+                            )
+                else:
+                    for nodes, each in LAB_LAYOUTS:
+                        yield Step(
+                            f"{name} {nodes}x{each}", lambda h=host, n=nodes, e=each: lab(h, n, e)
+                        )
+
+
+def read(path: Path) -> list[Row]:
+    """Return the rows of a table; none where there is no file."""
+    if not path.exists():
+        return []
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def write(path: Path, columns: list[str], rows: Iterable[Row]) -> None:
+    """Write a table."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, columns, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def commit() -> str:
+    """Return which sources are measured."""
+    command = ["git", "describe", "--always", "--exclude=*", "--dirty=+"]
+    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    return found.stdout.strip() or "unknown"
+
+
+def measure(planned: list[Step], seconds: float) -> bool:
+    """Measure what is still missing, as long as there is time; return whether it is all there."""
+    begin = time.monotonic()
+    done = read(UNDER_WAY)
+    sources = commit()
+    for step in planned:
+        if any(one["step"] == step.name for one in done):
+            continue
+        if time.monotonic() - begin > seconds:
+            return False
+        try:
+            new = step.measure()
+        except NoLab as reason:
+            print(f"smpi: no virtual cluster: {reason}", file=sys.stderr)
+            continue
+        print(f"smpi: {step.name}: {len(new)} figures", file=sys.stderr)
+        done += [one | {"step": step.name, "commit": sources} for one in new]
+        write(UNDER_WAY, ["step", *FIELDS], done)
+    return True
+
+
+def merged(before: list[Row], new: list[Row]) -> list[Row]:
+    """Return all rows, without what has been measured again.
+
+    What was seen near stays when this time the cores were far from each other.
+    """
+
+    def point(one: Row) -> tuple[str, ...]:
+        return tuple(one[name] for name in ("part", "host", "side", "regime", "layout", "x"))
+
+    again = {point(one) for one in new}
+    return [one for one in before if point(one) not in again] + new
 
 
 def main() -> int:
@@ -213,31 +288,24 @@ def main() -> int:
     parser.add_argument("--host", default="openmpi4,mpich4", help="comma-separated")
     parser.add_argument("--part", default=",".join(PARTS), help="comma-separated")
     parser.add_argument("--turns", type=int, default=3, help="jobs of each variant and point")
+    parser.add_argument("--seconds", type=float, default=1e9, help="begin nothing after this time")
     parser.add_argument("--evaluate", action="store_true", help="only write the page again")
     options = parser.parse_args()
-    rows: list[Row] = []
-    if DATA.exists():
-        with DATA.open(newline="") as file:
-            rows = list(csv.DictReader(file))
+    try:
+        ensure(GROUPS["blas"])
+    except SetupError as error:
+        print(f"smpi: {error}", file=sys.stderr)
     if not options.evaluate:
         hosts, _ = select_hosts(options.host)
-        for host in hosts:
-            for part in options.part.split(","):
-                measure = {
-                    "views": lambda h: views(h, options.turns, False),
-                    "rewritten": lambda h: views(h, options.turns, True),
-                    "cannon": lambda h: cannon(h, options.turns),
-                    "lab": lambda h: lab(h, options.turns),
-                }[part]
-                new = measure(host)
-                # What was seen near stays when this time the cores were far from each other.
-                again = {(one["part"], one["host"], one["regime"]) for one in new}
-                rows = [o for o in rows if (o["part"], o["host"], o["regime"]) not in again] + new
-                DATA.parent.mkdir(parents=True, exist_ok=True)
-                with DATA.open("w", newline="") as file:
-                    writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-                    writer.writeheader()
-                    writer.writerows(rows)
+        planned = list(steps(hosts, options.part.split(","), options.turns))
+        if not measure(planned, options.seconds):
+            print("smpi: not all measured yet; the same command goes on", file=sys.stderr)
+            return 3
+    new = [{name: one[name] for name in FIELDS} for one in read(UNDER_WAY)]
+    rows = merged(read(DATA), new)
+    write(DATA, FIELDS, rows)
+    if not options.evaluate:
+        UNDER_WAY.unlink(missing_ok=True)
     product = "cblas_dgemm, one thread per rank" if blas() else "a loop, no BLAS was found"
     write_page(rows, NOTES, product, LAB_RATE)
     return 0

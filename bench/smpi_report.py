@@ -34,6 +34,16 @@ class Figures:
             key = tuple(one[name] for name in COLUMNS[:-1])
             self.values.setdefault(key, []).append(float(one["value"]))
 
+    def commits(self, part: str, host: str, regime: str, layout: str) -> str:
+        """Return which sources the figures are of."""
+        chosen = {
+            one["commit"]
+            for one in self.rows
+            if [one[name] for name in ("part", "host", "regime", "layout")]
+            == [part, host, regime, layout]
+        }
+        return ", ".join(sorted(chosen))
+
     def get(self, *key: object) -> float | None:
         """Return a median, or None; the key is that of a row."""
         found = self.values.get(tuple(map(str, key)))
@@ -147,7 +157,9 @@ def views_section(figures: Figures, part: str) -> list[str]:
             if not lines_ns:
                 continue
             seen = f"{min(lines_ns):.0f} to {max(lines_ns):.0f}"
-            lines += [f"**{HOST_TITLES[host]}, {regime}** (a cache line took {seen} ns):", ""]
+            sources = figures.commits(part, host, regime, "1x2")
+            title = f"**{HOST_TITLES[host]}, {regime}** (a cache line took {seen} ns; {sources}):"
+            lines += [title, ""]
             rows = []
             for size in figures.xs(part, "1x2"):
                 cells = [size_name(size)]
@@ -176,6 +188,8 @@ def cannon_section(figures: Figures, part: str, layouts: Iterable[str]) -> list[
                 program = figures.cannon(part, host, layout, order, "program")
                 communication = figures.cannon(part, host, layout, order, "communication")
                 exchange = figures.cannon(part, host, layout, order, "exchange")
+                if all(math.isnan(seconds) for seconds in program):
+                    continue
                 cells = [HOST_TITLES[host], layout, str(order)]
                 for times in (program, communication, exchange):
                     cells += [*map(shown, times), ratio(times[0], times[2])]
@@ -286,6 +300,8 @@ def write_page(rows: Sequence[Row], notes: Sequence[str], product: str, lab: str
         "- Every point is the median of several jobs in which the variants take turns; in a job",
         "  messages and views take turns in batches. Jobs in which the cores came nearer to each",
         "  other, or went farther, are left out: a cache line takes less than 100 ns *near*.",
+        "- What was not measured again keeps its figures; tables name the commits of library and",
+        "  headers, a `+` stands for changes since.",
         *(note if note.startswith(" ") else f"- {note}" for note in notes),
         "",
         "## Round trips between two ranks of a node",

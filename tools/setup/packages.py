@@ -46,6 +46,7 @@ GROUPS: dict[str, list[str]] = {
     "shells": ["fish", "zsh"],
     "simulation": ["libsimgrid-dev"],
     "network": ["tshark"],
+    "blas": ["libopenblas-serial-dev"],
     "faults": ["libjemalloc2", "libtcmalloc-minimal4", "iproute2", "util-linux"],
 }
 """Package names by purpose; `python3 tools/setup/packages.py GROUP...` installs them."""
