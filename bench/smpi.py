@@ -52,12 +52,21 @@ NEAR_NS = 100.0
 ATTEMPTS = 3
 """How often a job is run at most whose cores change their distance."""
 NOTES = [
-    "Library and headers are those of commit 7d78127, all faces linked optimised as a whole, alone",
-    "  on the machine. Over MPICH the far figures are of one job.",
-    "Cannon's rows are two jobs of three products each, with two cores: 4 and 16 ranks wait for a",
-    "  core most of the time that they spend in communication, and that differs by two to ten",
-    "  times from product to product in all variants (order 4000, 4 ranks, Open MPI: 0.03 to 0.17",
-    "  s plain, 0.01 to 0.28 s SMPI). Ratios of communication there say little.",
+    "Alone on the machine, two turns. The cores were far from each other most of the time. The",
+    "  tables of 7d78127 are from a time when the same machine ran about twice as fast, and stay",
+    "  where host and Overdrive were not both seen near this time: compare within a table only.",
+    "  All faces were linked optimised as a whole, but each object by itself in 907e169 (Cannon).",
+    "Far, written anew and read whole, 32 and 256 KiB by view take 1.2 to 1.5 times as long as by",
+    "  message: the reader's loop waits for each line in the owner's cache. In a trial of the",
+    "  bare loops a copy written past the caches took 0.6 to 0.7 of that, but 1.4 where nothing",
+    "  is read.",
+    "Messages of 8 B over MPICH took twice as long as views in 7d78127: a system call behind",
+    "  sbrk(0), with which buffers of the heap were judged; mended in 97b0335.",
+    "Cannon's rows are one to three jobs of three products each, with two cores: 4 and 16 ranks",
+    "  wait for a core most of the time that they spend in communication. Five jobs with 4 ranks",
+    "  over Open MPI were left out and measured again: their products took 2.6 times as long in",
+    "  all variants, so something else was running.",
+    "Not measured again: Cannon over nodes of a virtual cluster.",
 ]
 """What the present figures do not say by themselves, as lines; to be written anew with them."""
 
