@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import tarfile
 from pathlib import Path
 
 import pytest
+from support.images import Image
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -20,14 +22,18 @@ def glibc_here() -> tuple[int, ...]:
     return tuple(map(int, said.split()[1].split(".")))
 
 
+def glibc_of(system: Image) -> tuple[int, ...]:
+    """Return the version of an image's C library."""
+    return tuple(map(int, system.need("ldd --version | head -1").split()[-1].split(".")))
+
+
 @pytest.mark.parametrize("release", ["bookworm", "trixie"])
 def test_a_job_over_both_mpis_and_purged_without_a_trace(
     release: str, image, debian_packages: dict[str, Path], small_jobs: Path
 ) -> None:
     """Of the release on which they were built, and of the next one."""
     system = image(release)
-    there = system.need("ldd --version | head -1").split()[-1]
-    if tuple(map(int, there.split("."))) < glibc_here():
+    if glibc_of(system) < glibc_here():
         pytest.skip("the packages are built for a newer release")
     system.mount(next(iter(debian_packages.values())).parent, "/mnt/debian")
     system.mount(small_jobs, "/mnt/jobs")
@@ -81,15 +87,45 @@ def test_the_tests_of_the_packages(
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
 
 
+APT = "DEBIAN_FRONTEND=noninteractive apt-get -qy --no-install-recommends"
+
+
+@pytest.mark.parametrize("release", ["bookworm", "trixie"])
+def test_autopkgtest_in_a_clean_system(
+    release: str, image, debian_packages: dict[str, Path]
+) -> None:
+    """Debian's own tool installs the packages and what each test needs, and runs every test."""
+    system = image(release)
+    if glibc_of(system) < glibc_here():
+        pytest.skip("the packages are built for a newer release")
+    folder = next(iter(debian_packages.values())).parent
+    system.mount(folder, "/mnt/debian")
+    reached = system.run("apt-get -q update")
+    if reached.returncode != 0:
+        pytest.skip(f"no package archive: {reached.stderr[-500:]}")
+    system.need(f"{APT} install autopkgtest")
+    given = " ".join(f"/mnt/debian/{path.name}" for path in sorted(folder.glob("*.deb")))
+    tool = "autopkgtest --no-built-binaries --summary-file=/root/summary"
+    done = system.run(f"{tool} {given} /mnt/debian/*.dsc -- null", limit=1800)
+    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
+    found = dict(line.split()[:2] for line in system.need("cat /root/summary").splitlines())
+    stated = (ROOT / "packaging" / "debian" / "tests" / "control").read_text()
+    names = [name for line in re.findall("^Tests:(.*)$", stated, re.MULTILINE)
+             for name in re.split("[ ,]+", line.strip())]  # fmt: skip
+    assert len(names) >= 3
+    assert found == dict.fromkeys(names, "PASS"), done.stdout[-5000:]
+    for library in ("openmpi", "mpich"):
+        assert re.search(rf"proof: mpirun.{library}.* messages, .* collectives", done.stdout)
+
+
 def test_a_clean_system_builds_the_sources(image, debian_packages: dict[str, Path]) -> None:
     """With the build dependencies alone every part is found: nothing that was here by chance."""
     system = image("bookworm")
     system.mount(next(iter(debian_packages.values())).parent, "/mnt/debian")
-    apt = "DEBIAN_FRONTEND=noninteractive apt-get -qy --no-install-recommends"
     reached = system.run("apt-get -q update")
     if reached.returncode != 0:
         pytest.skip(f"no package archive: {reached.stderr[-500:]}")
-    system.need(f"{apt} install dpkg-dev && {apt} build-dep /mnt/debian/*.dsc")
+    system.need(f"{APT} install dpkg-dev && {APT} build-dep /mnt/debian/*.dsc")
     system.need("cd /root && dpkg-source -x /mnt/debian/*.dsc tree && cd tree && "
                 "dpkg-checkbuilddeps && "
                 "DEB_BUILD_OPTIONS=nocheck debian/rules override_dh_auto_configure")  # fmt: skip
