@@ -12,7 +12,9 @@ import pytest
 HERE = Path(__file__).parent
 OVERDRIVE = [sys.executable, str(HERE.parent / "overdrive")]
 SCRIPT = f"""
-import sys, time
+import signal, sys, time
+# A shell may have started the tests in the background, where this signal is ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.path.insert(0, {str(HERE)!r})
 import lab_runs
 try:
