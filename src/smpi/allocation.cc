@@ -71,6 +71,10 @@ void* Service::alloc(std::uint64_t bytes, const char* site) {
   constexpr std::uint64_t kMost = std::uint64_t{1} << 46;
   if (bytes > kMost || !usable_.load(std::memory_order_relaxed)) return nullptr;
   const std::lock_guard lock(mutex_);
+  return alloc_locked(bytes, site);
+}
+
+std::byte* Service::alloc_locked(std::uint64_t bytes, const char* site) {
   collect_returned();
   const std::uint64_t with_front = bytes + kFrontBytes;
   if (options_.limit_bytes != 0 && used_bytes_ + with_front > options_.limit_bytes) return nullptr;
@@ -93,6 +97,9 @@ void Service::begin_block(std::byte* block, std::uint64_t capacity, std::uint32_
   record->returned.store(0, std::memory_order_relaxed);
   record->lent.store(0, std::memory_order_relaxed);
   record->sent = 0;
+  record->read_whole = 0;
+  record->until_look = 0;
+  if (watched_.record == record) watched_ = {};  // it was another block's
   record->home = member_;
   record->size_class = block_class;
   record->owner.store(member_, std::memory_order_relaxed);

@@ -47,7 +47,11 @@ struct Block {
   alignas(64) std::atomic<std::uint64_t> lent;
   // 1: it has been sent since its owner was last told that it may be written; 0: what is sent next
   // is new. Only the owner's business.
-  std::uint64_t sent;
+  std::uint32_t sent;
+  // 1: viewers were found to read all of what was new; how many sends of new data until the next
+  // look at that. See copies.cc.
+  std::uint16_t read_whole;
+  std::uint16_t until_look;
   std::byte head[OVERDRIVE_SMPI_HEAD_BYTES];  // of a message that leaves with the block's contents
 
   // How many views there are, for whoever owns the block or was the last to.

@@ -10,7 +10,6 @@
 namespace od::smpi {
 namespace {
 
-constexpr std::uint32_t kNobody = ~std::uint32_t{0};
 // Between two looks whether peers are alive, which costs 10 to 20 us each.
 constexpr std::uint64_t kPausesPerCheck = 1 << 16;
 
@@ -206,6 +205,7 @@ int Service::lend(const void* address, std::uint64_t bytes, std::uint32_t views,
   const std::lock_guard lock(mutex_);
   const Found found = find_lendable(address, bytes);
   if (found.record == nullptr) return OVERDRIVE_SMPI_NOT_A_BLOCK;
+  if (lend_copy(found, address, bytes, views, place)) return OVERDRIVE_SMPI_OK;
   *place = place_of(found, address, bytes);
   note_lent(found, views);
   return OVERDRIVE_SMPI_OK;
@@ -220,7 +220,8 @@ int Service::offer(const void* address, std::uint64_t bytes, overdrive_smpi_plac
   // when it is next written, and a program's own loops wait for each line. A message crosses once,
   // in a frame that both sides keep, with loads that do not wait. What is sent unchanged is read
   // where it lies: the viewer has it already.
-  if (found.record->sent == 0 && far_.load(std::memory_order_relaxed) && debug_ == nullptr) {
+  const bool far = far_line_ns_.load(std::memory_order_relaxed) > 0;
+  if (found.record->sent == 0 && far && debug_ == nullptr) {
     found.record->sent = 1;
     ++counters_.smpi_by_content;
     return OVERDRIVE_SMPI_BY_CONTENT;
@@ -342,6 +343,8 @@ int Service::own(const overdrive_smpi_place& place, std::uint64_t view, const ch
   }
   record->owner.store(member_, std::memory_order_relaxed);
   record->sent = 0;
+  record->until_look = 0;
+  if (watched_.record == record) watched_ = {};
   if (place.home != member_) {
     add_range(first, {first + record->capacity_bytes + 1, 0, place.home});
   }
@@ -356,6 +359,7 @@ std::int64_t Service::lent(const void* block) {
   // What viewers have read is over before the owner writes.
   const std::uint64_t views = found.record->views();
   if (views == 0) {
+    look_at_viewers(*found.record);
     found.record->sent = 0;  // the owner may write
     if (debug_ != nullptr) debug_->unprotect(found.block);
   }

@@ -72,9 +72,9 @@ class Service {
   void released_twice(std::uint64_t view);
   void note_copy(std::uint64_t bytes);
 
-  // A cache line is long on its way to the others, as far as the start has shown; later only speed
-  // depends on it.
-  void set_far(bool far) { far_.store(far, std::memory_order_relaxed); }
+  // How long a cache line is on its way to the others, as far as the start has shown, if that makes
+  // them far; else 0. Only speed depends on it.
+  void set_far(double line_ns) { far_line_ns_.store(line_ns, std::memory_order_relaxed); }
 
   // In MPI_Finalize: completes the counters; debug mode reports the views that are left.
   void finish();
@@ -99,6 +99,13 @@ class Service {
     Range range;
   };
   static constexpr std::size_t kRemembered = 64;
+  static constexpr std::uint32_t kNobody = ~std::uint32_t{0};
+  // What was lent in place to see what viewers read of it.
+  struct Watched {
+    const Block* record = nullptr;
+    std::byte* start = nullptr;
+    std::uint64_t bytes = 0;
+  };
 
   std::byte* arena_of(std::uint32_t home) const;
   std::uint64_t arena_bytes_of(std::uint32_t home) const;
@@ -115,6 +122,13 @@ class Service {
   void add_range(std::byte* start, const Range& range);
   void drop_range(std::byte* start);
 
+  // copies.cc; mutex held. Lends a copy, if that is better for those who will look at it.
+  bool lend_copy(const Found& found, const void* address, std::uint64_t bytes, std::uint32_t views,
+                 overdrive_smpi_place* place);
+  // No view of the block is left.
+  void look_at_viewers(Block& record);
+
+  std::byte* alloc_locked(std::uint64_t bytes, const char* site);
   std::byte* take_small(std::uint32_t size_class);
   std::byte* take_large(std::uint64_t bytes);
   void begin_block(std::byte* block, std::uint64_t capacity, std::uint32_t size_class,
@@ -133,12 +147,13 @@ class Service {
   const Options options_;
   observe::Counters& counters_;
   const std::uint32_t member_;
-  std::atomic<bool> usable_{false};  // relaxed: MPI_Init and fork order it
-  std::atomic<bool> far_{false};     // relaxed: a guess
+  std::atomic<bool> usable_{false};     // relaxed: MPI_Init and fork order it
+  std::atomic<double> far_line_ns_{0};  // relaxed: a guess
   overdrive_smpi_engine table_{};
 
   std::mutex mutex_;
   Ranges ranges_;
+  Watched watched_;
   std::array<Remembered, kRemembered> remembered_{};  // by address; looked at before ranges_
   std::array<std::vector<std::byte*>, kClassCount> free_;
   struct Chunk {

@@ -242,7 +242,7 @@ int offers(int rank, const node::Exchange& exchange) {
     OD_REQUIRE(service.lent(block) == 1);
     service.take_back(place, 1);
     OD_REQUIRE(service.lent(block) == 0 && own.counters.smpi_by_content == 0);
-    service.set_far(true);
+    service.set_far(300);
     OD_REQUIRE(service.offer(block, 100, &place) == OVERDRIVE_SMPI_BY_CONTENT);
     OD_REQUIRE(own.counters.smpi_by_content == 1 && own.counters.smpi_lent == 1);
     OD_REQUIRE(place.offset == place.block && service.lent(block) == 0);
@@ -265,7 +265,7 @@ int offers(int rank, const node::Exchange& exchange) {
   }
   place = from_first(exchange, place);
   if (rank == 1) {
-    service.set_far(true);
+    service.set_far(300);
     const void* address = nullptr;
     std::uint64_t view = 0;
     void* mine = nullptr;
@@ -279,6 +279,89 @@ int offers(int rank, const node::Exchange& exchange) {
 }
 
 TEST(SmpiService, OffersWhatIsNewByContentToWhoIsFar) { expect_job(2, offers); }
+
+constexpr std::uint64_t kWhole = 100000;
+// Distances of cores at which every line looks as if a viewer had fetched it, and none does.
+constexpr double kAllFetchedNs = 1e-3;
+constexpr double kNoneFetchedNs = 1e12;
+
+// Lends a block whose data is new, ends the view, and asks whether it may be written: 1 if the
+// viewer would have got a copy, 0 if not, -1 if something is wrong.
+int lends_copy(Service& service, char* block, std::uint64_t bytes) {
+  const auto at = static_cast<std::uint64_t>(reinterpret_cast<std::byte*>(block) - g_arena.start);
+  Place place = {};
+  if (service.lend(block, bytes, 1, &place) != OVERDRIVE_SMPI_OK) return -1;
+  const bool copied = place.offset != at;
+  if (service.lent(block) != (copied ? 0 : 1)) return -1;
+  if (std::memcmp(g_arena.start + place.offset, block, bytes) != 0) return -1;
+  service.take_back(place, 1);
+  return service.lent(block) == 0 ? static_cast<int>(copied) : -1;
+}
+
+// New data goes as a copy to far viewers who were found to read all of it.
+int copies(int rank, const node::Exchange& exchange) {
+  Options with;
+  with.limit_bytes = 3 * kWhole;
+  TestRank own(exchange, with);
+  Service& service = *own.service;
+  Place place = {};
+  char* block = nullptr;
+  if (rank == 0) {
+    block = static_cast<char*>(service.alloc(kWhole, nullptr));
+    std::memset(block, 1, kWhole);
+    for (int i = 0; i < 20; ++i) OD_REQUIRE(lends_copy(service, block, kWhole) == 0);  // near
+    service.set_far(kNoneFetchedNs);
+    for (int i = 0; i < 20; ++i) OD_REQUIRE(lends_copy(service, block, kWhole) == 0);
+    service.set_far(kAllFetchedNs);
+    int before = 0;
+    while (lends_copy(service, block, kWhole) != 1) OD_REQUIRE(++before < 20);
+    // Most are copies from here on, but not all: viewers are looked at again.
+    int copied = 1;
+    for (int i = 0; i < 100; ++i) copied += lends_copy(service, block, kWhole);
+    OD_REQUIRE(copied > 90 && copied < 100);
+    OD_REQUIRE(own.counters.smpi_by_copy == static_cast<std::uint64_t>(copied));
+    while (lends_copy(service, block, kWhole) != 1) OD_REQUIRE(++before < 40);
+    OD_REQUIRE(lends_copy(service, block, 1000) == 0);  // too short
+    // What is sent again has not been written since.
+    OD_REQUIRE(service.lend(block, kWhole, 1, &place) == OVERDRIVE_SMPI_OK);
+    Place again = {};
+    OD_REQUIRE(service.lend(block, kWhole, 1, &again) == OVERDRIVE_SMPI_OK);
+    OD_REQUIRE(place.block != again.block && service.lent(block) == 1);
+    service.take_back(again, 1);
+    // There is no room for another copy.
+    void* const more = service.alloc(kWhole / 2, nullptr);
+    OD_REQUIRE(more != nullptr && service.lent(block) == 0);
+    OD_REQUIRE(lends_copy(service, block, kWhole) == 0);
+    OD_REQUIRE(service.free(more, nullptr) == OVERDRIVE_SMPI_OK);
+    // The owner writes, and lets go, while the copy is looked at.
+    std::memset(block, 2, kWhole);
+    OD_REQUIRE(service.free(block, nullptr) == OVERDRIVE_SMPI_OK);
+  }
+  place = from_first(exchange, place);
+  exchange.barrier();
+  if (rank == 1) {
+    const void* address = nullptr;
+    std::uint64_t view = 0;
+    OD_REQUIRE(service.open(place, nullptr, &address, &view) == OVERDRIVE_SMPI_OK);
+    const auto* const seen = static_cast<const char*>(address);
+    OD_REQUIRE(seen[0] == 1 && seen[kWhole - 1] == 1);
+    service.close(place, view);
+    OD_REQUIRE(service.open(place, nullptr, &address, &view) == OVERDRIVE_SMPI_BAD_PLACE);
+  }
+  exchange.barrier();
+  if (rank == 0) {
+    service.finish();
+    OD_REQUIRE(own.counters.smpi_returned == 1);
+    OD_REQUIRE(service.alloc(2 * kWhole, nullptr) != nullptr);  // all is free again
+    // Another block in its place knows nothing of those viewers.
+    service.set_far(kAllFetchedNs);
+    block = static_cast<char*>(service.alloc(kWhole / 2, nullptr));
+    OD_REQUIRE(block != nullptr && lends_copy(service, block, kWhole / 2) == 0);
+  }
+  return 0;
+}
+
+TEST(SmpiService, CopiesOfNewDataForFarViewersWhoReadItAll) { expect_job(2, copies); }
 
 int pass_around(int rank, const node::Exchange& exchange) {
   TestRank own(exchange);
