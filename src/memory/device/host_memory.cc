@@ -28,8 +28,10 @@ std::uintptr_t program_break() {
   void* const* const known = &__curbrk;
   // Relaxed: another thread's malloc may be moving it, and an older answer was right as well.
   if (known != nullptr) {
-    return reinterpret_cast<std::uintptr_t>(__atomic_load_n(known, __ATOMIC_RELAXED));
+    const void* const there = __atomic_load_n(known, __ATOMIC_RELAXED);
+    if (there != nullptr) return reinterpret_cast<std::uintptr_t>(there);
   }
+  // Nobody has asked for it yet, as in programs with an allocator of their own.
   return reinterpret_cast<std::uintptr_t>(sbrk(0));
 }
 

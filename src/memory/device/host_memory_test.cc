@@ -14,6 +14,8 @@
 #include <cstdio>
 #include <thread>
 
+extern "C" void* __curbrk __attribute__((weak));
+
 namespace {
 int sbrk_calls = 0;
 }
@@ -80,6 +82,18 @@ TEST(HostMemory, AsksNobodyWhereTheHeapEnds) {
   EXPECT_GT(before, 0) << "this test cannot fail";
   EXPECT_FALSE(host_by_nature(end));
   EXPECT_EQ(sbrk_calls, before);
+}
+
+// As in a program whose allocator does not use it: then everything below the heap would seem to be
+// in it, where accelerators have their memory.
+TEST(HostMemory, TheHeapEndsNowhereUntilSomebodyAsks) {
+  if (&__curbrk == nullptr) GTEST_SKIP() << "this C library does not tell where the break is";
+  void* const before = __curbrk;
+  __curbrk = nullptr;
+  find_host_memory();
+  EXPECT_FALSE(host_by_nature(reinterpret_cast<const void*>(0x200000000)));
+  EXPECT_EQ(__curbrk, before);
+  __curbrk = before;
 }
 
 }  // namespace
