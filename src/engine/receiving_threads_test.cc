@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <thread>
 #include <vector>
 
@@ -90,23 +92,29 @@ TEST(ReceivingThreads, LearnThatACoreIsShared) {
     REQUIRE(sched_setaffinity(0, sizeof one, &one) == 0);
     exchange.barrier();
     const p2p::LayoutRef bytes = byte_layout();
-    const int messages = node::rounds_of_processes(2000);
-    const std::uint64_t before = s.counters.idle_rounds;
+    // Somebody else on the core makes ranks look oftener, and may do so for a while: the quietest
+    // of several series counts.
+    constexpr int kSeries = 8;
+    const int messages = node::rounds_of_processes(1000);
+    std::uint64_t fewest = std::numeric_limits<std::uint64_t>::max();
     char data[8] = {};
     host::Status status;
-    for (int i = 0; i < messages; ++i) {
-      if (me == 0) {
-        REQUIRE(rank->send(data, 8, bytes, 1, 5, *rank->world(), SendMode::standard) == 0);
+    for (int series = 0; series < kSeries; ++series) {
+      const std::uint64_t before = s.counters.idle_rounds;
+      for (int i = 0; i < messages; ++i) {
+        if (me == 0) {
+          REQUIRE(rank->send(data, 8, bytes, 1, 5, *rank->world(), SendMode::standard) == 0);
+        }
+        REQUIRE(rank->recv(data, 8, bytes, 1 - me, 5, *rank->world(), &status) == 0);
+        if (me == 1) {
+          REQUIRE(rank->send(data, 8, bytes, 0, 5, *rank->world(), SendMode::standard) == 0);
+        }
       }
-      REQUIRE(rank->recv(data, 8, bytes, 1 - me, 5, *rank->world(), &status) == 0);
-      if (me == 1) {
-        REQUIRE(rank->send(data, 8, bytes, 0, 5, *rank->world(), SendMode::standard) == 0);
-      }
+      fewest = std::min(fewest, s.counters.idle_rounds - before);
     }
+    // 200 rounds for each message without what is tested here.
     if (s.wait_plan.peer_spin_ns == 0) {
-      // 200 rounds each without; somebody else on the core makes some of them longer.
-      const auto rounds = s.counters.idle_rounds - before;
-      REQUIRE(rounds < static_cast<std::uint64_t>(messages) * 50);
+      REQUIRE(fewest < static_cast<std::uint64_t>(messages) * 50);
     }
     rank->finalize();
     return 0;
