@@ -122,7 +122,10 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 
 def end_jobs_on_termination() -> None:
-    """Make SIGTERM end the program in the ordinary way, so that its running job is ended too."""
+    """Make SIGTERM end the program in the ordinary way, so that what it has started is ended too.
+
+    For the main thread; it may be called again.
+    """
 
     def stop(_number: int, _frame: object) -> None:
         raise SystemExit(128 + signal.SIGTERM)

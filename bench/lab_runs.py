@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -11,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from jobs import BUILD, ROOT, Host, JobResult, is_current, run_job
+from jobs import BUILD, ROOT, Host, JobResult, end_jobs_on_termination, is_current, run_job
 from turns import Variant
 
 COMMAND = [sys.executable, str(ROOT / "overdrive"), "lab"]
@@ -72,19 +71,6 @@ class LabRuns:
 
 
 @contextmanager
-def ended_by_exception() -> Iterator[None]:
-    """Let SIGTERM end the program in a way that `finally` sees; only the main thread can."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-@contextmanager
 def up(nodes: int, per_node: int, rate: str, options: Sequence[str] = ()) -> Iterator[LabRuns]:
     """Make a cluster and take it down again; raises NoLab where that is not permitted.
 
@@ -96,8 +82,8 @@ def up(nodes: int, per_node: int, rate: str, options: Sequence[str] = ()) -> Ite
     made = subprocess.run([*COMMAND, *words], capture_output=True, text=True, check=False)
     if made.returncode != 0:
         raise NoLab(made.stderr.strip())
-    with ended_by_exception():
-        try:
-            yield LabRuns(name, per_node)
-        finally:
-            subprocess.run([*COMMAND, "down", "--name", name], check=False)
+    end_jobs_on_termination()
+    try:
+        yield LabRuns(name, per_node)
+    finally:
+        subprocess.run([*COMMAND, "down", "--name", name], check=False)

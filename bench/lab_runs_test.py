@@ -35,9 +35,15 @@ def test_a_campaign_that_is_ended_takes_its_cluster_down(number):
     if name.startswith("no lab"):
         process.wait()
         pytest.skip(name)
-    process.send_signal(number)
-    assert process.wait(60) != 0
-    status = subprocess.run(
-        [*OVERDRIVE, "lab", "status"], capture_output=True, text=True, check=False
-    )
-    assert f"'{name}'" not in status.stdout
+    try:
+        process.send_signal(number)
+        assert process.wait(60) != 0
+        status = subprocess.run(
+            [*OVERDRIVE, "lab", "status"], capture_output=True, text=True, check=False
+        )
+        assert f"'{name}'" not in status.stdout
+    finally:  # a test that fails leaves nothing either
+        process.kill()
+        subprocess.run(
+            [*OVERDRIVE, "lab", "down", "--name", name], capture_output=True, check=False
+        )
