@@ -123,15 +123,12 @@ bool Compute::receive(std::uint32_t port, FramePtr& frame, std::uint64_t now_ns)
     default:
       return false;  // between leaders
   }
-  return pass_on(arrival);
+  return pass_on(arrival, bytes);
 }
 
 // True if it has been sent from here, or cannot be.
-bool Compute::pass_on(Arrival& arrival) {
+bool Compute::pass_on(Arrival& arrival, std::span<std::uint8_t> bytes) {
   FramePtr& frame = arrival.frame;
-  const std::uint8_t* const ip = frame->data() + kEthernetBytes;
-  const std::span<std::uint8_t> bytes{frame->data() + kHeadBytes,
-                                      get(ip + innetwork::kIpBytes + 4, 2) - innetwork::kUdpBytes};
   // It goes on as it is now. Hosts address RoCEv2's port, behind which unprivileged processes
   // cannot all be; the first switch on the way puts in the receiver's own.
   const innetwork::ControlHeader& control = arrival.packet.control;
@@ -150,9 +147,12 @@ bool Compute::pass_on(Arrival& arrival) {
   put(sent_ip + innetwork::kIpBytes + 6, 0, 2);
   if (arrival.first_switch) copy_to_spines(*frame, arrival.now_ns);
   if (arrival.leaves_by == kNoPort) return false;
-  fabric_.send(arrival.leaves_by, std::move(frame),
-               arrival.now_ns + fabric_.switches()[own_].latency_ns, arrival.now_ns);
+  leave(arrival.leaves_by, std::move(frame), arrival.now_ns);
   return true;
+}
+
+void Compute::leave(std::uint32_t port, FramePtr frame, std::uint64_t now_ns) {
+  fabric_.send(port, std::move(frame), now_ns + fabric_.switches()[own_].latency_ns, now_ns);
 }
 
 void Compute::copy_to_spines(const Frame& frame, std::uint64_t now_ns) {
@@ -162,7 +162,7 @@ void Compute::copy_to_spines(const Frame& frame, std::uint64_t now_ns) {
   for (const std::uint32_t port : own.ports) {
     if (!fabric_.ports()[port].only_in_network || !fabric_.ports()[port].up) continue;
     if (FramePtr copy = fabric_.pool().copy(frame)) {
-      fabric_.send(port, std::move(copy), now_ns + own.latency_ns, now_ns);
+      leave(port, std::move(copy), now_ns);
     } else {
       fabric_.count_drop(port, Drop::no_memory);
     }
@@ -544,8 +544,7 @@ void Compute::acknowledge(const Arrival& arrival) {
   write_head(frame->data(), arrival.to, arrival.from, kBytes);
   innetwork::write_acknowledgement(0, psn, psn + 1, arrival.to, arrival.from,
                                    {frame->data() + kHeadBytes, kBytes});
-  fabric_.send(arrival.port, std::move(frame), arrival.now_ns + fabric_.switches()[own_].latency_ns,
-               arrival.now_ns);
+  leave(arrival.port, std::move(frame), arrival.now_ns);
 }
 
 void Compute::send(std::uint32_t port, const std::uint8_t* ethernet, Address from, Address to,
@@ -556,7 +555,7 @@ void Compute::send(std::uint32_t port, const std::uint8_t* ethernet, Address fro
   std::memcpy(frame->data(), ethernet, 12);
   write_head(frame->data(), from, to, bytes);
   innetwork::write(packet, from, to, {frame->data() + kHeadBytes, bytes});
-  fabric_.send(port, std::move(frame), now_ns + fabric_.switches()[own_].latency_ns, now_ns);
+  leave(port, std::move(frame), now_ns);
 }
 
 void Compute::advance(std::uint64_t now_ns) {

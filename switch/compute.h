@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -116,10 +117,12 @@ class Compute : public ComputeUnit {
   void notify(Arrival& arrival);
   // By all links to spines but that of ordinary frames.
   void copy_to_spines(const Frame& frame, std::uint64_t now_ns);
+  // Sends a frame by a port, after the time that the switch takes.
+  void leave(std::uint32_t port, FramePtr frame, std::uint64_t now_ns);
   // Of the link inside that leads to it, or kNoPort.
   std::uint32_t port_of_spine(std::uint32_t address) const;
-  // Of the query or notify that comes back from here as it is to leave.
-  bool pass_on(Arrival& arrival);
+  // Writes the query or notify, whose bytes from BTH to the ICRC these are, as it is to leave.
+  bool pass_on(Arrival& arrival, std::span<std::uint8_t> bytes);
   bool kill(Arrival& arrival);
   bool data(Arrival& arrival);
   bool result(Arrival& arrival);

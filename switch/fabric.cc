@@ -66,9 +66,7 @@ void Fabric::receive(std::uint32_t port, FramePtr frame, std::uint64_t arrival_n
   if (frame->bytes < 14) return count_drop(port, Drop::malformed);
   if (in.link.lost_on_arrival()) return count_drop(port, Drop::lost);
   Switch& own = switches_[in.owner];
-  if (!in.only_in_network || !own.in_tree) {
-    own.table.learn(read_mac(frame->data() + 6), port, now_ns);
-  }
+  if (!beside_tree(port)) own.table.learn(read_mac(frame->data() + 6), port, now_ns);
   if (own.compute != nullptr && own.compute->receive(port, frame, now_ns)) return;
   forward(port, std::move(frame), arrival_ns + own.latency_ns, now_ns);
 }
@@ -78,20 +76,19 @@ void Fabric::forward(std::uint32_t port, FramePtr frame, std::uint64_t ready_ns,
   Switch& own = switches_[ports_[port].owner];
   const std::uint64_t receiver = read_mac(frame->data());
   if (is_link_local(receiver)) return count_drop(port, Drop::link_local);
-  const bool beside_tree = ports_[port].only_in_network && own.in_tree;
   if (!is_group_address(receiver)) {
     if (const auto known = own.table.find(receiver, now_ns)) {
       // The receiver is on the side that the frame came from: it has it already.
-      if (*known == port || (beside_tree && ports_[*known].peer != kNoPort)) return;
+      if (*known == port || (beside_tree(port) && ports_[*known].peer != kNoPort)) return;
       ++own.forwarded;
       return send(*known, std::move(frame), ready_ns, now_ns);
     }
   }
-  if (beside_tree) return;
+  if (beside_tree(port)) return;
   ++own.flooded;
   std::uint32_t last = kNoPort;
   for (const std::uint32_t out : own.ports) {
-    if (out == port || !ports_[out].up || (own.in_tree && ports_[out].only_in_network)) continue;
+    if (out == port || !ports_[out].up || beside_tree(out)) continue;
     if (last != kNoPort) {
       if (FramePtr twin = pool_.copy(*frame)) {
         send(last, std::move(twin), ready_ns, now_ns);

@@ -136,6 +136,10 @@ class Fabric {
   const Histogram& lateness() const { return lateness_; }
 
  private:
+  // Of a port: whether its link leads beside the tree that ordinary frames need.
+  bool beside_tree(std::uint32_t port) const {
+    return ports_[port].only_in_network && switches_[ports_[port].owner].in_tree;
+  }
   void forward(std::uint32_t port, FramePtr frame, std::uint64_t ready_ns, std::uint64_t now_ns);
   void deliver(std::uint32_t port, FramePtr frame, std::uint64_t due_ns, std::uint64_t now_ns);
 
