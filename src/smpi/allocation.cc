@@ -97,9 +97,7 @@ void Service::begin_block(std::byte* block, std::uint64_t capacity, std::uint32_
   record->returned.store(0, std::memory_order_relaxed);
   record->lent.store(0, std::memory_order_relaxed);
   record->sent = 0;
-  record->read_whole = 0;
-  record->until_look = 0;
-  if (watched_.record == record) watched_ = {};  // it was another block's
+  forget_viewers(*record);  // they were another block's
   record->home = member_;
   record->size_class = block_class;
   record->owner.store(member_, std::memory_order_relaxed);

@@ -83,4 +83,10 @@ void Service::look_at_viewers(Block& record) {
   record.until_look = record.read_whole != 0 ? kCopiesPerLook : kLoansPerLook;
 }
 
+void Service::forget_viewers(Block& record) {
+  record.read_whole = 0;
+  record.until_look = 0;
+  if (watched_.record == &record) watched_ = {};
+}
+
 }  // namespace od::smpi

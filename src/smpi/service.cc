@@ -343,8 +343,7 @@ int Service::own(const overdrive_smpi_place& place, std::uint64_t view, const ch
   }
   record->owner.store(member_, std::memory_order_relaxed);
   record->sent = 0;
-  record->until_look = 0;
-  if (watched_.record == record) watched_ = {};
+  forget_viewers(*record);
   if (place.home != member_) {
     add_range(first, {first + record->capacity_bytes + 1, 0, place.home});
   }

@@ -127,6 +127,8 @@ class Service {
                  overdrive_smpi_place* place);
   // No view of the block is left.
   void look_at_viewers(Block& record);
+  // The block begins anew, or has another owner.
+  void forget_viewers(Block& record);
 
   std::byte* alloc_locked(std::uint64_t bytes, const char* site);
   std::byte* take_small(std::uint32_t size_class);
