@@ -124,6 +124,16 @@ class Image:
         """Show a folder of this machine in the image, read-only, from the next command on."""
         self.mounts[source.resolve()] = place
 
+    def _show_folders(self, root: Path) -> list[str]:
+        """Return the commands that show the folders of this machine in the image."""
+        lines = []
+        for source, place in self.mounts.items():
+            lines += [
+                f"mkdir -p {root}{place}",
+                f"mount --bind -o ro {shlex.quote(str(source))} {root}{place}",
+            ]
+        return lines
+
     def run(
         self, command: str, env: Mapping[str, str] | None = None, limit: float = RUN_SECONDS
     ) -> subprocess.CompletedProcess[str]:
@@ -137,12 +147,8 @@ class Image:
             f"mount -t proc proc {root}/proc",
             f"mount --rbind /dev {root}/dev",
             f"mount --rbind /sys {root}/sys",
+            *self._show_folders(root),
         ]
-        for source, place in self.mounts.items():
-            lines += [
-                f"mkdir -p {root}{place}",
-                f"mount --bind -o ro {shlex.quote(str(source))} {root}{place}",
-            ]
         variables = {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "HOME": "/root"}
         words = [f"{name}={value}" for name, value in {**variables, **(env or {})}.items()]
         inside = shlex.join(["env", "-i", *words, "sh", "-c", command])
@@ -182,14 +188,11 @@ class Image:
             f"mount --rbind /dev {root}/dev",
             f"mount --rbind /sys {root}/sys",
             f"mount --rbind /tmp {root}/tmp",
+            *self._show_folders(root),
+            f'exec chroot {root} "$@"',
         ]
-        for source, place in self.mounts.items():
-            assert place.startswith("/mnt/"), "the rest of the image is read-only"
-            lines += [
-                f"mkdir -p {root}{place}",
-                f"mount --bind -o ro {shlex.quote(str(source))} {root}{place}",
-            ]
-        lines.append(f'exec chroot {root} "$@"')
+        outside = [place for place in self.mounts.values() if not place.startswith("/mnt/")]
+        assert not outside, "the rest of the image is read-only"
         return ["unshare", "--mount", "sh", "-c", "\n".join(lines), "sh"]
 
     def need(
