@@ -88,7 +88,9 @@ TEST(HostMemory, AsksNobodyWhereTheHeapEnds) {
 // in it, where accelerators have their memory.
 TEST(HostMemory, TheHeapEndsNowhereUntilSomebodyAsks) {
   if (&__curbrk == nullptr) GTEST_SKIP() << "this C library does not tell where the break is";
+  ASSERT_NE(sbrk(0), nullptr);  // in a process by itself nobody may have asked yet
   void* const before = __curbrk;
+  ASSERT_NE(before, nullptr);
   __curbrk = nullptr;
   find_host_memory();
   EXPECT_FALSE(host_by_nature(reinterpret_cast<const void*>(0x200000000)));
