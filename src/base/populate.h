@@ -1,9 +1,10 @@
-// Making pages of shared memory before they are touched one by one.
+// Making pages of memory before they are touched one by one, and whether that says anything.
 #ifndef OVERDRIVE_BASE_POPULATE_H_
 #define OVERDRIVE_BASE_POPULATE_H_
 
 #include <sys/mman.h>
 
+#include <cerrno>
 #include <cstddef>
 
 namespace od {
@@ -19,6 +20,17 @@ inline bool populate_pages(std::byte* start, std::size_t bytes, bool write) {
   (void)start, (void)bytes, (void)write;
   return false;
 #endif
+}
+
+// Whether the answers of madvise say anything about the memory. Emulators of user programs (qemu)
+// take each advice for a hint that may be ignored, and say yes even where no page can be had.
+// `page` is any memory of this process that starts at a page.
+inline bool advice_is_judged(void* page) {
+  constexpr int kNoAdvice = 0x4f44;  // every kernel refuses what it does not know
+  const int before = errno;
+  const bool refused = madvise(page, 1, kNoAdvice) != 0;
+  errno = before;
+  return refused;
 }
 
 }  // namespace od

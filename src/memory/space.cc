@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/populate.h"
 #include "memory/heap/environment.h"
 #include "observe/log.h"
 
@@ -115,6 +116,10 @@ void begin_space(bool wanted, const SpaceCalls* calls) {
   }
   if (heap::under_valgrind(environ)) {
     s.why = "the process runs under valgrind";
+    return;
+  }
+  if (!advice_is_judged(&the_proof)) {
+    s.why = "an emulator answers for the kernel: nobody can tell which memory can be attached";
     return;
   }
   if (!populate(&the_proof, sizeof the_proof)) {

@@ -1,13 +1,18 @@
 // The calls of libxpmem between real processes, over the stand-in of tests/memory/xpmem: exposing,
 // opening with proof, attaching, what is refused, what ends with whom.
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <csignal>
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 
@@ -125,6 +130,32 @@ TEST_F(XpmemTest, WithoutTheDeviceNothingIsExposed) {
     REQUIRE(space_why() == "switched off");
     return 0;
   }));
+}
+
+// As under an emulator of user programs: madvise says yes and does nothing.
+bool ignore_advice() {
+  sock_filter filter[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_madvise, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog program = {sizeof filter / sizeof *filter, filter};
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+TEST_F(XpmemTest, WhereAdviceIsNotJudgedNothingIsExposed) {
+  const std::vector<int> codes = run_forked_job(1, [](int, const Exchange& exchange) {
+    if (!ignore_advice()) return node::ForkedJob::kImpossible;
+    begin_space(true);
+    REQUIRE(own_space().id == 0 && own_space().calls == nullptr);
+    REQUIRE(space_why().starts_with("an emulator answers for the kernel"));
+    REQUIRE(space_place(&kNonce, sizeof kNonce) == kUnreachable);
+    return 0;
+  });
+  if (codes[0] == node::ForkedJob::kImpossible) GTEST_SKIP() << "no filters of system calls here";
+  expect_success(codes);
 }
 
 TEST_F(XpmemTest, OnlyMemoryThatTheKernelWouldAttachHasAPlace) {
