@@ -51,6 +51,10 @@ HEADERS = {
 
 Alone in a folder: beside them lie the headers of this machine's glibc."""
 
+OPTIMISED = "-O2 -g1"
+"""Of a release, also in what CMake tries out: the compiler makes a C++ library of its own, which
+takes minutes, for each way of optimising that a program is linked with."""
+
 COMPONENTS = ("runtime", "development", "completions", "documentation")
 """Of cmake/OverdriveInstall.cmake; a modulefile would have to name the prefix."""
 
@@ -157,8 +161,8 @@ def compile_all(jobs: str) -> None:
         "CMAKE_RANLIB": tools / "ranlib",
         "CMAKE_C_COMPILER_AR": tools / "ar",
         "CMAKE_CXX_COMPILER_AR": tools / "ar",
-        "CMAKE_C_FLAGS": without_paths(),
-        "CMAKE_CXX_FLAGS": f"-isystem {headers} {without_paths()}",
+        "CMAKE_C_FLAGS": f"{OPTIMISED} {without_paths()}",
+        "CMAKE_CXX_FLAGS": f"{OPTIMISED} -isystem {headers} {without_paths()}",
         "CMAKE_INSTALL_LIBDIR": "lib",
         "OVERDRIVE_UNWINDER": unwinder(),
         "OVERDRIVE_HIGHWAY_INCLUDE": headers,
