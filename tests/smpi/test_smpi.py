@@ -322,13 +322,22 @@ def test_manual_pages(host: Host, needs_overdrive: None, tmp_path: Path) -> None
             assert lines[0] == lines[1], page
 
 
-def test_every_function_has_its_page() -> None:
-    """The header's functions and the pages' synopses are the same."""
+def test_every_function_has_its_page(needs_overdrive: None) -> None:
+    """Header and synopses have the same functions; the example of its page calls each of them."""
     header = (INCLUDE / "overdrive" / "smpi.h").read_text()
     declared = set(re.findall(r"^int (SMPI_\w+)\(", header, re.MULTILINE))
     described = set()
+    names = {page.name.removesuffix(".3.md") for page in PAGES}
+    # Written by the configure step: names of functions that share a page.
+    manual = jobs.overdrive_library().parents[1] / "man" / "man3"
     for page in PAGES:
-        described |= set(re.findall(r"^    int (SMPI_\w+)\(", page.read_text(), re.MULTILINE))
+        here = set(re.findall(r"^    int (SMPI_\w+)\(", page.read_text(), re.MULTILINE))
+        called = set(re.findall(r"\b(SMPI_\w+)\(", example_of(page)))
+        assert here and here <= called, f"{page.name} does not show {here - called}"
+        for name in here - names:
+            expected = f".so man3/{page.name.removesuffix('.md')}\n"
+            assert (manual / f"{name}.3").read_text() == expected
+        described |= here
     assert declared == described
     overview = (ROOT / "docs" / "man" / "smpi.7.md").read_text()
     assert all(name in overview for name in declared)
