@@ -14,7 +14,7 @@ from jobs import BUILD, ROOT, Host, JobResult, end_jobs_on_termination, is_curre
 from turns import Variant
 
 COMMAND = [sys.executable, str(ROOT / "overdrive"), "lab"]
-HELP = {"mpich4": ["idle.c", "disconnect.c"], "mpich5": ["idle.c"]}
+HELP = {"mpich4": ["idle.c", "disconnect.c"], "mpich5": ["idle.c"], "mpiabi": ["idle.c"]}
 """What is preloaded, with and without Overdrive alike: MPICH polls without giving its core away,
 and over several nodes MPICH 4.0 hangs at its end now and then (the files say why)."""
 

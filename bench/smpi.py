@@ -2,6 +2,7 @@
 """Measures SMPI: views against messages, and Cannon's algorithm by both.
 
     smpi.py                         measure everything; write docs/measurements/smpi.md
+    smpi.py --part cases            only ask every host whether the interface gives the same answers
     smpi.py --part views --host mpich4   only this part and host (keeps the other figures)
     smpi.py --seconds 420           begin nothing after this time; the next call goes on from there
     smpi.py --evaluate              write the page again from earlier figures
@@ -21,12 +22,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from jobs import BUILD, ROOT, Host, library, overdrive_variables, run_job, select_hosts
-from lab_runs import NoLab, up
+from jobs import BUILD, ROOT, Host, library, run_job, select_hosts
+from lab_runs import NoLab, libraries_for, up
 from packages import GROUPS, SetupError, ensure
 from smpi_report import COLUMNS, Row, write_page
 from turns import Variant
@@ -35,11 +36,14 @@ DATA = ROOT / "docs" / "measurements" / "data" / "smpi.csv"
 UNDER_WAY = BUILD / "bench" / "smpi.csv"
 """What has been measured of a campaign that is not over."""
 FIELDS = [*COLUMNS, "commit"]
-PARTS = ("views", "rewritten", "cannon", "lab")
+PARTS = ("cases", "views", "rewritten", "cannon", "lab")
+SITUATIONS = ("none", "node", "nodes")
+"""Of the interface's cases: without Overdrive, on one node, two ranks on each of two nodes."""
 CANNON = re.compile(
     r"(\w+): order (\d+), \d+ ranks, ([\d.]+) s, of which communication ([\d.]+) s, "
     r"without waiting ([\d.]+) s"
 )
+CASE = re.compile(r"^case .*$", re.MULTILINE)
 ORDERS = {4: (256, 512, 1024, 2048, 4000), 16: (512, 1024, 2048, 4000)}
 REPETITIONS = 3
 """Products in a job."""
@@ -47,6 +51,7 @@ LAB_LAYOUTS = ((2, 2), (4, 4))
 """Nodes, and ranks on each."""
 LAB_ORDERS = (1024, 4000)
 LAB_RATE = "1gbit"
+MAIN_HOSTS = ("openmpi4", "mpich4")
 SECONDS = 200
 NEAR_NS = 100.0
 ATTEMPTS = 3
@@ -82,6 +87,14 @@ def blas() -> list[str]:
     return []
 
 
+def install_blas() -> None:
+    """Ask for the package; without it Cannon's local product is a loop."""
+    try:
+        ensure(GROUPS["blas"])
+    except SetupError as error:
+        print(f"smpi: {error}", file=sys.stderr)
+
+
 def build(host: Host, source: Path, flags: Iterable[str] = ()) -> Path:
     """Compile a program for a host."""
     target = BUILD / "bench" / host.name / f"smpi_{source.stem}"
@@ -92,9 +105,10 @@ def build(host: Host, source: Path, flags: Iterable[str] = ()) -> Path:
     return target
 
 
-def run(host: Host, ranks: int, command: list[str], side: str) -> str:
-    """Run a job with or without Overdrive; return its output."""
-    variables = overdrive_variables(library()) if side == "overdrive" else {}
+def run(host: Host, ranks: int, command: list[str], side: str, preloads: Sequence[str] = ()) -> str:
+    """Run a job with or without Overdrive, and with other libraries; return its output."""
+    libraries = [*preloads, *([str(library())] if side == "overdrive" else [])]
+    variables = {"LD_PRELOAD": ":".join(libraries)} if libraries else {}
     variables["OPENBLAS_NUM_THREADS"] = "1"
     words = [*host.mpiexec(ranks, variables), *command]
     result = run_job(words, host.environment(), SECONDS)
@@ -158,21 +172,24 @@ def cannon_rows(part: str, host: Host, side: str, layout: str, output: str) -> l
     return found
 
 
-def cannon_programs(host: Host) -> list[Path]:
-    """Compile both versions."""
+def cannon_ways(host: Host) -> list[tuple[str, Path]]:
+    """Compile Cannon's algorithm; return what is compared: plain MPI, with Overdrive, SMPI."""
     flags = blas()
-    return [build(host, ROOT / "examples" / f"cannon_{kind}.c", flags) for kind in ("mpi", "smpi")]
+    by_messages, by_views = (
+        build(host, ROOT / "examples" / f"cannon_{kind}.c", flags) for kind in ("mpi", "smpi")
+    )
+    return [("plain", by_messages), ("overdrive", by_messages), ("overdrive", by_views)]
+
+
+def product_row(part: str, host: Host) -> Row:
+    """Return whether the local products are a BLAS's, which the page says of its figures."""
+    return row(part, host.name, "", "", "", 0, "blas", int(bool(blas())))
 
 
 def cannon(host: Host, ranks: int, order: int) -> list[Row]:
-    """Measure both versions on one node: plain MPI, with Overdrive, SMPI."""
-    programs = cannon_programs(host)
-    found = []
-    for side, program in (
-        ("plain", programs[0]),
-        ("overdrive", programs[0]),
-        ("overdrive", programs[1]),
-    ):
+    """Measure both versions on one node."""
+    found = [product_row("cannon", host)]
+    for side, program in cannon_ways(host):
         output = run(host, ranks, [str(program), str(order), str(REPETITIONS)], side)
         found += cannon_rows("cannon", host, side, f"1x{ranks}", output)
     return found
@@ -180,24 +197,44 @@ def cannon(host: Host, ranks: int, order: int) -> list[Row]:
 
 def lab(host: Host, nodes: int, each: int) -> list[Row]:
     """Measure both versions on so many nodes of a virtual cluster with so many ranks each."""
-    programs = cannon_programs(host)
+    ways = cannon_ways(host)
     layout, ranks = f"{nodes}x{each}", nodes * each
-    found = []
+    found = [product_row("lab", host)]
     with up(nodes, each, LAB_RATE) as cluster:
         for order in LAB_ORDERS:
-            for lib, program in (
-                (None, programs[0]),
-                (library(), programs[0]),
-                (library(), programs[1]),
-            ):
+            for side, program in ways:
+                lib = library() if side == "overdrive" else None
                 threads = {"OPENBLAS_NUM_THREADS": "1"}
                 variant = Variant("smpi", host, program, lib, threads)
                 command = [str(program), str(order), str(REPETITIONS)]
                 job = cluster.start(variant, ranks, command, SECONDS, 0, threading.Event())
-                side = "overdrive" if lib else "plain"
                 if not job.ok:
                     print(f"smpi: {job.problem('too slow')}", file=sys.stderr)
                 found += cannon_rows("lab", host, side, layout, job.stdout)
+    return found
+
+
+def cases(host: Host) -> list[Row]:
+    """Count the cases of the interface's own suite, and those answered as without Overdrive."""
+    support = ROOT / "tests" / "support"
+    program = build(host, ROOT / "tests" / "smpi" / "conformance.c", [f"-I{support}", "-lpthread"])
+    preloads = libraries_for(host)  # more ranks than cores
+    outputs = {
+        "none": run(host, 4, [str(program)], "plain", preloads),
+        "node": run(host, 4, [str(program)], "overdrive", preloads),
+    }
+    with up(2, 2, "") as cluster:
+        variant = Variant("smpi", host, program, library())
+        job = cluster.start(variant, 4, [str(program)], SECONDS, 0, threading.Event())
+        outputs["nodes"] = job.stdout if job.ok else ""
+        if not job.ok:
+            print(f"smpi: {job.problem('too slow')}", file=sys.stderr)
+    answers = {name: set(CASE.findall(outputs[name])) for name in SITUATIONS}
+    found = []
+    for name in SITUATIONS:
+        same = len(answers[name] & answers["none"]) if "PASS" in outputs[name] else 0
+        for what, count in (("cases", len(answers[name])), ("same", same)):
+            found.append(row("cases", host.name, name, "", "", 0, what, count))
     return found
 
 
@@ -216,7 +253,9 @@ def steps(hosts: Iterable[Host], parts: Iterable[str], turns: int) -> Iterator[S
         for part in parts:
             for host in hosts:
                 name = f"{turn} {part} {host.name}"
-                if part in ("views", "rewritten"):
+                if part == "cases":
+                    yield Step(name, lambda h=host: cases(h))
+                elif part in ("views", "rewritten"):
                     yield Step(name, lambda h=host, p=part: views(h, p == "rewritten"))
                 elif part == "cannon":
                     for ranks, orders in ORDERS.items():
@@ -295,19 +334,27 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--host", default="openmpi4,mpich4", help="comma-separated")
+    parser.add_argument(
+        "--host", help="comma-separated; by default the main ones, and all for the cases"
+    )
     parser.add_argument("--part", default=",".join(PARTS), help="comma-separated")
     parser.add_argument("--turns", type=int, default=3, help="jobs of each variant and point")
     parser.add_argument("--seconds", type=float, default=1e9, help="begin nothing after this time")
     parser.add_argument("--evaluate", action="store_true", help="only write the page again")
     options = parser.parse_args()
-    try:
-        ensure(GROUPS["blas"])
-    except SetupError as error:
-        print(f"smpi: {error}", file=sys.stderr)
     if not options.evaluate:
-        hosts, _ = select_hosts(options.host)
-        planned = list(steps(hosts, options.part.split(","), options.turns))
+        parts = options.part.split(",")
+        if {"cannon", "lab"} & set(parts):
+            install_blas()
+        planned = []
+        if "cases" in parts:
+            hosts, missing = select_hosts(options.host)
+            for name, reason in missing.items():
+                print(f"smpi: no {name}: {reason}", file=sys.stderr)
+            planned += steps(hosts, ["cases"], 1)
+            parts.remove("cases")
+        names = options.host or ",".join(MAIN_HOSTS)
+        planned += steps(select_hosts(names)[0], parts, options.turns)
         if not measure(planned, options.seconds):
             print("smpi: not all measured yet; the same command goes on", file=sys.stderr)
             return 3
@@ -316,8 +363,7 @@ def main() -> int:
     write(DATA, FIELDS, rows)
     if not options.evaluate:
         UNDER_WAY.unlink(missing_ok=True)
-    product = "cblas_dgemm, one thread per rank" if blas() else "a loop, no BLAS was found"
-    write_page(rows, NOTES, product, LAB_RATE)
+    write_page(rows, NOTES, LAB_RATE)
     return 0
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from goals import HOST_TITLES
@@ -16,7 +16,8 @@ PLOTS = ROOT / "docs" / "measurements" / "plots"
 COLUMNS = ["part", "host", "side", "regime", "layout", "x", "what", "value"]
 REGIMES = ("near", "far")
 READS = {"nothing": "nothing read", "tenth": "a tenth", "all": "all"}
-NODE_LAYOUTS = ("1x4", "1x16")
+CANNON_PARTS = {"cannon": ("1x4", "1x16"), "lab": ("2x2", "4x4")}
+"""What was measured on one node and over nodes of a virtual cluster, as nodes x ranks on each."""
 MOST_US = 1.2
 """Of a view of which nothing is read, near."""
 COMMUNICATION, PROGRAM = 2.0, 1.3
@@ -142,6 +143,30 @@ def view_goals(figures: Figures) -> list[str]:
     return [*lines, ""]
 
 
+def conformance(figures: Figures) -> list[str]:
+    """Say how many cases which hosts answer alike in every situation."""
+    found: dict[tuple[float, ...], list[str]] = {}
+    for host in figures.of("cases", "host"):
+        counts = [
+            figures.get("cases", host, side, "", "", 0, what) or 0
+            for side in ("none", "node", "nodes")
+            for what in ("cases", "same")
+        ]
+        found.setdefault(tuple(counts), []).append(HOST_TITLES[host])
+    lines = []
+    for (alone, right, *others), hosts in found.items():
+        there = "cases" if alone == right else f"cases, {right:.0f} of them right,"
+        node, nodes = (
+            "all" if same == right == count else f"{same:.0f}"
+            for count, same in (others[:2], others[2:])
+        )
+        lines.append(
+            f"- {', '.join(hosts)}: {alone:.0f} {there} without Overdrive; with it the same "
+            f"answers on one node: {node}, over two nodes: {nodes}."
+        )
+    return [*lines, ""]
+
+
 def views_section(figures: Figures, part: str) -> list[str]:
     """Return the tables of round trips."""
     lines = []
@@ -179,21 +204,31 @@ def views_section(figures: Figures, part: str) -> list[str]:
     return lines
 
 
-def cannon_section(figures: Figures, part: str, layouts: Iterable[str]) -> list[str]:
+def cannon_jobs(figures: Figures) -> list[tuple[str, str, str]]:
+    """Return part, layout and host of all jobs of Cannon's algorithm."""
+    return [
+        (part, layout, host)
+        for part, layouts in CANNON_PARTS.items()
+        for host in figures.of(part, "host")
+        for layout in layouts
+    ]
+
+
+def cannon_section(figures: Figures) -> list[str]:
     """Return the table of Cannon's algorithm."""
     rows = []
-    for host in figures.of(part, "host"):
-        for layout in layouts:
-            for order in figures.xs(part, layout):
-                program = figures.cannon(part, host, layout, order, "program")
-                communication = figures.cannon(part, host, layout, order, "communication")
-                exchange = figures.cannon(part, host, layout, order, "exchange")
-                if all(math.isnan(seconds) for seconds in program):
-                    continue
-                cells = [HOST_TITLES[host], layout, str(order)]
-                for times in (program, communication, exchange):
-                    cells += [*map(shown, times), ratio(times[0], times[2])]
-                rows.append(cells)
+    for part, layout, host in cannon_jobs(figures):
+        for order in figures.xs(part, layout):
+            program, communication, exchange = (
+                figures.cannon(part, host, layout, order, what)
+                for what in ("program", "communication", "exchange")
+            )
+            if all(math.isnan(seconds) for seconds in program):
+                continue
+            cells = [HOST_TITLES[host], layout, str(order)]
+            for times in (program, communication, exchange):
+                cells += [*map(shown, times), ratio(times[0], times[2])]
+            rows.append(cells)
     header = ["host", "nodes x ranks", "order", "program: host", "Overdrive", "SMPI", "times"]
     for title in ("communication", "without waiting"):
         header += [f"{title}: host", "Overdrive", "SMPI", "times"]
@@ -203,29 +238,26 @@ def cannon_section(figures: Figures, part: str, layouts: Iterable[str]) -> list[
 def gains(figures: Figures) -> list[str]:
     """Say at which orders the program is fast, and where it, or its communication, is slow."""
     lines = []
-    for host in figures.of("cannon", "host"):
-        for layout in NODE_LAYOUTS:
-            program, exchange = {}, {}
-            for order in figures.xs("cannon", layout):
-                for what, found in (("program", program), ("exchange", exchange)):
-                    plain, _, view = figures.cannon("cannon", host, layout, order, what)
-                    if not math.isnan(plain + view):
-                        found[order] = plain / view
-            if not program:
-                continue
-            fast = [str(order) for order, times in program.items() if times >= PROGRAM]
-            slower = [f"{order} ({times:.2f})" for order, times in program.items() if times < 1]
-            low = [
-                f"{order} ({times:.2f})"
-                for order, times in exchange.items()
-                if times < COMMUNICATION
-            ]
-            lines.append(
-                f"- {HOST_TITLES[host]}, {layout[2:]} ranks: the program is {PROGRAM} times as "
-                f"fast, or more, at the orders {', '.join(fast) or 'none'}; slower at "
-                f"{', '.join(slower) or 'none'}. Communication without waiting less than "
-                f"{COMMUNICATION:.0f} times as fast at {', '.join(low) or 'none'}."
-            )
+    for part, layout, host in cannon_jobs(figures):
+        program, exchange = {}, {}
+        for order in figures.xs(part, layout):
+            for what, found in (("program", program), ("exchange", exchange)):
+                plain, _, view = figures.cannon(part, host, layout, order, what)
+                if not math.isnan(plain + view):
+                    found[order] = plain / view
+        if not program:
+            continue
+        fast = [str(order) for order, times in program.items() if times >= PROGRAM]
+        slower = [f"{order} ({times:.2f})" for order, times in program.items() if times < 1]
+        low = [
+            f"{order} ({times:.2f})" for order, times in exchange.items() if times < COMMUNICATION
+        ]
+        lines.append(
+            f"- {HOST_TITLES[host]}, {layout}: the program is {PROGRAM} times as "
+            f"fast, or more, at the orders {', '.join(fast) or 'none'}; slower at "
+            f"{', '.join(slower) or 'none'}. Communication without waiting less than "
+            f"{COMMUNICATION:.0f} times as fast at {', '.join(low) or 'none'}."
+        )
     return [*lines, ""]
 
 
@@ -270,16 +302,14 @@ def draw_cannon(figures: Figures) -> None:
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(figsize=(6, 4))
-    for host in figures.of("cannon", "host"):
-        for layout in NODE_LAYOUTS:
-            points = []
-            for order in figures.xs("cannon", layout):
-                plain, _, view = figures.cannon("cannon", host, layout, order, "program")
-                if not math.isnan(plain + view):
-                    points.append((order, plain / view))
-            if points:
-                label = f"{HOST_TITLES[host]}, {layout[2:]} ranks"
-                axes.loglog(*zip(*points), marker="o", label=label)
+    for part, layout, host in cannon_jobs(figures):
+        points = []
+        for order in figures.xs(part, layout):
+            plain, _, view = figures.cannon(part, host, layout, order, "program")
+            if not math.isnan(plain + view):
+                points.append((order, plain / view))
+        if points:
+            axes.loglog(*zip(*points), marker="o", label=f"{HOST_TITLES[host]}, {layout}")
     axes.axhline(1, color="black", linewidth=0.8)
     axes.axhline(PROGRAM, color="grey", linestyle="--", linewidth=0.8)
     axes.set_xlabel("order of the matrices")
@@ -287,7 +317,15 @@ def draw_cannon(figures: Figures) -> None:
     save(figure, "smpi_cannon.png")
 
 
-def write_page(rows: Sequence[Row], notes: Sequence[str], product: str, lab: str) -> None:
+def product(figures: Figures) -> str:
+    """Return by what the local products of Cannon's algorithm were made."""
+    kinds = {float(one["value"]) for one in figures.rows if one["what"] == "blas"}
+    if kinds == {1.0}:
+        return "cblas_dgemm, one thread per rank"
+    return "a loop, no BLAS was found" if kinds == {0.0} else "cblas_dgemm or, without it, a loop"
+
+
+def write_page(rows: Sequence[Row], notes: Sequence[str], lab: str) -> None:
     """Write the page and its pictures."""
     figures = Figures(rows)
     lines = [
@@ -304,6 +342,11 @@ def write_page(rows: Sequence[Row], notes: Sequence[str], product: str, lab: str
         "  headers, a `+` stands for changes since.",
         *(note if note.startswith(" ") else f"- {note}" for note in notes),
         "",
+        "## The same answers",
+        "",
+        "Cases of `tests/smpi/conformance.c` with 4 ranks, each an answer that all ranks make up:",
+        "",
+        *conformance(figures),
         "## Round trips between two ranks of a node",
         "",
         *view_goals(figures),
@@ -319,24 +362,18 @@ def write_page(rows: Sequence[Row], notes: Sequence[str], product: str, lab: str
         *views_section(figures, "rewritten"),
         "## Cannon's algorithm",
         "",
-        f"`examples/cannon_mpi.c` and `cannon_smpi.c`; local product: {product}. Seconds, the",
+        "`examples/cannon_mpi.c` and `cannon_smpi.c`; local product: "
+        f"{product(figures)}. Seconds, the",
         "slowest rank; `times` is plain MPI without Overdrive divided by SMPI. With more ranks",
         "than cores waiting for the core is part of every communication time; `without waiting`",
-        "adds up, over the exchanges, what the rank needed that came last.",
+        "adds up, over the exchanges, what the rank needed that came last. 2x2 and 4x4: nodes of a",
+        f"virtual cluster ({lab}), all on the same processors.",
         "",
         *gains(figures),
-        *cannon_section(figures, "cannon", NODE_LAYOUTS),
+        *cannon_section(figures),
         "![Cannon](plots/smpi_cannon.png)",
         "",
     ]
-    if figures.of("lab", "host"):
-        layouts = figures.of("lab", "layout")
-        lines += [
-            f"Nodes of a virtual cluster ({lab}), all on the same processors, which makes these",
-            "oversubscribed, too:",
-            "",
-            *cannon_section(figures, "lab", layouts),
-        ]
     PAGE.write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")
     import matplotlib
 
