@@ -72,8 +72,9 @@ struct od_loader_info {
 
   struct od_pmix* pmix;
 
-  // Names a function to be called before each dlopen of the process, on the thread that calls it;
-  // null: none. Calls before the library is loaded, because dlopen itself is continued by a jump.
+  // Names a function to be called before each dlopen of the process that may load something, on the
+  // thread that calls it; null: none. Calls before the library is loaded, because dlopen itself is
+  // continued by a jump.
   void (*set_dlopen_listener)(void (*listener)(void));
 
   // What the loader's overdrive_smpi_engine returns (include/overdrive/smpi_engine.h); null, as

@@ -287,6 +287,17 @@ def test_plugin_that_brings_the_library(bench: Bench) -> None:
     assert "face: 1 sends" in out
 
 
+def test_what_loads_nothing_is_not_announced(bench: Bench, linked: Callable[..., Path]) -> None:
+    """Programs that look for a function in themselves are not taken for ones that load libraries.
+
+    Once a library may have been loaded, every buffer is judged for whether a device has it.
+    """
+    program = linked("loadings.c")
+    faces = str(bench.folder / "faces")
+    out = bench.output(program, OVERDRIVE_FACE_DIR=faces, FAKE_FACE_LISTENS="1")
+    assert "face: 1 loadings" in out
+
+
 def test_dlopen_sees_its_caller(bench: Bench) -> None:
     """RUNPATH and $ORIGIN of the object that calls dlopen still count."""
     bench.shared_object("plugin.c", "beside/libneighbour.so")

@@ -86,8 +86,9 @@ Continuation od_before_dlsym(void* handle, const char* name, void* caller) {
                                                           od::loader::kEntryPointBytes));
 }
 
-void* od_before_dlopen(const char*, int) {
+void* od_before_dlopen(const char* file, int flags) {
   FindHostAndAdjustNames();
-  od::loader::TellDlopenListener();
+  // The program itself, or what has to be there already, is not loaded.
+  if (file != nullptr && (flags & RTLD_NOLOAD) == 0) od::loader::TellDlopenListener();
   return reinterpret_cast<void*>(RealDlopen());
 }

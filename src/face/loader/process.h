@@ -46,7 +46,8 @@ bool Disabled();
 // Whether it is one of our functions in own_pages.cc.
 bool IsOwnMapping(const void* function);
 
-// What the face wants to hear before each dlopen (od_loader_info::set_dlopen_listener).
+// What the face wants to hear before each dlopen that may load something
+// (od_loader_info::set_dlopen_listener).
 void SetDlopenListener(void (*listener)());
 void TellDlopenListener();
 
