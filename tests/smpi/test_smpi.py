@@ -241,11 +241,15 @@ def test_examples(name: str, host: Host, compiled: Build, needs_overdrive: None)
 @pytest.mark.quick
 @pytest.mark.one
 def test_fortran(host: Host, needs_overdrive: None, tmp_path: Path) -> None:
-    """The Fortran module, by the example and by collectives."""
+    """The Fortran module, by the example and by programs that call each of its procedures."""
     if host.mpifort is None:
         pytest.skip(f"{host.name} has no Fortran compiler here")
     folder = INCLUDE / "overdrive"
-    sources = {"cannon": EXAMPLES / "cannon_smpi_f08.f90", "views": HERE / "views.f90"}
+    sources = {"cannon": EXAMPLES / "cannon_smpi_f08.f90"}
+    sources |= {name: HERE / f"{name}.f90" for name in ("views", "messages")}
+    called = "".join(source.read_text() for source in sources.values())
+    public = re.findall(r"\bsubroutine (SMPI_\w+)\(", (folder / "smpi_f08.f90").read_text())
+    assert len(public) > 20 and all(f"call {name}(" in called for name in public)
     module = [str(folder / "smpi_f08.f90"), "smpi_fortran.o"]
     defines = [f"-D{name}" for name in host.defines]
     for command in (

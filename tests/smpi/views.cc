@@ -42,6 +42,21 @@ static void use_views() {
   CHECK(!passed && mine.size() == 1000 && mine[5] == before + 5, "own");
   mine[5] = 7;
 
+  // The same by calls that wait, short, and a block that is received to be looked at only.
+  smpi::block<int> given(10);
+  std::iota(given.begin(), given.end(), 3 * odt.rank);
+  smpi::view<int> waited = smpi::irecv<int>(10, before, 3, comm, &requests[0]);
+  smpi::send(given.span(), next, 3, comm);
+  MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
+  CHECK(waited.size() == 10 && waited[9] == 3 * before + 9, "send");
+  waited.release();
+  CHECK(!waited, "released");
+  given.reclaim();
+  smpi::pass(std::move(given), next, 4, comm);
+  CHECK(!given, "passed");
+  smpi::view<int> taken = smpi::recv<int>(10, before, 4, comm);
+  CHECK(taken.source() == before && taken.tag() == 4 && taken[1] == 3 * before + 1, "recv");
+
   // Collectives, and a view that is assigned over another.
   smpi::block<double> root_data(odt.rank == 0 ? 64 : 0);
   for (std::size_t i = 0; i < root_data.size(); ++i) root_data[i] = 0.5 * static_cast<double>(i);
@@ -79,7 +94,19 @@ static void use_views() {
     CHECK(odt_class(wrong.code()) == MPI_ERR_RANK, "%s", wrong.what());
     caught++;
   }
-  CHECK(caught == 1, "%d", caught);
+  MPI_Comm other;
+  MPI_Comm_dup(comm, &other);
+  MPI_Comm_set_errhandler(other, MPI_ERRORS_RETURN);
+  smpi::attach(other);
+  smpi::detach(other);
+  try {
+    smpi::near(other, 0);
+  } catch (const smpi::error& wrong) {
+    CHECK(odt_class(wrong.code()) == MPI_ERR_COMM, "%s", wrong.what());
+    caught++;
+  }
+  MPI_Comm_free(&other);
+  CHECK(caught == 2, "%d", caught);
 }
 
 int main(int argc, char** argv) {

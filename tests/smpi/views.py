@@ -79,6 +79,8 @@ for _ in range(3):
     if rank == 0 and _ == 2:
         check(token.array("i4").sum() == 3 * size, "token")
         token.free()
+    elif _ == 1:
+        comm.ipass(token, after).Wait()
     else:
         comm.pass_(token, after)
 
