@@ -65,6 +65,7 @@ struct smpi_comm_ {
   int all_near, none_near;
   int groups;               /* how many groups there are */
   unsigned char* near;      /* of each peer: whether it is in this group */
+  unsigned char* quick;     /* and whether a short message leaves at once, with its data */
   int *group_of, *position; /* of each rank: number of its group; its rank in `node` */
   int* group_sizes;
   struct smpi_stash_ *stash, **stash_end; /* messages that a probe has fetched */

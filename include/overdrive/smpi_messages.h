@@ -2,7 +2,7 @@
 #ifndef OVERDRIVE_SMPI_MESSAGES_H_
 #define OVERDRIVE_SMPI_MESSAGES_H_
 
-#include "overdrive/smpi_comm.h"
+#include "overdrive/smpi_short.h"
 
 /* A message that a probe has fetched. */
 struct smpi_stash_ {
@@ -11,31 +11,6 @@ struct smpi_stash_ {
   struct smpi_stash_* next;
 };
 
-/* Makes room for what may be longer than a view holds. */
-SMPI_API_ int smpi_room_take_(SMPI_View view) {
-  struct smpi_process_* p = &smpi_process_state_;
-  struct smpi_room_* room;
-  smpi_lock_();
-  room = p->rooms;
-  if (room != 0) p->rooms = room->next;
-  smpi_unlock_();
-  if (room == 0) room = (struct smpi_room_*)malloc(sizeof *room);
-  if (room == 0) return MPI_ERR_NO_MEM;
-  room->head.kind = SMPI_NOTHING_;
-  view->large = room;
-  return MPI_SUCCESS;
-}
-
-SMPI_API_ void smpi_room_drop_(SMPI_View view) {
-  struct smpi_process_* p = &smpi_process_state_;
-  struct smpi_room_* room = view->large;
-  view->large = 0;
-  smpi_lock_();
-  room->next = p->rooms;
-  p->rooms = room;
-  smpi_unlock_();
-}
-
 /* Where the head of what a view receives is, unless that has a block. */
 SMPI_HOT_ struct smpi_head_* smpi_view_head_(SMPI_View view) {
   return view->large != 0 ? &view->large->head : &view->head;
@@ -43,24 +18,6 @@ SMPI_HOT_ struct smpi_head_* smpi_view_head_(SMPI_View view) {
 
 /* Up to this size the data of a far message is copied behind its head. */
 #define SMPI_COPY_BYTES_ 4096u
-/* Longer messages are counted in units of a MiB. */
-#define SMPI_INT_BYTES_ ((uint64_t)INT_MAX)
-
-SMPI_HOT_ int smpi_bytes_(MPI_Count count, MPI_Datatype datatype, uint64_t* bytes) {
-  int size = 1, code;
-  MPI_Aint lb = 0, extent = 1;
-  if (count < 0) return MPI_ERR_COUNT;
-  if (datatype == MPI_DATATYPE_NULL) return MPI_ERR_TYPE;
-  if (datatype != MPI_BYTE) {
-    code = MPI_Type_size(datatype, &size);
-    if (code == MPI_SUCCESS) code = MPI_Type_get_extent(datatype, &lb, &extent);
-    if (code != MPI_SUCCESS) return code;
-    if (size < 0 || lb != 0 || extent != size) return MPI_ERR_TYPE;
-  }
-  *bytes = (uint64_t)count * (uint64_t)size;
-  return MPI_SUCCESS;
-}
-
 /* The datatype of a head and of data that may lie elsewhere, both by address. */
 SMPI_API_ int smpi_span_(const void* head, const void* data, uint64_t bytes, MPI_Datatype* type) {
   MPI_Datatype mebi = MPI_DATATYPE_NULL, types[3];
@@ -98,10 +55,7 @@ SMPI_API_ void smpi_head_(struct smpi_head_* head, const struct smpi_comm_* c, i
 
 SMPI_HOT_ void smpi_descriptor_(struct smpi_head_* head, const struct smpi_comm_* c, int tag,
                                 const struct overdrive_smpi_place* place) {
-  head->kind = place->passed ? SMPI_PASSED_ : SMPI_LENT_;
-  head->source = c->rank;
-  head->tag = tag;
-  head->home = place->home;
+  smpi_begin_head_(head, c, place->passed ? SMPI_PASSED_ : SMPI_LENT_, tag, place->home);
   head->bytes = place->bytes;
   head->block = place->block;
   head->offset = place->offset;
@@ -147,20 +101,6 @@ SMPI_HOT_ int smpi_tell_(struct smpi_comm_* c, const struct overdrive_smpi_place
   return MPI_SUCCESS;
 }
 
-/* Where the data of a short message is, with room behind the head. */
-SMPI_HOT_ char* smpi_short_data_(struct smpi_head_* head) {
-  return (char*)head + SMPI_SHORT_HEAD_BYTES_;
-}
-
-SMPI_HOT_ void smpi_short_(struct smpi_head_* head, const struct smpi_comm_* c, int tag,
-                           const void* buf, uint64_t bytes) {
-  head->kind = SMPI_SHORT_;
-  head->source = c->rank;
-  head->tag = tag;
-  head->home = (uint32_t)bytes;
-  if (bytes > 0) memcpy(smpi_short_data_(head), buf, (size_t)bytes);
-}
-
 /* How many bytes a message has. */
 SMPI_HOT_ uint64_t smpi_length_(const struct smpi_head_* head) {
   return head->kind == SMPI_SHORT_ ? head->home : head->bytes;
@@ -169,20 +109,19 @@ SMPI_HOT_ uint64_t smpi_length_(const struct smpi_head_* head) {
 /* Sends a short message to a near rank, data and all. */
 SMPI_HOT_ int smpi_send_inline_(struct smpi_comm_* c, const void* buf, uint64_t bytes, int dest,
                                 int tag, int may_block) {
-  const int length = (int)(SMPI_SHORT_HEAD_BYTES_ + bytes);
   struct smpi_pending_* one;
-  int code, complete = 0;
+  int code, length, complete = 0;
   if (may_block && !smpi_process_state_.local && !(dest == c->rank && !c->is_inter)) {
     struct {
       struct smpi_head_ head;
       char room[SMPI_INLINE_BYTES_];
     } message;
-    smpi_short_(&message.head, c, tag, buf, bytes);
+    length = smpi_short_(&message.head, c, tag, buf, bytes);
     return MPI_Send(&message, length, MPI_BYTE, dest, tag, c->hidden);
   }
   one = smpi_pending_new_();
   if (one == 0) return MPI_ERR_NO_MEM;
-  smpi_short_(&one->head, c, tag, buf, bytes);
+  length = smpi_short_(&one->head, c, tag, buf, bytes);
   one->block = 0;
   one->near = 1;
   code = MPI_Isend(&one->head, length, MPI_BYTE, dest, tag, c->hidden, &one->request);
@@ -207,14 +146,11 @@ SMPI_API_ int smpi_send_copied_(struct smpi_comm_* c, const void* buf, uint64_t 
   if (place->offset == place->block && smpi_process_state_.alone && front->kind == SMPI_NOTHING_) {
     /* The room in front of the block is free: the head goes right before the data. */
     struct smpi_head_* head = (struct smpi_head_*)((char*)(uintptr_t)buf - SMPI_SHORT_HEAD_BYTES_);
-    head->kind = SMPI_SHORT_;
-    head->source = c->rank;
-    head->tag = tag;
-    head->home = (uint32_t)bytes;
+    smpi_begin_head_(head, c, SMPI_SHORT_, tag, (uint32_t)bytes);
     return MPI_Send(head, (int)(SMPI_SHORT_HEAD_BYTES_ + bytes), MPI_BYTE, dest, tag, c->hidden);
   }
-  smpi_short_(&message.head, c, tag, buf, bytes);
-  return MPI_Send(&message, (int)(SMPI_SHORT_HEAD_BYTES_ + bytes), MPI_BYTE, dest, tag, c->hidden);
+  return MPI_Send(&message, smpi_short_(&message.head, c, tag, buf, bytes), MPI_BYTE, dest, tag,
+                  c->hidden);
 }
 
 /* Whether the engine may be asked if a message had better be copied. */
@@ -401,8 +337,51 @@ SMPI_HOT_ int smpi_start_(const void* buf, MPI_Count count, MPI_Datatype datatyp
   return smpi_raise_(comm, code);
 }
 
+/* The communicator if this thread has used it last and nothing has to be done before. */
+SMPI_HOT_ struct smpi_comm_* smpi_quick_comm_(MPI_Comm comm) {
+  const struct smpi_last_* last = &smpi_last_comm_;
+  const struct smpi_process_* p = &smpi_process_state_;
+  /* Relaxed: as in smpi_find_ and smpi_progress_. */
+  if (last->found == 0 || last->comm != comm ||
+      last->generation != __atomic_load_n(&p->generation, __ATOMIC_RELAXED) ||
+      __atomic_load_n(&p->pending, __ATOMIC_RELAXED) != 0) {
+    return 0;
+  }
+  return last->found;
+}
+
+/* How many bytes a short message of this shape has; more than a short one may have: it is none. */
+SMPI_HOT_ uint64_t smpi_quick_bytes_(MPI_Count count, MPI_Datatype datatype) {
+  const uint64_t size = smpi_known_size_(datatype);
+  if (size == 0 || (uint64_t)count > SMPI_INLINE_BYTES_) return ~(uint64_t)0;
+  return (uint64_t)count * size;
+}
+
+/* What a short message to a near rank needs and no more. False: not sent, it goes the way of all
+ * others. */
+SMPI_HOT_ int smpi_quick_send_(const void* buf, MPI_Count count, MPI_Datatype datatype, int dest,
+                               int tag, MPI_Comm comm, int* code) {
+  const struct smpi_comm_* c = smpi_quick_comm_(comm);
+  const uint64_t bytes = smpi_quick_bytes_(count, datatype);
+  struct {
+    struct smpi_head_ head;
+    char room[SMPI_INLINE_BYTES_];
+  } message;
+  if (c == 0 || bytes > SMPI_INLINE_BYTES_ || buf == 0 || (unsigned)dest >= (unsigned)c->size ||
+      !c->quick[dest] || (unsigned)tag > (unsigned)c->tag_ub) {
+    return 0;
+  }
+  *code = MPI_Send(&message, smpi_short_(&message.head, c, tag, buf, bytes), MPI_BYTE, dest, tag,
+                   c->hidden);
+  return 1;
+}
+
 SMPI_API_ int SMPI_Send(const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag,
                         MPI_Comm comm) {
+  int code = MPI_SUCCESS;
+  if (smpi_quick_send_(buf, count, datatype, dest, tag, comm, &code)) {
+    return smpi_raise_(comm, code);
+  }
   return smpi_start_(buf, count, datatype, dest, tag, comm, 0, 0);
 }
 

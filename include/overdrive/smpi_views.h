@@ -4,67 +4,6 @@
 
 #include "overdrive/smpi_messages.h"
 
-/* What a near message has at most; head and data of a view lie together. */
-#define SMPI_NEAR_BYTES_ (SMPI_SHORT_HEAD_BYTES_ + SMPI_COPIED_BYTES_)
-/* So much of it a view holds by itself. */
-#define SMPI_HELD_BYTES_ (SMPI_SHORT_HEAD_BYTES_ + SMPI_INLINE_BYTES_)
-
-SMPI_HOT_ SMPI_View smpi_view_new_(const struct smpi_comm_* c) {
-  struct smpi_process_* p = &smpi_process_state_;
-  SMPI_View view;
-  smpi_lock_();
-  view = p->views;
-  if (view != 0) p->views = view->next;
-  smpi_unlock_();
-  if (view == 0) view = (SMPI_View)malloc(sizeof *view);
-  if (view == 0) return 0;
-  /* One by one, and of the head only the kind: this is part of the time of every short message. */
-  view->state = SMPI_IDLE_;
-  view->source = view->tag = 0;
-  view->limit = view->bytes = view->from = view->number = 0;
-  view->address = 0;
-  view->block = 0;
-  view->call = 0;
-  view->inlined = 0;
-  view->next = 0;
-  view->large = 0;
-  view->comm = c->user;
-  view->site = smpi_site_;
-  view->place.passed = 0;
-  view->head.kind = SMPI_NOTHING_;
-  return view;
-}
-
-/* The number stays, so that the debug mode can name a view that is released twice. */
-SMPI_HOT_ void smpi_view_done_(SMPI_View view) {
-  struct smpi_process_* p = &smpi_process_state_;
-  view->state = SMPI_RELEASED_;
-  if (view->large != 0) smpi_room_drop_(view);
-  smpi_lock_();
-  if (p->engine->debug == 0) {
-    view->next = p->views;
-    p->views = view;
-  }
-  smpi_unlock_();
-}
-
-SMPI_API_ void smpi_write_status_(MPI_Status* status, int source, int tag, uint64_t bytes) {
-  memset(status, 0, sizeof *status);
-  status->MPI_SOURCE = source;
-  status->MPI_TAG = tag;
-  status->MPI_ERROR = MPI_SUCCESS;
-  MPI_Status_set_cancelled(status, 0);
-  if (bytes <= SMPI_INT_BYTES_) {
-    MPI_Status_set_elements(status, MPI_BYTE, (int)bytes);
-  } else {
-    MPI_Status_set_elements_x(status, MPI_BYTE, (MPI_Count)bytes);
-  }
-}
-
-SMPI_HOT_ void smpi_status_(MPI_Status* status, int source, int tag, uint64_t bytes) {
-  if (status != MPI_STATUS_IGNORE) smpi_write_status_(status, source, tag, bytes);
-}
-
 SMPI_API_ int smpi_view_open_(SMPI_View view, const struct overdrive_smpi_place* place) {
   const struct overdrive_smpi_engine* engine = smpi_process_state_.engine;
   view->place = *place;
@@ -373,6 +312,11 @@ SMPI_API_ int SMPI_Irecv(SMPI_View* view, MPI_Count count, MPI_Datatype datatype
 
 SMPI_API_ int SMPI_View_get(SMPI_View view, void* addressp, MPI_Status* status) {
   int code = MPI_SUCCESS;
+  if (view != SMPI_VIEW_NULL && view->state == SMPI_OPEN_) {
+    if (addressp != 0) *(const void**)addressp = view->address;
+    smpi_status_(status, view->source, view->tag, view->bytes);
+    return MPI_SUCCESS;
+  }
   if (view == SMPI_VIEW_NULL || view->state == SMPI_IDLE_ || view->state == SMPI_RELEASED_) {
     return smpi_raise_(view == SMPI_VIEW_NULL ? MPI_COMM_WORLD : view->comm, MPI_ERR_ARG);
   }
@@ -388,6 +332,11 @@ SMPI_API_ int SMPI_View_release(SMPI_View* view) {
   const struct overdrive_smpi_engine* engine = smpi_process_state_.engine;
   SMPI_View ended = view != 0 ? *view : SMPI_VIEW_NULL;
   if (ended == SMPI_VIEW_NULL) return smpi_raise_(MPI_COMM_WORLD, MPI_ERR_ARG);
+  if (ended->state == SMPI_OPEN_ && ended->inlined) {
+    smpi_view_done_(ended);
+    *view = SMPI_VIEW_NULL;
+    return MPI_SUCCESS;
+  }
   if (ended->state == SMPI_RELEASED_ || ended->state == SMPI_IDLE_) {
     engine->released_twice(engine->self, ended->number);
     return smpi_raise_(ended->comm, MPI_ERR_ARG);

@@ -57,6 +57,7 @@ bool Service::lend_copy(const Found& found, const void* address, std::uint64_t b
   if (copy == nullptr) return false;
   memory::copy_nontemporal(copy, address, bytes);
   record.sent = 1;
+  end_unlent(found.block);
   const Found of_copy = {
       block_at(options_.arena, static_cast<std::uint64_t>(copy - options_.arena)), copy, member_};
   *place = place_of(of_copy, copy, bytes);

@@ -97,7 +97,8 @@ Service::Found Service::find(const void* address) {
 Service::Found Service::find_owned(const void* block) {
   Found found = find(block);
   // Relaxed: only the owner itself finds its own number.
-  if (found.block != block || found.record->owner.load(std::memory_order_relaxed) != member_) {
+  if (found.record == nullptr || found.block != block ||
+      found.record->owner.load(std::memory_order_relaxed) != member_) {
     return {};
   }
   return found;
@@ -152,6 +153,7 @@ int Service::free(void* block, const char* site) {
   const Found found = find_owned(block);
   if (found.record == nullptr) return OVERDRIVE_SMPI_NOT_A_BLOCK;
   found.record->owner.store(kNobody, std::memory_order_relaxed);
+  end_unlent(found.block);
   if (found.home != member_) drop_range(found.block);
   const auto offset = static_cast<std::uint64_t>(found.block - arena_of(found.home));
   let_go(found.home, offset, *found.record);
@@ -193,6 +195,7 @@ void Service::note_lent(const Found& found, std::uint32_t views) {
   std::atomic<std::uint64_t>& lent = found.record->lent;
   lent.store(lent.load(std::memory_order_relaxed) + views, std::memory_order_relaxed);
   found.record->sent = 1;
+  end_unlent(found.block);
   counters_.smpi_lent += views;
   if (debug_ != nullptr) {
     debug_->protect(found.block, found.record->capacity_bytes, found.record,
@@ -223,6 +226,7 @@ int Service::offer(const void* address, std::uint64_t bytes, overdrive_smpi_plac
   const bool far = far_line_ns_.load(std::memory_order_relaxed) > 0;
   if (found.record->sent == 0 && far && debug_ == nullptr) {
     found.record->sent = 1;
+    end_unlent(found.block);
     ++counters_.smpi_by_content;
     return OVERDRIVE_SMPI_BY_CONTENT;
   }
@@ -262,6 +266,7 @@ int Service::settle(void* block, std::uint64_t bytes, overdrive_smpi_place* plac
   const auto offset = static_cast<std::uint64_t>(found.block - arena_of(found.home));
   *place = {.block = offset, .offset = offset, .bytes = bytes, .home = found.home, .passed = 1};
   found.record->owner.store(kNobody, std::memory_order_relaxed);
+  end_unlent(found.block);
   if (found.home != member_) drop_range(found.block);
   return OVERDRIVE_SMPI_OK;
 }
@@ -352,6 +357,8 @@ int Service::own(const overdrive_smpi_place& place, std::uint64_t view, const ch
 }
 
 std::int64_t Service::lent(const void* block) {
+  std::atomic<const void*>& entry = unlent_entry(block);
+  if (entry.load(std::memory_order_relaxed) == block && block != nullptr) return 0;
   const std::lock_guard lock(mutex_);
   const Found found = find_owned(block);
   if (found.record == nullptr) return -1;
@@ -361,6 +368,7 @@ std::int64_t Service::lent(const void* block) {
     look_at_viewers(*found.record);
     found.record->sent = 0;  // the owner may write
     if (debug_ != nullptr) debug_->unprotect(found.block);
+    entry.store(block, std::memory_order_relaxed);
   }
   return static_cast<std::int64_t>(views);
 }

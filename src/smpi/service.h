@@ -79,7 +79,10 @@ class Service {
   // In MPI_Finalize: completes the counters; debug mode reports the views that are left.
   void finish();
   // In a forked child, which must not touch what it shares with its parent's neighbours.
-  void forget() { usable_.store(false, std::memory_order_relaxed); }
+  void forget() {
+    usable_.store(false, std::memory_order_relaxed);
+    for (auto& block : unlent_) block.store(nullptr, std::memory_order_relaxed);
+  }
 
  private:
   // Memory that holds blocks: one of its own, or a chunk of small ones of one class.
@@ -99,6 +102,7 @@ class Service {
     Range range;
   };
   static constexpr std::size_t kRemembered = 64;
+  static constexpr std::size_t kUnlent = 16;
   static constexpr std::uint32_t kNobody = ~std::uint32_t{0};
   // What was lent in place to see what viewers read of it.
   struct Watched {
@@ -137,6 +141,17 @@ class Service {
                    const char* site);
   // The owner lets go, or whom a passed block has reached; mutex held.
   void let_go(std::uint32_t home, std::uint64_t offset, Block& record);
+  // Where a block of this rank stands in unlent_, if it does.
+  std::atomic<const void*>& unlent_entry(const void* block) {
+    return unlent_[(reinterpret_cast<std::uintptr_t>(block) / OVERDRIVE_SMPI_ALIGNMENT) % kUnlent];
+  }
+  // It is lent, or not this rank's any more.
+  void end_unlent(const void* block) {
+    std::atomic<const void*>& entry = unlent_entry(block);
+    if (entry.load(std::memory_order_relaxed) == block) {
+      entry.store(nullptr, std::memory_order_relaxed);
+    }
+  }
   // So many viewers let go; mutex not held.
   void end_views(const overdrive_smpi_place& place, Block& record, std::uint32_t count);
   // Nobody refers to the block any more; mutex held.
@@ -156,6 +171,10 @@ class Service {
   std::mutex mutex_;
   Ranges ranges_;
   Watched watched_;
+  // Blocks of this rank of which lent() has said that nobody looks at them, and that have not been
+  // sent since: who asks again, as owners of short blocks do all the time, need not be kept
+  // waiting. Relaxed: threads that use one block take turns, and that orders what they see here.
+  std::array<std::atomic<const void*>, kUnlent> unlent_{};
   std::array<Remembered, kRemembered> remembered_{};  // by address; looked at before ranges_
   std::array<std::vector<std::byte*>, kClassCount> free_;
   struct Chunk {

@@ -231,6 +231,51 @@ int views_outlive_owners(int rank, const node::Exchange& exchange) {
 
 TEST(SmpiService, ViewsOutliveTheirOwners) { expect_job(3, views_outlive_owners); }
 
+// What lent() remembers ends with everything that makes it untrue; more blocks than it remembers.
+int asked_again(int, const node::Exchange& exchange) {
+  TestRank own(exchange);
+  Service& service = *own.service;
+  std::vector<void*> blocks;
+  for (int i = 0; i < 40; ++i) blocks.push_back(service.alloc(1000, nullptr));
+  const auto all_unlent = [&] {
+    for (void* const block : blocks) {
+      if (service.lent(block) != 0 || service.lent(block) != 0) return false;
+    }
+    return true;
+  };
+  OD_REQUIRE(service.lent(nullptr) == -1);
+  OD_REQUIRE(all_unlent() && all_unlent());
+  for (void* const block : blocks) {
+    Place place = {};
+    std::uint64_t view = 0;
+    const void* address = nullptr;
+    void* mine = nullptr;
+    OD_REQUIRE(service.lent(block) == 0);
+    OD_REQUIRE(service.lend(static_cast<char*>(block) + 10, 20, 2, &place) == OVERDRIVE_SMPI_OK);
+    OD_REQUIRE(service.lent(block) == 2);
+    service.close(place, 0);
+    service.take_back(place, 1);
+    OD_REQUIRE(service.lent(block) == 0);
+    OD_REQUIRE(service.offer(block, 20, &place) == OVERDRIVE_SMPI_OK);
+    OD_REQUIRE(service.lent(block) == 1);
+    service.close(place, 0);
+    OD_REQUIRE(service.lent(block) == 0);
+    OD_REQUIRE(service.pass(block, 20, &place) == OVERDRIVE_SMPI_OK);
+    OD_REQUIRE(service.lent(block) == -1);
+    OD_REQUIRE(service.open(place, nullptr, &address, &view) == OVERDRIVE_SMPI_OK);
+    OD_REQUIRE(service.own(place, view, nullptr, &mine) == OVERDRIVE_SMPI_OK);
+    OD_REQUIRE(mine == block);
+  }
+  OD_REQUIRE(all_unlent());
+  for (void* const block : blocks) {
+    OD_REQUIRE(service.free(block, nullptr) == OVERDRIVE_SMPI_OK);
+    OD_REQUIRE(service.lent(block) == -1);
+  }
+  return 0;
+}
+
+TEST(SmpiService, WhatIsAskedAgainIsAnsweredRight) { expect_job(1, asked_again); }
+
 // What is new goes with its message to a rank that is far; what is not is lent.
 int offers(int rank, const node::Exchange& exchange) {
   TestRank own(exchange);
@@ -426,6 +471,7 @@ int forked_child(int rank, const node::Exchange& exchange) {
     void* block = nullptr;
     OD_REQUIRE(service.open(place, nullptr, &address, &view) == OVERDRIVE_SMPI_OK);
     OD_REQUIRE(service.own(place, view, nullptr, &block) == OVERDRIVE_SMPI_OK);
+    OD_REQUIRE(service.lent(block) == 0);
     const pid_t child = fork();
     if (child == 0) {
       service.forget();
@@ -433,6 +479,7 @@ int forked_child(int rank, const node::Exchange& exchange) {
       const bool refused = service.lend(block, 8, 1, &lent) == OVERDRIVE_SMPI_NOT_A_BLOCK &&
                            service.pass(block, 8, &lent) == OVERDRIVE_SMPI_NOT_A_BLOCK &&
                            service.own(place, view, nullptr, &block) == OVERDRIVE_SMPI_BAD_PLACE &&
+                           service.lent(block) == -1 &&
                            service.free(block, nullptr) == OVERDRIVE_SMPI_NOT_A_BLOCK;
       _exit(refused ? 0 : 1);
     }

@@ -4,6 +4,7 @@
 //
 // Options: --only=TEXT runs the cases whose names contain TEXT.
 #include <overdrive/smpi.h>
+#include <sys/mman.h>
 
 #include "odtest.h"
 
@@ -320,6 +321,32 @@ static void waiting_collectives(MPI_Comm comm, const char* prefix, int in_blocks
 }
 
 // --- single cases; each between ranks 0 and 1 unless it says otherwise
+
+// Every length around those at which messages change their way, from the end of what can be read.
+static void case_lengths(void) {
+  enum { kPage = 4096, kRoom = 3 * kPage };
+  char* const memory =
+      mmap(NULL, kRoom + kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  CHECK(memory != MAP_FAILED && mprotect(memory + kRoom, kPage, PROT_NONE) == 0, "mmap");
+  for (size_t bytes = 0; bytes < 4200; bytes = bytes == 80    ? 500
+                                               : bytes == 530 ? 4070
+                                                              : bytes + 1) {
+    const uint64_t key = odt_key(0, 1, 77, (long)bytes);
+    if (odt.rank == 0) {
+      odt_fill(memory + kRoom - bytes, bytes, key);
+      CHECK(SMPI_Send(memory + kRoom - bytes, (MPI_Count)bytes, MPI_BYTE, 1, 3, g_comm) ==
+                MPI_SUCCESS,
+            "send of %zu", bytes);
+    } else if (odt.rank == 1) {
+      SMPI_View view;
+      CHECK(SMPI_Recv(&view, (MPI_Count)bytes, MPI_BYTE, 0, 3, g_comm, MPI_STATUS_IGNORE) ==
+                MPI_SUCCESS,
+            "receive of %zu", bytes);
+      see(&view, bytes, key);
+    }
+  }
+  munmap(memory, kRoom + kPage);
+}
 
 static void case_order(void) {
   // Messages of one sender come in order, whatever their way and size.
@@ -929,6 +956,7 @@ int main(int argc, char** argv) {
     const char* name;
     void (*run)(void);
   } kCases[] = {
+      {"lengths", case_lengths},
       {"order", case_order},
       {"tags", case_tags},
       {"any-source", case_any_source},
