@@ -295,7 +295,7 @@
     "between the nodes, from the first interface that is up; `auto:eth1`: from this one. "         \
     "`10.0.0.1` or `10.0.0.1:4791`: the one at this address. `off`: none. Where it cannot serve "  \
     "or fails, collectives go as usual. In a lab with switches (`overdrive lab`) `auto` is set.")  \
-  A(switch_max_bytes, SizeType, "switch_max", 8 * kKiB, 0, 64 * kKiB, coll,                        \
+  A(switch_max_bytes, SizeType, "switch_max", 64 * kKiB, 0, 64 * kKiB, coll,                        \
     "Largest message of a collective for which the switch is tried without a rule that says so "   \
     "(`in_network_node`). Up to there it is measured against the other ways, for each range of "   \
     "sizes by itself. 0: it is not tried.")                                                        \
