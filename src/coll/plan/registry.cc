@@ -196,7 +196,8 @@ constexpr Algorithm kAlgorithms[] = {
     {kBcast, "scatter_doubling", 109, 0, 0, {}, false, OD_WITH_COST(bcast_scatter_doubling),
      "Binomial scatter, then recursive doubling"},
     {kBcast, "first_arrival", 111, 0, kPiped, piped(1, kSegment), false, OD_WITH_COST(bcast_chain),
-     "A chain of nodes, begun on each by the rank that comes first (flat: as chain)"},
+     "A tree of nodes that grows as they come, begun on each by the rank that comes first (flat: as "
+     "chain)"},
     {kBcast, "in_network_node", 110, 0, kTakesSwitch, piped(2, -1), false,
      bcast_in_network, cost::bcast_knomial,
      "A switch between the nodes hands the message out; without one as binomial"},

@@ -71,44 +71,63 @@ bool FirstArrival::open_area() {
 
 bool FirstArrival::advance_root() {
   bool moved = hear_ready();
-  for (Stream& stream : streams_) moved |= advance_stream(stream, segments_);
-  const bool streamed = streams_.empty() || streams_.back().done(segments_);
-  if (tail_ != kNobody && (awaited_ == 0 || streamed)) {
-    tell(tail_, kNext, Next{number_, kNobody, 0});
-    tail_ = kNobody;
-    moved = true;
-  }
+  moved |= advance_streams(segments_);
+  const bool idle = streamed();
+  if (tree_ != nullptr && (awaited_ == 0 || idle)) close_tree();
   moved |= publish_own();
   moved |= settle_sent();
-  if (awaited_ == 0 && streamed && placed_ && told_all() &&
+  if (awaited_ == 0 && idle && placed_ && told_all() &&
       (area_ == nullptr || published_ == segments_)) {
     finish();
   }
   return moved;
 }
 
-// Joins it.
+// Gives it a place in the tree. Who is the last knows that nobody else comes.
 void FirstArrival::take_in(const Ready& ready) {
-  const int winner = ready.rank;
-  const bool begins = tail_ == kNobody;
-  tell(winner, kPart, Part{number_, bytes_, segment_bytes_, begins ? me() : tail_, 0});
-  if (begins) {
-    streams_.emplace_back().to = winner;
-  } else {
-    tell(tail_, kNext, Next{number_, winner, 0});
+  if (tree_ == nullptr) {
+    tree_ = std::make_unique<coll::ArrivalTree>(segments_);
+    tree_ranks_.push_back(me());
   }
-  tail_ = winner;
+  std::uint64_t sent = 0;
+  for (const Stream& stream : streams_) sent += stream.sent - stream.open.size();
+  const std::size_t parent = tree_->add(sent);
+  const std::int32_t more = awaited_ > 0 ? 1 : 0;
+  tell(ready.rank, kPart, Part{number_, bytes_, segment_bytes_, tree_ranks_[parent], more});
+  if (parent == 0) {
+    streams_.emplace_back().to = ready.rank;
+  } else {
+    tell(tree_ranks_[parent], kNext, Next{number_, ready.rank, more});
+  }
+  tree_ranks_.push_back(ready.rank);
+  if (more != 0) return;
+  // These two know.
+  for (std::size_t i = tree_->first_open(); i + 1 < tree_->size(); ++i) {
+    if (i != parent) tell(tree_ranks_[i], kNext, Next{number_, kNobody, 0});
+  }
+  tree_->close();
 }
 
-// A few segments at a time, so that what goes to other nodes is not kept waiting.
+// So nobody stays for a node that may come.
+void FirstArrival::close_tree() {
+  for (std::size_t i = tree_->first_open(); i < tree_->size(); ++i) {
+    tell(tree_ranks_[i], kNext, Next{number_, kNobody, 0});
+  }
+  tree_->close();
+}
+
+// Once what other nodes can take is on its way, this node comes first: its ranks need the root for
+// a moment, but while it sends others may have its processor.
 bool FirstArrival::publish_own() {
   if (!placed_ && !open_area()) return false;
   if (area_ == nullptr || published_ == segments_) return false;
+  const std::uint64_t before = published_;
   do {
     std::memcpy(area_->segment(number_, published_), place_of(published_),
                 static_cast<std::size_t>(length_of(published_)));
     publish(++published_);
-  } while (published_ < segments_ && published_ % segments_per_wake_ != 0);
+  } while (published_ < segments_ &&
+           static_cast<std::int64_t>(published_ - before) * segment_bytes_ < kOwnBytesAtOnce);
   return true;
 }
 
@@ -134,28 +153,39 @@ bool FirstArrival::advance_winner() {
       if (area_ == nullptr && bytes_ > own_bytes_) {
         aside_.resize(static_cast<std::size_t>(bytes_));
       }
-      next_request_ = receive(&next_, sizeof(next_), root_, kNext);
+      more_ = part_.more != 0;
+      if (more_) next_request_ = receive(&next_, sizeof(next_), root_, kNext);
     }
   }
   if (!placed_ && !open_area()) return moved;
   moved |= receive_segments();
-  if (!next_known_) {
-    const int before = error_;
-    if (test(next_request_)) {
-      moved = next_known_ = true;
-      if (error_ == before && next_.child != kNobody) streams_.emplace_back().to = next_.child;
-    }
-  }
-  for (Stream& stream : streams_) moved |= advance_stream(stream, there_);
+  moved |= hear_next();
+  moved |= advance_streams(there_);
   moved |= settle_sent();
-  const bool streamed = streams_.empty() || streams_.back().done(segments_);
-  if (there_ == segments_ && next_known_ && streamed && told_all()) finish();
+  if (there_ == segments_ && !more_ && streamed() && told_all()) finish();
+  return moved;
+}
+
+bool FirstArrival::hear_next() {
+  bool moved = false;
+  while (more_) {
+    const int before = error_;
+    if (!test(next_request_)) return moved;
+    moved = true;
+    if (error_ != before) {
+      more_ = false;
+      return moved;
+    }
+    if (next_.child != kNobody) streams_.emplace_back().to = next_.child;
+    more_ = next_.more != 0;
+    if (more_) next_request_ = receive(&next_, sizeof(next_), root_, kNext);
+  }
   return moved;
 }
 
 // Nothing will come: the others of the node must not wait for it.
 void FirstArrival::give_up() {
-  next_known_ = true;
+  more_ = false;
   asked_ = there_ = segments_;
 }
 
@@ -188,6 +218,21 @@ void FirstArrival::segment_is_there(std::uint64_t index) {
 }
 
 // --- both -----------------------------------------------------------------------------------
+
+// One after the other: whoever comes first has everything first.
+bool FirstArrival::advance_streams(std::uint64_t there) {
+  bool moved = false;
+  for (Stream& stream : streams_) {
+    moved |= advance_stream(stream, there);
+    if (stream.sent < segments_) break;
+  }
+  return moved;
+}
+
+bool FirstArrival::streamed() const {
+  return std::all_of(streams_.begin(), streams_.end(),
+                     [this](const Stream& stream) { return stream.done(segments_); });
+}
 
 // Sends what there is of the first `there` segments.
 bool FirstArrival::advance_stream(Stream& stream, std::uint64_t there) {

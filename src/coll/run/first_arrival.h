@@ -4,14 +4,14 @@
 // everything:
 //
 //   winner   The first rank of a node that comes (coll/shm/arrival_area.h) tells the root that it
-//   is
-//            there: *ready*. It is told where its data come from: *part*; then, once, to whom it
-//            has to pass them on, if to anybody: *next*. It takes the segments, leaves them in the
-//            node's area for the other ranks, and passes them on.
-//   root     It makes a chain of the winners in the order in which they are ready. As long as its
-//            own part of the chain is under way, winners are added to its end, which sends them
-//            everything from the start. Those that come later begin another chain. No winner waits
-//            for one that is not there yet.
+//            is there: *ready*. It is told where its data come from: *part*; then to whom it has to
+//            pass them on: *next*, until it is told that nobody else will come to it. It takes the
+//            segments, leaves them in the node's area for the other ranks, and passes them on.
+//   root     It makes a tree of the winners in the order in which they are ready
+//            (coll/plan/hierarchy/arrival_tree.h): long messages run along a chain, short ones fan
+//            out. As long as it is sending itself, others take in those that come, and send them
+//            everything from the start. Those that come later it serves itself, and they begin
+//            another tree. No winner waits for one that is not there yet.
 //   others   They take the segments from the area whenever they come, also when the winner has
 //            left.
 //
@@ -20,9 +20,11 @@
 #define OVERDRIVE_COLL_RUN_FIRST_ARRIVAL_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "coll/plan/hierarchy/arrival_tree.h"
 #include "coll/run/arrival_call.h"
 #include "host/host_table.h"
 
@@ -43,12 +45,12 @@ class FirstArrival : public FirstComers<ArrivalCall> {
     std::int64_t bytes;
     std::int64_t segment_bytes;
     std::int32_t parent;
-    std::int32_t unused;
+    std::int32_t more;  // whether a *next* follows
   };
   struct Next {
     std::uint64_t number;
     std::int32_t child;  // kNobody: none
-    std::int32_t unused;
+    std::int32_t more;   // whether another one follows
   };
   // Segments on their way to one winner.
   struct Stream {
@@ -67,9 +69,13 @@ class FirstArrival : public FirstComers<ArrivalCall> {
   bool publish_own();
   void publish(std::uint64_t segments);
   void take_in(const Ready& ready) override;
+  void close_tree();
   bool receive_segments();
   void segment_is_there(std::uint64_t index);
+  bool hear_next();
+  bool advance_streams(std::uint64_t there);
   bool advance_stream(Stream& stream, std::uint64_t there);
+  bool streamed() const;
   void finish();
   void give_up();
 
@@ -92,7 +98,8 @@ class FirstArrival : public FirstComers<ArrivalCall> {
   std::uint64_t there_ = 0;  // segments that this rank has; reader: that it has taken
 
   // Root.
-  int tail_ = kNobody;  // end of the chain that is under way
+  std::unique_ptr<coll::ArrivalTree> tree_;
+  std::vector<int> tree_ranks_;  // of its members
   std::uint64_t published_ = 0;
 
   // Winner.
@@ -101,7 +108,7 @@ class FirstArrival : public FirstComers<ArrivalCall> {
   host::Handle part_request_ = 0;
   host::Handle next_request_ = 0;
   bool part_known_ = false;
-  bool next_known_ = false;
+  bool more_ = false;                    // others may come that this rank has to serve
   std::vector<host::Handle> receiving_;  // of each segment
   std::uint64_t asked_ = 0;              // segments for which a receive has been started
 };

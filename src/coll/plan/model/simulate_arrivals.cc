@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "coll/plan/hierarchy/arrival_tree.h"
+
 namespace od::coll {
 namespace {
 
@@ -107,10 +109,16 @@ Simulated Protocol::broadcast() {
   }
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return ready[a] < ready[b]; });
-  std::size_t tail = root;
-  double root_sends_until = 0;  // to the first of the chain that is under way
+  ArrivalTree tree(segments());
+  std::vector<std::size_t> member = {root};
+  std::vector<double> sent;  // when each segment has left the root, to whomever
   for (const std::size_t node : order) {
-    const std::size_t from = tail != root && ready[node] < root_sends_until ? tail : root;
+    const auto left = static_cast<std::size_t>(
+        std::upper_bound(sent.begin(), sent.end(), ready[node]) - sent.begin());
+    // When it has nothing to send, the root lets the others go.
+    if (left == sent.size()) tree.close();
+    const std::size_t from = member[tree.add(left)];
+    member.push_back(node);
     // It hears its part, and the other its next, at the same time.
     const double begins = ready[node] + (from == root ? 0 : message()) + handshake();
     for (std::size_t i = 0; i < segments(); ++i) {
@@ -118,13 +126,12 @@ Simulated Protocol::broadcast() {
       const double begin = std::max({begins, there[from][i], free[from]});
       free[from] = begin + std::max(time, machine_.far.gap_ns);
       there[node][i] = begin + time + machine_.far.latency_ns + machine_.far.overhead_ns;
+      if (from == root) sent.push_back(free[from]);
       ++sums_.messages;
     }
     sums_.far_bytes += static_cast<std::uint64_t>(bytes_);
-    if (from == root) root_sends_until = free[root];
     end(winner[from]) = std::max(end(winner[from]), free[from]);
     end(0) = std::max(end(0), ready[node]);
-    tail = node;
   }
   for (const int rank : members(root)) {
     if (rank != 0) read_segments(rank, there[root]);
