@@ -254,6 +254,20 @@ class TestStore(unittest.TestCase):
         usual = page.partition("## MPICH's test suite on h 1")[2].partition("## ")[0]
         self.assertIn("| **all** | 1 |", usual)
 
+    def test_calls_begun_by_whoever_comes_first(self) -> None:
+        """The page says how many they were, where they were forced, and nowhere else."""
+        forced = settings_label(selection.ARRIVAL)
+        whole = report.Report()
+        for settings in ("", forced):
+            found = HostResults("h", "1", order=WITH_FIRST, settings=settings, layout="3x2")
+            traffic = Traffic(own=7, collectives=1000, arrivals=765 if settings else 0)
+            found.results = [Result("coll/a 6", PASS, traffic=traffic)]
+            whole.mpich.append(found)
+        usual, _, section = report.page(whole).partition(f"### 3x2 with `{forced}`")
+        self.assertIn("of these by first_arrival |", section)
+        self.assertIn("| 1000 | 765 |", section)
+        self.assertNotIn("of these by first_arrival", usual)
+
     def test_results_of_several_machines(self) -> None:
         """Later results replace earlier ones; tests that a later run left out keep theirs."""
         with tempfile.TemporaryDirectory() as name:

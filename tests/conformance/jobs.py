@@ -36,6 +36,8 @@ SELF_PATH = ["sends_self"]
 HOST_PATH = ["sends_host"]
 COLLECTIVES = ["collectives_served"]
 """Counters of collective calls that Overdrive made itself, once per rank."""
+ARRIVALS = ["arrival_calls"]
+"""Those that began with whoever came first to a node, or ended with whoever came last."""
 
 WAYS = {
     "cells": ["receives_frame", "receives_cell", "receives_stream"],
@@ -75,6 +77,7 @@ class Traffic:
     to_self: int = 0
     host: int = 0
     collectives: int = 0
+    arrivals: int = 0
     ranks: int = 0
     ways: dict[str, int] = field(default_factory=dict)
 
@@ -84,6 +87,7 @@ class Traffic:
         self.to_self += other.to_self
         self.host += other.host
         self.collectives += other.collectives
+        self.arrivals += other.arrivals
         self.ranks += other.ranks
         for way, number in other.ways.items():
             self.ways[way] = self.ways.get(way, 0) + number
@@ -182,6 +186,7 @@ def read_traffic(folder: Path) -> Traffic:
             traffic.to_self += sum(counters.get(name, 0) for name in SELF_PATH)
             traffic.host += sum(counters.get(name, 0) for name in HOST_PATH)
             traffic.collectives += sum(counters.get(name, 0) for name in COLLECTIVES)
+            traffic.arrivals += sum(counters.get(name, 0) for name in ARRIVALS)
             traffic.ranks += 1
             for way, names in WAYS.items():
                 number = sum(counters.get(name, 0) for name in names)

@@ -21,10 +21,12 @@ from conformance.compare import (
     Result,
     as_json,
 )
+from conformance.jobs import settings_label
 from conformance.mpi4py_tests import EXCLUDED_MODULES, EXCLUDED_MODULES_ON, PythonResults
 from conformance.mpich_tests import NOT_RUN, HostResults
-from conformance.selection import FORCED_DIRECTORIES, LAB_DIRECTORIES, ONE_RANK_MPI4PY
+from conformance.selection import ARRIVAL, FORCED_DIRECTORIES, LAB_DIRECTORIES, ONE_RANK_MPI4PY
 from conformance.tables import (
+    ARRIVAL_COLUMNS,
     FORCED_COLUMNS,
     LAB_COLUMNS,
     as_table,
@@ -205,7 +207,8 @@ def _lab_section(whole: Report) -> list[str]:
         mpich = [f for f in whole.mpich if (f.layout, f.settings) == (layout, label)]
         mpi4py = [p for p in whole.mpi4py if (p.layout, p.settings) == (layout, label)]
         title = f"{layout} with `{label}`" if label else layout
-        lines += [f"### {title}", "", kind_table(mpich, mpi4py, LAB_COLUMNS), ""]
+        columns = ARRIVAL_COLUMNS if label == settings_label(ARRIVAL) else LAB_COLUMNS
+        lines += [f"### {title}", "", kind_table(mpich, mpi4py, columns), ""]
     return lines
 
 
@@ -303,6 +306,7 @@ def page(whole: Report) -> str:
         "tests/conformance/run.py --hosts impi --dirs mpi4py --ranks 1,2,3,4      # mpi4py's suite",
         "tests/conformance/run.py --forced-paths                                  # forced ways",
         "tests/conformance/run.py --lab                                           # several nodes",
+        "tests/conformance/run.py --first-arrival       # several nodes, begun by who comes first",
         "tests/conformance/run.py --page                                          # this page",
         "```",
         "",

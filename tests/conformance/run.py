@@ -9,6 +9,8 @@ and with Overdrive on every host MPI; the difference must be empty.
     run.py --representative    the part that `make check` runs
     run.py --forced-paths      parts of both suites with each way of copying forced in turn
     run.py --lab               parts of both suites over several nodes, for each layout in turn
+    run.py --first-arrival     collectives of MPICH's suite over several nodes, those that have such
+                               a form begun by whoever comes first, or ended by whoever comes last
     run.py --hosts mpich4 --dirs pt2pt,comm --only icsend --verbose
     run.py --hosts mpich4 --dirs pt2pt --settings copy_path=pull,reach_min=4K
     run.py --hosts openmpi4 --dirs coll,mpi4py --lab 2x2,3+1+2,2x2:round-robin
@@ -49,6 +51,9 @@ from conformance.compare import (
 from conformance.jobs import DEFAULT_LIBRARY, layout_label, settings_label
 from conformance.processes import STOP, Interrupted
 from conformance.selection import (
+    ARRIVAL,
+    ARRIVAL_DIRECTORIES,
+    ARRIVAL_LAYOUTS,
     FORCED,
     FORCED_DIRECTORIES,
     FORCED_MPI4PY_HOSTS,
@@ -93,6 +98,11 @@ def parse_arguments() -> argparse.Namespace:
         "--forced-paths", action="store_true", help="each way of copying forced in turn"
     )
     parser.add_argument(
+        "--first-arrival",
+        action="store_true",
+        help=f"collectives begun by whoever comes first, over {','.join(ARRIVAL_LAYOUTS)} or --lab",
+    )
+    parser.add_argument(
         "--lab",
         nargs="?",
         const=",".join(lab.LAYOUTS),
@@ -133,9 +143,14 @@ def parse_arguments() -> argparse.Namespace:
     chosen = options.all or options.representative or options.page or options.forced_paths
     if chosen and options.lab:
         parser.error("--lab goes with --hosts, --dirs and the like only; --all includes it")
+    if options.first_arrival:
+        if chosen or options.dirs or options.settings:
+            parser.error("--first-arrival goes with --lab, --hosts, --only and the like")
+        options.lab = options.lab or ",".join(ARRIVAL_LAYOUTS)
     if not chosen and not (options.hosts or options.dirs or options.lab):
         parser.error(
-            "choose --all, --representative, --forced-paths, --lab, --page, --hosts or --dirs"
+            "choose --all, --representative, --forced-paths, --lab, --first-arrival, --page, "
+            "--hosts or --dirs"
         )
     try:
         options.lab = [lab.parse_layout(text) for text in options.lab.split(",") if text]
@@ -145,6 +160,10 @@ def parse_arguments() -> argparse.Namespace:
     if not all(equals and value for _, equals, value in pairs):
         parser.error("--settings takes NAME=VALUE, several separated by commas")
     options.settings = {name: value for name, _, value in pairs}
+    if options.first_arrival:
+        options.dirs, options.settings = ",".join(ARRIVAL_DIRECTORIES), dict(ARRIVAL)
+        options.hosts = options.hosts or ",".join(LAB_HOSTS)
+        options.without_heavy = True
     return options
 
 
@@ -192,7 +211,8 @@ def write_page(options: argparse.Namespace, skipped: list[str]) -> int:
             if found is not None:
                 whole.mpich.append(found)
                 part = FORCED_DIRECTORIES if settings else mpich_tests.DIRECTORIES
-                part = LAB_DIRECTORIES if layout else part
+                if layout:
+                    part = ARRIVAL_DIRECTORIES if settings else LAB_DIRECTORIES
                 mpich_tests.add_what_did_not_run(host, WORK, found, part)
     whole.skipped += missing_parts(whole, [host.name for host in hosts])
     PAGE.parent.mkdir(parents=True, exist_ok=True)
@@ -216,6 +236,8 @@ def missing_parts(whole: report.Report, hosts: list[str]) -> list[str]:
     for layout in lab.LAYOUTS:
         numbers = (0, lab.parse_layout(layout).ranks)
         wanted += [(name, "", layout, ranks) for name in LAB_HOSTS for ranks in numbers]
+    label = settings_label(ARRIVAL)
+    wanted += [(name, label, layout, 0) for layout in ARRIVAL_LAYOUTS for name in LAB_HOSTS]
     found = {(part.host, part.settings, part.layout, 0) for part in whole.mpich}
     found |= {(part.host, part.settings, part.layout, part.ranks) for part in whole.mpi4py}
     missing: dict[tuple[str, str, str], list[int]] = {}
@@ -228,7 +250,8 @@ def missing_parts(whole: report.Report, hosts: list[str]) -> list[str]:
         several = ", ".join(str(number) for number in numbers if number)
         suites += [f"mpi4py's suite with {several} ranks"] if several else []
         where = f"`{label}` forced" if label else "one node"
-        where = f"in the lab, {layout}" if layout else where
+        if layout:
+            where = f"in the lab, {layout}" + (f", with `{label}`" if label else "")
         alike.setdefault((where, " and ".join(suites)), []).append(name)
     lines = [f"{where}: {what} on {', '.join(names)}" for (where, what), names in alike.items()]
     return lines
@@ -295,6 +318,7 @@ def make_plans(options: argparse.Namespace) -> list[Plan]:
         plans += [forced_plan(options, plan, settings) for settings in FORCED]
     if options.all and not options.without_only:
         plans += [lab_plan(options, plan, lab.parse_layout(text)) for text in lab.LAYOUTS]
+        plans += [arrival_plan(options, plan, text) for text in ARRIVAL_LAYOUTS]
     return plans
 
 
@@ -312,6 +336,16 @@ def lab_plan(options: argparse.Namespace, plan: Plan, layout: lab.Layout) -> Pla
         mpi4py_hosts=plan.mpi4py_hosts if options.hosts else LAB_HOSTS,
         layout=layout,
     )
+
+
+def arrival_plan(options: argparse.Namespace, plan: Plan, layout: str) -> Plan:
+    """Return the sweep over the nodes of one layout with collectives begun by the first rank."""
+    found = lab_plan(options, plan, lab.parse_layout(layout))
+    directories = [name for name in ARRIVAL_DIRECTORIES if name in plan.mpich.directories]
+    mpich = replace(
+        found.mpich, directories=directories, settings=dict(ARRIVAL), without_heavy=True
+    )
+    return replace(found, mpich=mpich, mpi4py=False)
 
 
 def forced_plan(options: argparse.Namespace, plan: Plan, settings: dict[str, str]) -> Plan:

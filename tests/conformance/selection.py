@@ -109,6 +109,15 @@ LAB_DIRECTORIES = ["coll", "comm", "pt2pt", "datatype"]
 LAB_HOSTS = ["openmpi4", "mpich4"]
 """What runs over the nodes of a lab; mpi4py's suite does as well."""
 
+ARRIVAL: dict[str, str] = {
+    f"adjust_{name}": "first_arrival"
+    for name in ("bcast", "reduce", "gather", "gatherv", "scatter", "scatterv")
+}
+"""Settings with which every collective that has such a form starts with whoever comes first to its
+node, or ends with whoever comes last."""
+ARRIVAL_DIRECTORIES = ["coll"]
+ARRIVAL_LAYOUTS = ("2x2", "3x2", "3+1+2")
+
 ONE_RANK = "has one rank, for which a node is like any other"
 VARIANT = "chooses one of MPICH's algorithms; runs in its plain form"
 """What a short run over nodes leaves out, hundreds of tests: where Overdrive serves a collective,

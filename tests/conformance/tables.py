@@ -208,6 +208,11 @@ LAB_COLUMNS: Columns = {
     "collective calls served": lambda traffic: traffic.collectives,
 }
 
+ARRIVAL_COLUMNS: Columns = {
+    **LAB_COLUMNS,
+    "of these by first_arrival": lambda traffic: traffic.arrivals,
+}
+
 
 def kind_table(mpich: list[HostResults], mpi4py: list[PythonResults], columns: Columns) -> str:
     """Return the table of the runs of one kind (settings, layout), a line for suite and host."""

@@ -249,6 +249,27 @@ FORCED_FOLDERS = ("tests/p2p", "tests/python")
 """Messages of all kinds; other tests choose the way themselves."""
 
 
+def arrival_parts() -> list[Part]:
+    """Return the conformance suite's collectives over nodes, begun by whoever comes first.
+
+    One part for each host and layout. Each goes on where it was interrupted, and by itself takes a
+    few minutes: beside other work the ranks of a job wait for each other's processors instead.
+    """
+    from conformance.selection import ARRIVAL_LAYOUTS, LAB_HOSTS
+
+    def part(host: str, layout: str) -> Part:
+        command = [python(), *CONFORMANCE, "--first-arrival", "--continue", "--patience", "3"]
+        command += ["--hosts", host, "--lab", layout]
+        return Part(
+            f"arrival-{host}-{layout}",
+            LONG_SECONDS,
+            lambda logs: [Step(command, counts=True)],
+            group="arrival",
+        )
+
+    return [part(host, layout) for host in LAB_HOSTS for layout in ARRIVAL_LAYOUTS]
+
+
 def long_parts() -> list[Part]:
     """Return what `make check-all` runs after the parts of `make check`.
 
@@ -270,6 +291,7 @@ def long_parts() -> list[Part]:
     command = [python(), *CONFORMANCE, "--all", "--continue"]
     whole = Part("conformance-all", 24 * 3600, lambda logs: [Step(command, counts=True)])
     whole.group = "conformance-all"
+    parts += arrival_parts()
     command = [python(), "tests/fuzz/run.py", "--time", "1h"]
     fuzz = Part("fuzz", LONG_SECONDS, lambda logs: [Step(command, counts=True)])
     matrix = [matrix_part(name) for name in MATRIX]
