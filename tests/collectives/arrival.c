@@ -23,6 +23,7 @@ enum { kMost = 20 << 20, kLateCalls = 6, kToken = 9 };
 static int rank, ranks;
 static const char* nodes = "";
 static uint64_t seed = 1;
+static long delayed;
 
 static void Fail(const char* what, int64_t number) {
   fprintf(stderr, "rank %d: %s (%lld)\n", rank, what, (long long)number);
@@ -80,6 +81,20 @@ static void Bcast(MPI_Comm comm, int root, size_t bytes, uint64_t call, int gaps
   free(buffer);
 }
 
+/* How many calls of all ranks had the right result, and before how many a rank waited. */
+static void Report(int calls) {
+  long mine[2] = {calls, delayed}, all[2];
+  MPI_Reduce(mine, all, 2, MPI_LONG, MPI_SUM, 0, MPI_COMM_WORLD);
+  if (rank == 0) printf("CALLS %d RESULTS %ld DELAYED %ld\n", calls, all[0], all[1]);
+}
+
+/* Comes late by chance. */
+static void Dawdle(uint64_t* own) {
+  if (Draw(own) % 2 != 0) return;
+  ++delayed;
+  usleep((useconds_t)(Draw(own) % 1500));
+}
+
 /* Everything by chance: the communicator, the root, the size, and when each rank comes. */
 static void Random(int calls) {
   static const size_t kSizes[] = {1, 3, 999, 65536, 65538, 199998, 1 << 20};
@@ -95,11 +110,12 @@ static void Random(int calls) {
     int later = Draw(&common) % 8 == 0;
     int size;
     MPI_Comm_size(comm, &size);
-    if (Draw(&own) % 2 == 0) usleep((useconds_t)(Draw(&own) % 1500));
+    Dawdle(&own);
     int gaps = bytes % 3 == 0 && Draw(&own) % 2 == 0;
     Bcast(comm, (int)(root % (uint64_t)size), bytes, (uint64_t)call, gaps, later);
   }
   for (int i = 1; i < 4; ++i) MPI_Comm_free(&comms[i]);
+  Report(calls);
 }
 
 static int IsAlone(int who) {

@@ -25,6 +25,7 @@ enum { kToken = 9 };
 static int rank, ranks;
 static const char* nodes = "";
 static uint64_t seed = 1;
+static long delayed;
 
 /* x -> factor * x + term, modulo 2^32: to do one after the other does not commute. */
 typedef struct {
@@ -266,6 +267,20 @@ static void Scatterv(MPI_Comm comm, int root, size_t most, uint64_t call, int in
   Free(blocks);
 }
 
+/* How many calls of all ranks had the right result, and before how many a rank waited. */
+static void Report(int calls) {
+  long mine[2] = {calls, delayed}, all[2];
+  MPI_Reduce(mine, all, 2, MPI_LONG, MPI_SUM, 0, MPI_COMM_WORLD);
+  if (rank == 0) printf("CALLS %d RESULTS %ld DELAYED %ld\n", calls, all[0], all[1]);
+}
+
+/* Comes late by chance. */
+static void Dawdle(uint64_t* own) {
+  if (Draw(own) % 2 != 0) return;
+  ++delayed;
+  usleep((useconds_t)(Draw(own) % 1500));
+}
+
 static void Random(int calls) {
   static const size_t kCounts[] = {1, 3, 999, 8192, 8193, 24999, 50000};
   MPI_Comm comms[4] = {MPI_COMM_WORLD};
@@ -281,7 +296,7 @@ static void Random(int calls) {
     int size;
     MPI_Comm_size(comm, &size);
     root %= (uint64_t)size;
-    if (Draw(&own) % 2 == 0) usleep((useconds_t)(Draw(&own) % 1500));
+    Dawdle(&own);
     if (kind < 2) {
       Reduce(comm, (int)root, count, (uint64_t)call, kind == 0, in_place);
     } else if (kind == 2) {
@@ -304,6 +319,7 @@ static void Random(int calls) {
     }
   }
   for (int i = 1; i < 4; ++i) MPI_Comm_free(&comms[i]);
+  Report(calls);
 }
 
 /* Sums of floating-point numbers whose last bits depend on the order. */

@@ -73,6 +73,17 @@ def test_other_places(
 
 
 @pytest.mark.quick
+@pytest.mark.one
+def test_many_nodes(
+    host: Host, compiled: Callable[[Path], str], needs_overdrive: None, seed: int
+) -> None:
+    """Winners that serve several others, as in a chain of two nodes nobody does."""
+    words = ["--random=1", "--calls=150", f"--seed={seed}"]
+    result = run(host, compiled(HERE / "arrival.c"), "01123345", *words)
+    assert result.counter("arrival_calls") > 75 * 8, result.report()
+
+
+@pytest.mark.quick
 def test_threads(
     host: Host, compiled: Callable[[Path], str], needs_overdrive: None, seed: int
 ) -> None:
@@ -122,7 +133,7 @@ def test_broadcasts_that_do_not_block(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("nodes", ["0011", "00112", "001122", "0001223", "010101"])
+@pytest.mark.parametrize("nodes", ["0011", "00112", "001122", "0001223", "010101", "0123345"])
 @pytest.mark.parametrize("name", ["arrival.c", "last_arrival.c"])
 def test_ten_thousand_calls(
     name: str,
@@ -138,3 +149,10 @@ def test_ten_thousand_calls(
     words = ["--random=1", "--calls=10000", f"--seed={seed}"]
     result = run(host, compiled(HERE / name), nodes, *words, chosen=chosen, limit=900.0)
     assert result.counter("arrival_calls") > 5000 * len(nodes), result.report()
+    # Each rank has compared every result, and has come late to about half of the calls.
+    found = result.stdout.split("CALLS ")[1].splitlines()[0]
+    calls, _, results, _, delayed = found.split()
+    assert calls == "10000", found
+    assert int(results) == 10000 * len(nodes), found
+    assert int(delayed) > 4500 * len(nodes), found
+    print(f"{name} on {host.name}, nodes {nodes}: {found}")
