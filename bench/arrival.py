@@ -42,7 +42,7 @@ NETWORKS = {
     "switch of 50 us": ["--fabric", "switch", "--latency", "50us"],
 }
 LATE_MS = 40
-LEARNT_SIZE, LEARNT_LATE_MS, LEARNT_AFTER = "1M", 10, 72
+LEARNT_SIZE, LEARNT_LATE_MS, LEARNT_AFTER = "1M", 10, 200
 
 
 def bench(

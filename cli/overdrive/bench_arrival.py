@@ -33,7 +33,7 @@ PROGRAM = bench.Program(
     ("p2p/turns.h", "p2p/probe.h"),
 )
 COLLECTIVES = ("bcast", "reduce", "gather", "scatter")
-PLAIN, FIRST, LEARNT = "plain", "first_arrival", "learnt"
+PLAIN, FIRST, LEARNT, USUAL = "plain", "first_arrival", "learnt", "usual"
 VALUES = ("wait", "others", "whole")
 MORE_SECONDS = 120
 MOST_DELAY = 10_000
@@ -100,7 +100,8 @@ def parser() -> Parser:
         "--learnt",
         type=number(1, 10_000),
         metavar="N",
-        help="also with the choice that is learnt, after N calls of each pattern",
+        help="also with the choice that is learnt, and with what is learnt without it (usual), "
+        "after N calls of each pattern",
     )
     made.add_argument("--root", type=number(0, bench.MOST_RANKS), default=0, metavar="RANK")
     made.add_argument("-n", type=number(1, 1024), metavar="RANKS", help="number of ranks (2)")
@@ -183,6 +184,7 @@ def variants(
         )
         if learnt:
             found.append(bench.Variant(LEARNT, {"OVERDRIVE_FIRST_ARRIVAL": "on"}))
+            found.append(bench.Variant(USUAL, {"OVERDRIVE_FIRST_ARRIVAL": "off"}))
     return found
 
 
