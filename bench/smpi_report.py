@@ -161,10 +161,10 @@ def conformance(figures: Figures) -> list[str]:
             for count, same in (others[:2], others[2:])
         )
         lines.append(
-            f"- {', '.join(hosts)}: {alone:.0f} {there} without Overdrive; with it the same "
-            f"answers on one node: {node}, over two nodes: {nodes}."
+            f"- `tests/smpi/conformance.c`, {', '.join(hosts)}, 4 ranks: {alone:.0f} {there} "
+            f"without Overdrive; with it the same answers on one node: {node}, over two: {nodes}."
         )
-    return [*lines, ""]
+    return lines
 
 
 def views_section(figures: Figures, part: str) -> list[str]:
@@ -237,28 +237,32 @@ def cannon_section(figures: Figures) -> list[str]:
 
 def gains(figures: Figures) -> list[str]:
     """Say at which orders the program is fast, and where it, or its communication, is slow."""
-    lines = []
+    fast: dict[str, list[str]] = {}
+    slower, low = [], []
     for part, layout, host in cannon_jobs(figures):
-        program, exchange = {}, {}
+        name = HOST_TITLES[host]
+        quick = []
         for order in figures.xs(part, layout):
-            for what, found in (("program", program), ("exchange", exchange)):
-                plain, _, view = figures.cannon(part, host, layout, order, what)
-                if not math.isnan(plain + view):
-                    found[order] = plain / view
-        if not program:
-            continue
-        fast = [str(order) for order, times in program.items() if times >= PROGRAM]
-        slower = [f"{order} ({times:.2f})" for order, times in program.items() if times < 1]
-        low = [
-            f"{order} ({times:.2f})" for order, times in exchange.items() if times < COMMUNICATION
-        ]
-        lines.append(
-            f"- {HOST_TITLES[host]}, {layout}: the program is {PROGRAM} times as "
-            f"fast, or more, at the orders {', '.join(fast) or 'none'}; slower at "
-            f"{', '.join(slower) or 'none'}. Communication without waiting less than "
-            f"{COMMUNICATION:.0f} times as fast at {', '.join(low) or 'none'}."
-        )
-    return [*lines, ""]
+            plain, _, view = figures.cannon(part, host, layout, order, "program")
+            if plain / view >= PROGRAM:
+                quick.append(str(order))
+            if plain / view < 1:
+                slower.append(f"{name} {layout} {order} ({plain / view:.2f})")
+            plain, _, view = figures.cannon(part, host, layout, order, "exchange")
+            if plain / view < COMMUNICATION:
+                low.append(f"{name} {layout} {order} ({plain / view:.2f})")
+        fast.setdefault(layout, []).append(f"{name} {', '.join(quick) or 'none'}")
+    lines = [
+        f"- {layout}: the program is {PROGRAM} times as fast, or more, at the orders: "
+        f"{'; '.join(hosts)}."
+        for layout, hosts in fast.items()
+    ]
+    return [
+        *lines,
+        f"- Slower than plain MPI: {', '.join(slower) or 'nowhere'}. Communication without waiting "
+        f"less than {COMMUNICATION:.0f} times as fast: {', '.join(low) or 'nowhere'}.",
+        "",
+    ]
 
 
 def save(figure: Any, name: str) -> None:
@@ -335,18 +339,12 @@ def write_page(rows: Sequence[Row], notes: Sequence[str], lab: str) -> None:
         "[data/smpi.csv](data/smpi.csv).",
         "",
         f"- Machine: {machine()}",
-        "- Every point is the median of several jobs in which the variants take turns; in a job",
-        "  messages and views take turns in batches. Jobs in which the cores came nearer to each",
-        "  other, or went farther, are left out: a cache line takes less than 100 ns *near*.",
-        "- What was not measured again keeps its figures; tables name the commits of library and",
-        "  headers, a `+` stands for changes since.",
+        "- Medians of several jobs; in a job messages and views take turns in batches. Jobs in",
+        "  which the cores' distance changed are left out (*near*: a line takes less than 100 ns).",
+        "- Tables name the commits of library and headers; what was not measured again stays.",
+        *conformance(figures),
         *(note if note.startswith(" ") else f"- {note}" for note in notes),
         "",
-        "## The same answers",
-        "",
-        "Cases of `tests/smpi/conformance.c` with 4 ranks, each an answer that all ranks make up:",
-        "",
-        *conformance(figures),
         "## Round trips between two ranks of a node",
         "",
         *view_goals(figures),
