@@ -65,7 +65,7 @@ NOTES = [
     "  from `SMPI_Recv` to the release, 0.02 in `SMPI_Reclaim`. From 64 to 512 B the head's 16",
     "  bytes take one more line: 0.03 to 0.05 us.",
     "Cannon: one to three jobs of three products each; 4 and 16 ranks on two cores wait for a core",
-    "  most of the time that they spend in communication. Not measured: 2x2 and 4x4.",
+    "  most of the time that they spend in communication.",
 ]
 """What the present figures do not say by themselves, as lines; to be written anew with them."""
 
