@@ -6,6 +6,7 @@ clusters, which is made here.
 
 from __future__ import annotations
 
+import csv
 import os
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -19,6 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "measurements" / "arrival.md"
 PLOT = ROOT / "docs" / "measurements" / "plots" / "arrival-simulated.png"
 DATA = ROOT / "docs" / "measurements" / "data"
+TREE = DATA / "arrival-tree.csv"
 JOBS = ("host", "plain", "first_arrival")
 LEARNT_JOBS = (*JOBS, "usual", "learnt")
 LEARNT_PATTERNS = ("together", "linear", "late-leader")
@@ -82,7 +84,7 @@ def wide(text: str) -> str:
         words = " ".join(part.split())
         parts.append(
             textwrap.fill(
-                words, 140, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False
+                words, 150, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False
             )
         )
     return "\n\n".join(parts).replace("\n\n- ", "\n- ").replace(":\n- ", ":\n\n- ")
@@ -251,9 +253,9 @@ def learnt_lines(learnt: Sequence[dict[str, str]]) -> Iterator[str]:
         return
     yield wide("""
 Bcast of 1 MiB with `first_arrival=on` (*learnt*) and without (*usual*), both of which also
-compare with the host, measured after 200 calls of the pattern; ranks up to 10 ms late. Mean
-wait in ms: host / plain / first / usual / learnt, and how many times as long *usual* takes as
-*learnt*.
+compare with the host; ranks up to 10 ms late. Mean wait in ms: host / plain / first / usual /
+learnt, and how many times as long *usual* takes as *learnt*, after 200 calls of the pattern;
+cells without *usual* are older, after 72 calls.
 """)
     yield f"\n| host, cluster | {' | '.join(LEARNT_PATTERNS)} |"
     yield "|---" * (len(LEARNT_PATTERNS) + 1) + "|"
@@ -271,6 +273,32 @@ wait in ms: host / plain / first / usual / learnt, and how many times as long *u
             cells.append(cell)
         host, layout, network = point
         title = f"{HOST_TITLES.get(host, host)}, {layout}, {network}"
+        yield f"| {title} | {' | '.join(cells)} |"
+
+
+def tree_lines() -> Iterator[str]:
+    """Yield the table about the tree of nodes, against the chain that there was before."""
+    with TREE.open() as lines:
+        rows = list(csv.DictReader(lines))
+    yield "\n## A tree instead of a chain\n"
+    yield wide("""
+Bcast, all together: libraries before (commit 58d7e91) and after (c08e6d2), named by
+`OVERDRIVE_LIBRARY`, took turns over one cluster with `overdrive bench arrival`, 28 or 36 calls
+each. Mean wait, how many times as long plain takes as *first*: chain -> tree -> tree whose root
+serves its own node first, which changes nothing for 64 KiB and on four nodes, so what differs
+there is chance: 0.1 or 0.15.
+""")
+    sizes = sorted({row["bytes"] for row in rows}, key=int)
+    yield f"\n| host, cluster | {' | '.join(size_text(size) for size in sizes)} |"
+    yield "|---" * (len(sizes) + 1) + "|"
+    for place in dict.fromkeys((row["host"], row["layout"], row["network"]) for row in rows):
+        cells = []
+        for size in sizes:
+            here = [row for row in rows if (row["host"], row["layout"], row["network"]) == place
+                    and row["bytes"] == size]  # fmt: skip
+            ratios = [float(row["plain_wait"]) / float(row["first_wait"]) for row in here]
+            cells.append(" -> ".join(f"{ratio:.2f}" for ratio in ratios) or "–")
+        title = f"{HOST_TITLES.get(place[0], place[0])}, {place[1]}, {place[2]}"
         yield f"| {title} | {' | '.join(cells)} |"
 
 
@@ -298,12 +326,14 @@ def simulated_text(size: str) -> Iterator[str]:
     found = simulate(size)
     words = size.replace("K", " KiB").replace("M", " MiB")
     yield "\n## Larger clusters, simulated\n"
-    yield "By `overdrive-collectives arrivals`: the library's schedules, and the protocol of"
-    yield "*first*, on a LogGP machine (1.5 us, 100 Gbit/s for all ranks of a node);"
     late = SIMULATED_DELAY_US / 1000
-    yield f"{SIMULATED_RANKS} ranks on each node, {words}, ranks up to {late:g} ms late."
-    yield "How many times as long ranks wait in the mean with the plain"
-    yield "algorithm (below 1: *first* is slower); all collectives in the picture.\n"
+    yield wide(f"""
+By `overdrive-collectives arrivals`: the library's schedules, and the protocol of *first*, on a
+LogGP machine (1.5 us, 100 Gbit/s for all ranks of a node); {SIMULATED_RANKS} ranks on each node,
+{words}, ranks up to {late:g} ms late. How many times as long ranks wait in the mean with the plain
+algorithm (below 1: *first* is slower); all collectives in the picture.
+""")
+    yield ""
     here = [row for row in found if row[0] == "bcast"]
     nodes = list(dict.fromkeys(row[1] for row in here))
     names = [next(row[2] for row in here if row[1] == count) for count in nodes]
@@ -315,11 +345,12 @@ def simulated_text(size: str) -> Iterator[str]:
         cells = [f"{ratios[count]:.2f}" if count in ratios else "–" for count in nodes]
         yield f"| {pattern} | {' | '.join(cells)} |"
     yield ""
-    yield "Broadcasts run down a tree that grows as nodes come. As long as it was a chain, the"
-    yield "cells of *together* were 0.69, 0.24 and 0.10 from 64 nodes on. The root that takes from"
-    yield "every node itself, in reductions and gathers, is for few nodes, or for ranks that come"
-    yield "further apart than the message takes; beyond, trees win although their ranks wait for"
-    yield "each other."
+    yield wide("""
+Broadcasts run down a tree that grows as nodes come. As long as it was a chain, the cells of
+*together* were 0.69, 0.24 and 0.10 from 64 nodes on. The root that takes from every node itself,
+in reductions and gathers, is for few nodes, or for ranks that come further apart than the message
+takes; beyond, trees win although their ranks wait for each other.
+""")
     yield f"\n![Gain by nodes](plots/{PLOT.name})"
     draw(found)
 
@@ -363,6 +394,7 @@ def write(
     lines += goal_lines(rows)
     lines += ["", "## What cannot be gained\n", wide(BOUND)]
     lines += tables(rows)
+    lines += tree_lines()
     lines += learnt_lines(learnt)
     lines += arrival_programs.text()
     lines += simulated_text(simulated_size)

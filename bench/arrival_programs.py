@@ -151,9 +151,11 @@ def text() -> Iterator[str]:
     if not known:
         yield "Not measured."
         return
-    yield f"{NODES} nodes of {PER_NODE} ranks, 1 Gbit/s; the programs are in `bench/programs`."
-    yield "When their ranks came to which collectives (at least 8 calls; medians in ms;"
-    yield "`--record` with the plain algorithms):\n"
+    yield (
+        f"{NODES} nodes of {PER_NODE} ranks, 1 Gbit/s; the programs are in `bench/programs`. When "
+        "their ranks came to which collectives (at least 8 calls; medians in ms; `--record` with "
+        "the plain algorithms):\n"
+    )
     yield "| program | call | ranks | calls | apart | at most | on a node | nodes | often last |"
     yield "|---|---|---|---|---|---|---|---|---|"
     for row in found:
@@ -163,8 +165,10 @@ def text() -> Iterator[str]:
             f"{row['median_ms']} | {row['longest_ms']} | {row['on_node_ms']} | "
             f"{row['nodes_ms']} | {row['last']} |"
         )
-    yield "\nSeconds (medians of runs in turns), and how many times as fast as plain and as the"
-    yield "host, with 95 % intervals of the median of ratios within rounds:\n"
+    yield (
+        "\nSeconds (medians of runs in turns), and how many times as fast as plain and as the "
+        "host, with 95 % intervals of the median of ratios within rounds:\n"
+    )
     heads = "host | plain | first | learnt | first : plain | learnt : plain | learnt : host"
     yield f"| program | {heads} |"
     yield "|---|---|---|---|---|---|---|---|"
@@ -187,8 +191,7 @@ def text() -> Iterator[str]:
                 what = "slower" if high < 1 else "faster" if low > 1 else "not shown to differ"
                 verdicts.append(f"{program}, *{job}*: {what}")
         yield f"| {TITLES[program]}, {HOST_TITLES.get(host, host)} | {' | '.join(cells)} |"
-    yield "\nAgainst plain:"
-    yield f"{'; '.join(verdicts)}."
+    yield f"\nAgainst plain: {'; '.join(verdicts)}."
 
 
 def main() -> int:

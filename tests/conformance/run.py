@@ -392,8 +392,10 @@ def run_mpich(
         label = settings_label(plan.mpich.settings)
         place = layout_label(plan.mpich.lab)
         stored, _ = store.load(WORK, host.name, host.version, label, place)
-        known = frozenset(result.identity for result in stored.results) if stored else frozenset()
-        plan = replace(plan, mpich=replace(plan.mpich, known=known))
+        known = {result.identity for result in stored.results} if stored else set()
+        # To try again to build what this host cannot have takes longer than the tests.
+        known |= stored.unbuildable.keys() if stored else set()
+        plan = replace(plan, mpich=replace(plan.mpich, known=frozenset(known)))
     try:
         found = mpich_tests.run_host(host, WORK, plan.mpich, tell)
     except SuiteError as problem:
