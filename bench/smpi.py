@@ -62,10 +62,10 @@ NOTES = [
     "Before 5b99495, with the sender writing anew, 8 B by view took 1.42 to 1.56 times as long as",
     "  by message (near, three jobs by turns), then 1.26 to 1.38, of messages that took 0.84 (Open",
     "  MPI) and 0.94 of the time before. What is left at 8 B, near: 0.02 us in `SMPI_Send`, 0.03",
-    "  from `SMPI_Recv` to the release, 0.02 in `SMPI_Reclaim`. From 64 to 512 B the head's 16",
-    "  bytes take one more line: 0.03 to 0.05 us.",
-    "Cannon: one to three jobs of three products each; 4 and 16 ranks on two cores wait for a core",
-    "  most of the time that they spend in communication.",
+    "  from `SMPI_Recv` to the release, 0.02 in `SMPI_Reclaim`, from 64 B on a line for the head.",
+    "Cannon: one to three jobs of three products each; ranks wait for one of the two cores most of",
+    "  their communication. Over nodes, MPICH, order 4000, the program is slower (0.85), although",
+    "  the exchange without waiting is faster: ranks wait longer for others; why is not known.",
 ]
 """What the present figures do not say by themselves, as lines; to be written anew with them."""
 
