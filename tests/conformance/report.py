@@ -6,6 +6,7 @@ import csv
 import json
 import os
 import platform
+import textwrap
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -120,9 +121,13 @@ def _list(title: str, results: list[tuple[str, Result]]) -> list[str]:
 def write_not_compared(whole: Report, path: Path) -> None:
     """Write every test of MPICH's suite that could not be compared, with its reason."""
     nodes: dict[tuple[str, ...], list[str]] = {}
-    for found in whole.mpich:
+    # Those without settings first: what is left out with settings as well is not told again.
+    for found in sorted(whole.mpich, key=lambda found: bool(found.settings)):
         for kind, reasons in _not_compared(found).items():
             for test, reason in reasons.items():
+                usual = (found.host, "default", kind, test, reason)
+                if kind == "left out" and found.settings and usual in nodes:
+                    continue
                 key = (found.host, found.settings or "default", kind, test, reason)
                 nodes.setdefault(key, []).append(found.layout or "one")
     rows = [[host, " ".join(places), *rest] for (host, *rest), places in nodes.items()]
@@ -273,6 +278,25 @@ def _numbers(parts: list[PythonResults]) -> str:
     return ", ".join(str(number) for number in numbers)
 
 
+def _wide(lines: list[str]) -> list[str]:
+    """Return the lines with those of a paragraph in long ones."""
+    found: list[str] = []
+    words: list[str] = []
+    code = False
+    for line in [*"\n".join(lines).split("\n"), ""]:
+        code ^= line.startswith("```")
+        if line and not code and line[0] not in "|#-`":
+            words.append(line)
+            continue
+        if words:
+            found += textwrap.wrap(
+                " ".join(words), 220, break_long_words=False, break_on_hyphens=False
+            )
+            words = []
+        found.append(line)
+    return found[:-1]
+
+
 def page(whole: Report) -> str:
     """Return the page for docs/measurements."""
     tagged = [(where(found), result) for found in whole.mpich for result in found.results]
@@ -347,7 +371,7 @@ def page(whole: Report) -> str:
         lines += [f"## MPICH's test suite on {found.host} {found.version}", ""]
         lines += [mpich_table(found, markdown=True), ""]
     lines += [*_forced_section(whole), *_lab_section(whole)]
-    return "\n".join(lines).rstrip() + "\n"
+    return "\n".join(_wide(lines)).rstrip() + "\n"
 
 
 def _names(modules: list[str]) -> str:
