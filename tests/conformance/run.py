@@ -253,8 +253,10 @@ def missing_parts(whole: report.Report, hosts: list[str]) -> list[str]:
         if layout:
             where = f"in the lab, {layout}" + (f", with `{label}`" if label else "")
         alike.setdefault((where, " and ".join(suites)), []).append(name)
-    lines = [f"{where}: {what} on {', '.join(names)}" for (where, what), names in alike.items()]
-    return lines
+    places: dict[str, list[str]] = {}
+    for (where, what), names in alike.items():
+        places.setdefault(f"{what} on {', '.join(names)}", []).append(where)
+    return [f"{'; '.join(wheres)}: {what}" for what, wheres in places.items()]
 
 
 @dataclass
