@@ -184,7 +184,8 @@ class Service {
   std::array<Chunk, kClassCount> chunks_;  // what has not been cut into blocks yet
   std::uint64_t used_bytes_ = 0;
   std::unique_ptr<DebugViews> debug_;
-  std::atomic<std::uint64_t> pauses_{0};  // relaxed: how often somebody is waiting
+  std::atomic<std::uint64_t> pauses_{0};         // relaxed: how often somebody has waited
+  std::atomic<std::uint64_t> next_check_ns_{0};  // relaxed: one of the waiting threads looks then
 };
 
 }  // namespace od::smpi

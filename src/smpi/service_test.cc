@@ -95,6 +95,7 @@ struct TestRank {
     Options all = options();
     all.debug = with.debug;
     all.limit_bytes = with.limit_bytes;
+    all.abort = with.abort;
     service = std::make_unique<Service>(*node, all, counters);
   }
   std::unique_ptr<node::Node> node;
@@ -119,6 +120,24 @@ T from_first(const node::Exchange& exchange, const T& value) {
   std::vector<T> all(static_cast<std::size_t>(exchange.size));
   exchange.allgather(&value, all.data(), sizeof value);
   return all[0];
+}
+
+bool job_ended = false;
+
+// Where others want the core a pause takes milliseconds: they must not be counted in tens of
+// thousands until somebody looks.
+int notice_a_death_by_few_pauses(int rank, const node::Exchange& exchange) {
+  Options with;
+  with.abort = [](int) { job_ended = true; };
+  TestRank own(exchange, with);
+  exchange.barrier();
+  if (rank == 1) _exit(0);
+  for (int i = 0; i < 30'000 && !job_ended; ++i) {
+    own.service->pause();
+    usleep(1000);
+  }
+  OD_REQUIRE(job_ended);
+  return 0;
 }
 
 int lend_and_release(int rank, const node::Exchange& exchange) {
@@ -156,6 +175,10 @@ int lend_and_release(int rank, const node::Exchange& exchange) {
   }
   exchange.barrier();
   return 0;
+}
+
+TEST(SmpiService, DeathIsNoticedThoughPausesAreLong) {
+  expect_job(2, notice_a_death_by_few_pauses);
 }
 
 TEST(SmpiService, MemoryIsUsedAgainOnlyWhenEverybodyHasLetGo) { expect_job(3, lend_and_release); }
