@@ -18,25 +18,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "by_chance.h"
+
 enum { kMost = 20 << 20, kLateCalls = 6, kToken = 9 };
-
-static int rank, ranks;
-static const char* nodes = "";
-static uint64_t seed = 1;
-static long delayed;
-
-static void Fail(const char* what, int64_t number) {
-  fprintf(stderr, "rank %d: %s (%lld)\n", rank, what, (long long)number);
-  MPI_Abort(MPI_COMM_WORLD, 1);
-}
-
-static uint64_t Draw(uint64_t* state) {
-  *state += 0x9e3779b97f4a7c15u;
-  uint64_t value = *state;
-  value = (value ^ value >> 30) * 0xbf58476d1ce4e5b9u;
-  value = (value ^ value >> 27) * 0x94d049bb133111ebu;
-  return value ^ value >> 31;
-}
 
 static char Expected(size_t at, uint64_t call) {
   return (char)(at * 7 + (at >> 11) + (at >> 17) + call * 29);
@@ -81,30 +65,14 @@ static void Bcast(MPI_Comm comm, int root, size_t bytes, uint64_t call, int gaps
   free(buffer);
 }
 
-/* How many calls of all ranks had the right result, and before how many a rank waited. */
-static void Report(int calls) {
-  long mine[2] = {calls, delayed}, all[2];
-  MPI_Reduce(mine, all, 2, MPI_LONG, MPI_SUM, 0, MPI_COMM_WORLD);
-  if (rank == 0) printf("CALLS %d RESULTS %ld DELAYED %ld\n", calls, all[0], all[1]);
-}
-
-/* Comes late by chance. */
-static void Dawdle(uint64_t* own) {
-  if (Draw(own) % 2 != 0) return;
-  ++delayed;
-  usleep((useconds_t)(Draw(own) % 1500));
-}
-
 /* Everything by chance: the communicator, the root, the size, and when each rank comes. */
 static void Random(int calls) {
   static const size_t kSizes[] = {1, 3, 999, 65536, 65538, 199998, 1 << 20};
-  MPI_Comm comms[4] = {MPI_COMM_WORLD};
-  MPI_Comm_dup(MPI_COMM_WORLD, &comms[1]);
-  MPI_Comm_split(MPI_COMM_WORLD, 0, ranks - rank, &comms[2]);
-  MPI_Comm_split(MPI_COMM_WORLD, rank == ranks - 2, rank, &comms[3]);
+  MPI_Comm comms[kComms];
+  MakeComms(comms);
   uint64_t common = seed, own = seed * 1000 + (uint64_t)rank;
   for (int call = 0; call < calls; ++call) {
-    MPI_Comm comm = comms[Draw(&common) % 4];
+    MPI_Comm comm = comms[Draw(&common) % kComms];
     size_t bytes = kSizes[Draw(&common) % (sizeof(kSizes) / sizeof(kSizes[0]))];
     uint64_t root = Draw(&common);
     int later = Draw(&common) % 8 == 0;
@@ -114,7 +82,7 @@ static void Random(int calls) {
     int gaps = bytes % 3 == 0 && Draw(&own) % 2 == 0;
     Bcast(comm, (int)(root % (uint64_t)size), bytes, (uint64_t)call, gaps, later);
   }
-  for (int i = 1; i < 4; ++i) MPI_Comm_free(&comms[i]);
+  FreeComms(comms);
   Report(calls);
 }
 

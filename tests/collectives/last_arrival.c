@@ -20,12 +20,9 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { kToken = 9 };
+#include "by_chance.h"
 
-static int rank, ranks;
-static const char* nodes = "";
-static uint64_t seed = 1;
-static long delayed;
+enum { kToken = 9 };
 
 /* x -> factor * x + term, modulo 2^32: to do one after the other does not commute. */
 typedef struct {
@@ -33,19 +30,6 @@ typedef struct {
 } Step;
 static MPI_Datatype step_type;
 static MPI_Op after;
-
-static void Fail(const char* what, int64_t number) {
-  fprintf(stderr, "rank %d: %s (%lld)\n", rank, what, (long long)number);
-  MPI_Abort(MPI_COMM_WORLD, 1);
-}
-
-static uint64_t Draw(uint64_t* state) {
-  *state += 0x9e3779b97f4a7c15u;
-  uint64_t value = *state;
-  value = (value ^ value >> 30) * 0xbf58476d1ce4e5b9u;
-  value = (value ^ value >> 27) * 0x94d049bb133111ebu;
-  return value ^ value >> 31;
-}
 
 static uint64_t Value(int who, size_t at, uint64_t call) {
   uint64_t state = (uint64_t)who * 1000003 + at * 29 + call * 7919;
@@ -267,29 +251,13 @@ static void Scatterv(MPI_Comm comm, int root, size_t most, uint64_t call, int in
   Free(blocks);
 }
 
-/* How many calls of all ranks had the right result, and before how many a rank waited. */
-static void Report(int calls) {
-  long mine[2] = {calls, delayed}, all[2];
-  MPI_Reduce(mine, all, 2, MPI_LONG, MPI_SUM, 0, MPI_COMM_WORLD);
-  if (rank == 0) printf("CALLS %d RESULTS %ld DELAYED %ld\n", calls, all[0], all[1]);
-}
-
-/* Comes late by chance. */
-static void Dawdle(uint64_t* own) {
-  if (Draw(own) % 2 != 0) return;
-  ++delayed;
-  usleep((useconds_t)(Draw(own) % 1500));
-}
-
 static void Random(int calls) {
   static const size_t kCounts[] = {1, 3, 999, 8192, 8193, 24999, 50000};
-  MPI_Comm comms[4] = {MPI_COMM_WORLD};
-  MPI_Comm_dup(MPI_COMM_WORLD, &comms[1]);
-  MPI_Comm_split(MPI_COMM_WORLD, 0, ranks - rank, &comms[2]);
-  MPI_Comm_split(MPI_COMM_WORLD, rank == ranks - 2, rank, &comms[3]);
+  MPI_Comm comms[kComms];
+  MakeComms(comms);
   uint64_t common = seed, own = seed * 1000 + (uint64_t)rank;
   for (int call = 0; call < calls; ++call) {
-    MPI_Comm comm = comms[Draw(&common) % 4];
+    MPI_Comm comm = comms[Draw(&common) % kComms];
     size_t count = kCounts[Draw(&common) % (sizeof(kCounts) / sizeof(kCounts[0]))];
     uint64_t kind = Draw(&common) % 7, root = Draw(&common);
     int in_place = Draw(&common) % 3 == 0;
@@ -318,7 +286,7 @@ static void Random(int calls) {
       free(data);
     }
   }
-  for (int i = 1; i < 4; ++i) MPI_Comm_free(&comms[i]);
+  FreeComms(comms);
   Report(calls);
 }
 

@@ -90,9 +90,6 @@ class ArrivalCall {
   // area.
   static constexpr std::int64_t kLongMessageBytes = 512 << 10;
 
-  // What the root of a broadcast leaves for its own node before it looks after others again.
-  static constexpr std::int64_t kOwnBytesAtOnce = 4 << 20;
-
   virtual ~ArrivalCall() = default;
   ArrivalCall(const ArrivalCall&) = delete;
   ArrivalCall& operator=(const ArrivalCall&) = delete;

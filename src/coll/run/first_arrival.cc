@@ -73,7 +73,7 @@ bool FirstArrival::advance_root() {
   bool moved = hear_ready();
   moved |= advance_streams(segments_);
   const bool idle = streamed();
-  if (tree_ != nullptr && (awaited_ == 0 || idle)) close_tree();
+  if (tree_ != nullptr && (awaited_ == 0 || idle)) close_tree(0, tree_->size());
   moved |= publish_own();
   moved |= settle_sent();
   if (awaited_ == 0 && idle && placed_ && told_all() &&
@@ -100,18 +100,13 @@ void FirstArrival::take_in(const Ready& ready) {
     tell(tree_ranks_[parent], kNext, Next{number_, ready.rank, more});
   }
   tree_ranks_.push_back(ready.rank);
-  if (more != 0) return;
-  // These two know.
-  for (std::size_t i = tree_->first_open(); i + 1 < tree_->size(); ++i) {
-    if (i != parent) tell(tree_ranks_[i], kNext, Next{number_, kNobody, 0});
-  }
-  tree_->close();
+  if (more == 0) close_tree(parent, tree_->size() - 1);
 }
 
-// So nobody stays for a node that may come.
-void FirstArrival::close_tree() {
-  for (std::size_t i = tree_->first_open(); i < tree_->size(); ++i) {
-    tell(tree_ranks_[i], kNext, Next{number_, kNobody, 0});
+// Nobody stays for a node that may come. Told before: member `knowing`, and those from `told` on.
+void FirstArrival::close_tree(std::size_t knowing, std::size_t told) {
+  for (std::size_t i = tree_->first_open(); i < told; ++i) {
+    if (i != knowing) tell(tree_ranks_[i], kNext, Next{number_, kNobody, 0});
   }
   tree_->close();
 }

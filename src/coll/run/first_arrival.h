@@ -19,6 +19,7 @@
 #ifndef OVERDRIVE_COLL_RUN_FIRST_ARRIVAL_H_
 #define OVERDRIVE_COLL_RUN_FIRST_ARRIVAL_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -40,6 +41,9 @@ class FirstArrival : public FirstComers<ArrivalCall> {
   std::string describe() const override;
 
  private:
+  // What the root leaves for its own node before it looks after others again.
+  static constexpr std::int64_t kOwnBytesAtOnce = 4 << 20;
+
   struct Part {
     std::uint64_t number;
     std::int64_t bytes;
@@ -69,7 +73,7 @@ class FirstArrival : public FirstComers<ArrivalCall> {
   bool publish_own();
   void publish(std::uint64_t segments);
   void take_in(const Ready& ready) override;
-  void close_tree();
+  void close_tree(std::size_t knowing, std::size_t told);
   bool receive_segments();
   void segment_is_there(std::uint64_t index);
   bool hear_next();
