@@ -16,6 +16,8 @@ import sys
 import tarfile
 from pathlib import Path
 
+from turns import turn
+
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / "build" / "debian"
 DIST = ROOT / "dist" / "debian"
@@ -29,7 +31,10 @@ class BuildError(RuntimeError):
 
 def run(command: list[str], folder: Path, **more: str) -> None:
     """Run a command; raise BuildError when it fails."""
-    done = subprocess.run(command, cwd=folder, env={**os.environ, **more}, check=False)
+    # A step inherits the turn.
+    done = subprocess.run(
+        command, cwd=folder, env={**os.environ, **more}, check=False, close_fds=False
+    )
     if done.returncode != 0:
         raise BuildError(f"`{' '.join(command)}` ended with status {done.returncode}")
 
@@ -131,9 +136,10 @@ def main() -> int:
         print(f"deb: {', '.join(missing)} missing: install debhelper, cmake, ninja-build")
         return 1
     try:
-        build(unpack_sources((ROOT / "VERSION").read_text().split()[0]), options)
-        results = collect()
-        judge(results)
+        with turn(BUILD):
+            build(unpack_sources((ROOT / "VERSION").read_text().split()[0]), options)
+            results = collect()
+            judge(results)
     except BuildError as error:
         print(f"deb: {error}", file=sys.stderr)
         return 1

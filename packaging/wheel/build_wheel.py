@@ -26,10 +26,11 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tools" / "setup"))
+sys.path[:0] = [str(ROOT / "tools" / "setup"), str(ROOT / "packaging")]
 
 from environments import ensure_environment  # noqa: E402
 from packages import SetupError  # noqa: E402
+from turns import turn  # noqa: E402
 
 BUILD = ROOT / "build" / "wheel"
 DIST = ROOT / "dist"
@@ -137,7 +138,10 @@ def unwinder() -> str:
 
 def run(command: list[str], **more: str) -> None:
     """Run a command; raise SetupError when it fails."""
-    done = subprocess.run(command, cwd=ROOT, env={**os.environ, **more}, check=False)
+    # A step inherits the turn.
+    done = subprocess.run(
+        command, cwd=ROOT, env={**os.environ, **more}, check=False, close_fds=False
+    )
     if done.returncode != 0:
         raise SetupError(f"`{' '.join(command[:4])} ...` ended with status {done.returncode}")
 
@@ -264,12 +268,13 @@ def main() -> int:
     parser.add_argument("--pack-only", action="store_true", help="what has been compiled before")
     options = parser.parse_args()
     try:
-        python = ensure_environment(BUILD / "tools", TOOLS)
-        if not options.pack_only:
-            write_toolchain(BUILD / "toolchain", python)
-            write_headers(BUILD / "include")
-            compile_all(options.jobs)
-        wheel = pack(python)
+        with turn(BUILD):
+            python = ensure_environment(BUILD / "tools", TOOLS)
+            if not options.pack_only:
+                write_toolchain(BUILD / "toolchain", python)
+                write_headers(BUILD / "include")
+                compile_all(options.jobs)
+            wheel = pack(python)
     except SetupError as error:
         print(f"wheel: {error}", file=sys.stderr)
         return 1
