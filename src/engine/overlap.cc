@@ -83,7 +83,7 @@ Overlap::~Overlap() = default;
 bool Overlap::suits(const CollectiveCall& call, const Comm& comm) const {
   const CollectiveComm& own = *comm.collectives;
   if (!own.spans_nodes() || state_.settings.collective_shuffle != 0) return false;
-  const std::int64_t least = state_.settings.overlap_min_bytes;
+  const auto least = static_cast<std::int64_t>(state_.settings.overlap_min_bytes);
   switch (call.collective) {
     case Collective::kBcast:
       return block_of(call) >= least;

@@ -12,11 +12,9 @@ namespace {
 constexpr std::uint64_t kCellAlignment = 64;
 }  // namespace
 
-CellPool::CellPool(std::byte* region, std::uint64_t pool_offset, std::uint64_t pool_bytes,
-                   std::uint64_t chunk_bytes, std::atomic<std::uint8_t>* releases,
-                   std::uint32_t release_count)
-    : region_(region),
-      pool_offset_(pool_offset),
+CellPool::CellPool(std::uint64_t pool_offset, std::uint64_t pool_bytes, std::uint64_t chunk_bytes,
+                   std::atomic<std::uint8_t>* releases, std::uint32_t release_count)
+    : pool_offset_(pool_offset),
       chunk_bytes_(chunk_bytes),
       releases_(releases),
       live_(pool_bytes / chunk_bytes, 0) {

@@ -34,11 +34,10 @@ class CellPool {
  public:
   static constexpr std::uint32_t kNoChunk = ~std::uint32_t{0};
 
-  // `region` is the start of the owner's region; `pool_offset` and `pool_bytes` a part of it,
-  // `releases` an array of `release_count` bytes in it. chunk_bytes divides into pool_bytes.
-  CellPool(std::byte* region, std::uint64_t pool_offset, std::uint64_t pool_bytes,
-           std::uint64_t chunk_bytes, std::atomic<std::uint8_t>* releases,
-           std::uint32_t release_count);
+  // `pool_offset` and `pool_bytes` are a part of the owner's region, `releases` an array of
+  // `release_count` bytes in it. chunk_bytes divides into pool_bytes.
+  CellPool(std::uint64_t pool_offset, std::uint64_t pool_bytes, std::uint64_t chunk_bytes,
+           std::atomic<std::uint8_t>* releases, std::uint32_t release_count);
 
   // Room for `bytes` (at most chunk_bytes) in *cell; false when everything is in use.
   bool allocate(std::uint64_t bytes, CellDescriptor* cell);
@@ -85,7 +84,6 @@ class CellPool {
   void retire(const Pending& pending);
   bool pending_empty() const { return pending_head_ == pending_tail_; }
 
-  std::byte* region_;
   std::uint64_t pool_offset_;
   std::uint64_t chunk_bytes_;
   std::atomic<std::uint8_t>* releases_;

@@ -15,7 +15,7 @@ constexpr std::uint32_t kChunks = 16;
 
 struct Pool {
   std::array<std::atomic<std::uint8_t>, 64> releases = {};
-  CellPool cells{nullptr, 4096, kChunk* kChunks, kChunk, releases.data(), 64};
+  CellPool cells{4096, kChunk* kChunks, kChunk, releases.data(), 64};
 
   // The chunk of a message of a whole chunk, or kNoChunk.
   std::uint32_t send(std::vector<CellDescriptor>* unread) {

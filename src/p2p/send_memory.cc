@@ -30,7 +30,7 @@ SendMemory::SendMemory(Links& links, const config::Settings& settings)
             [&node = links.node()](std::uint64_t offset, std::uint64_t bytes) {
               node.punch(offset, bytes);
             }),
-      pool_(region_, links.layout().pool_offset, links.layout().pool_bytes,
+      pool_(links.layout().pool_offset, links.layout().pool_bytes,
             chunk_bytes_for(settings, links.layout().pool_bytes),
             reinterpret_cast<std::atomic<std::uint8_t>*>(region_ + links.layout().releases_offset),
             links.layout().release_count),

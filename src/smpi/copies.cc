@@ -23,7 +23,7 @@ namespace {
 constexpr std::uint64_t kLeastCopiedBytes = 16u << 10;
 constexpr std::uint64_t kMostCopiedBytes = 4u << 20;
 
-constexpr int kLooks = 4;
+constexpr unsigned kLooks = 4;
 constexpr int kMostlyFetched = 3;
 // Sends of new data between two looks at a block whose viewers were found to read all of it, which
 // cost a send in place, and at one that they leave alone.
@@ -76,7 +76,7 @@ void Service::look_at_viewers(Block& record) {
   const double line_ns = far_line_ns_.load(std::memory_order_relaxed);
   if (line_ns <= 0) return;
   int fetched = 0;
-  for (int i = 0; i < kLooks; ++i) {
+  for (unsigned i = 0; i < kLooks; ++i) {
     std::byte* const at = watched.start + watched.bytes * (2 * i + 1) / (2 * kLooks);
     if (static_cast<double>(take_line_ns(at)) >= line_ns / 2) ++fetched;
   }

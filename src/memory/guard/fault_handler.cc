@@ -57,7 +57,7 @@ void default_action(int number, const siginfo_t* info) {
 void pass_on(int number, siginfo_t* info, void* context) {
   take();
   const struct sigaction action = g_program;
-  if ((action.sa_flags & SA_RESETHAND) != 0) g_program.sa_handler = SIG_DFL;
+  if ((action.sa_flags & static_cast<int>(SA_RESETHAND)) != 0) g_program.sa_handler = SIG_DFL;
   give();
   const bool plain = (action.sa_flags & SA_SIGINFO) == 0;
   if (plain && action.sa_handler == SIG_IGN && info->si_code <= 0) return;
