@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -104,7 +105,15 @@ const void* DebugViews::open(const std::byte* address, std::uint64_t bytes, int 
   // An old size of 0 asks for a second mapping of shared pages.
   const long mapped =
       syscall(SYS_mremap, place - within, 0, added.page_bytes, MREMAP_MAYMOVE, nullptr);
-  if (mapped == -1) return nullptr;
+  if (mapped == -1) {
+    // Whoever asks for this mode must know where it shows nothing.
+    OD_LOG_ONCE(
+        Level::kError,
+        "SMPI: a view cannot be watched, its pages cannot be mapped a second time: %s; it is "
+        "used where the message lies, as without the debug mode, and so may others be",
+        std::strerror(errno));
+    return nullptr;
+  }
   added.pages = reinterpret_cast<std::byte*>(mapped);
   protect_pages(added.pages, added.page_bytes, PROT_READ);
   added.start = added.pages + within;
