@@ -37,12 +37,13 @@ def prefix_files(prefix: Path) -> set[str]:
     return {str(path.relative_to(prefix)) for path in prefix.rglob("*")}
 
 
-@pytest.fixture
-def environment(scratch: Path, wheel: Path) -> Path:
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Path:
     """Return an environment with the wheel alone."""
-    need([sys.executable, "-m", "venv", str(scratch / "venv")])
-    need([str(scratch / "venv/bin/pip"), "install", "-q", "--no-index", str(wheel)])
-    return scratch / "venv"
+    venv = tmp_path_factory.mktemp("wheel") / "venv"
+    need([sys.executable, "-m", "venv", str(venv)])
+    need([str(venv / "bin/pip"), "install", "-q", "--no-index", str(wheel)])
+    return venv
 
 
 def test_it_says_for_which_systems_it_is(wheel: Path) -> None:
