@@ -7,7 +7,7 @@
 #   make bench      measure; results go to docs/measurements
 #   make conformance  the whole conformance suites; the table goes to docs/measurements
 #   make fuzz TIME=1h [HOSTS=openmpi4,mpich4] [SEED=1]  random MPI programs; goes on where it ended
-#   make install PREFIX=/where
+#   make install PREFIX=/where, make uninstall PREFIX=/where
 #   make wheel      a wheel for pip into dist; make deb  Debian packages into dist/debian
 #   make release VERSION=1.2.3 [DRY_RUN=1]  version, changelog, tag, packages, checksums, list of parts
 #   make lint [TIDY=1], make format
@@ -26,7 +26,7 @@ HOSTS := $(PYTHON) tools/hosts/hosts.py
 CONFIGURE_FLAGS := -DOVERDRIVE_UNITY=ON -DOVERDRIVE_LTO_TARGETS=all $(if $(filter 1,$(OVERDRIVE_WERROR)),-DOVERDRIVE_WERROR=ON)
 
 .PHONY: all release setup-build setup-tests setup-programs demo check check-all bench conformance \
-	build fuzz install wheel deb lint format clean
+	build fuzz install uninstall wheel deb lint format clean
 
 all: build
 
@@ -74,6 +74,9 @@ fuzz: setup-build build
 
 install: build
 	@cmake --install build/release --prefix "$(PREFIX)"
+
+uninstall:
+	@$(PYTHON) packaging/uninstall.py build/release --prefix "$(PREFIX)"
 
 wheel: setup-build
 	@$(PYTHON) packaging/wheel/build_wheel.py --jobs $(JOBS)

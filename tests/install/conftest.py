@@ -107,6 +107,26 @@ def python_packages() -> Callable[[str, list[str]], Path]:
     return fetch
 
 
+@pytest.fixture(scope="session")
+def release_build() -> Path:
+    """Return the folder that `make` has built."""
+    build = ROOT / "build" / "release"
+    if not (build / "lib" / "liboverdrive.so").exists():
+        pytest.skip("run `make` first")
+    return build
+
+
+@pytest.fixture(scope="session")
+def own_build(release_build: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return an installation that this machine's compiler built for this machine's C library."""
+    prefix = tmp_path_factory.mktemp("own") / "prefix"
+    subprocess.run(
+        ["cmake", "--install", str(release_build), "--prefix", str(prefix)],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    return prefix
+
+
 @pytest.fixture
 def modulefiles(scratch: Path) -> Path:
     """Return a folder of modulefiles for /opt/overdrive, as CMake writes them."""

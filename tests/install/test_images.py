@@ -67,19 +67,6 @@ def test_the_launcher_outside_and_a_container_for_each_rank(
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.fixture
-def own_build(scratch: Path) -> Path:
-    """Return an installation that this machine's compiler built for this machine's C library."""
-    build = ROOT / "build" / "release"
-    if not (build / "cmake_install.cmake").exists():
-        pytest.skip("run `make` first")
-    prefix = scratch / "own"
-    subprocess.run(
-        ["cmake", "--install", str(build), "--prefix", str(prefix)], check=True, capture_output=True
-    )
-    return prefix
-
-
 def glibc_here() -> tuple[int, ...]:
     said = subprocess.check_output(["getconf", "GNU_LIBC_VERSION"], text=True)
     return tuple(map(int, said.split()[1].split(".")))
