@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -55,6 +57,36 @@ def test_load_shows_everything_and_unload_leaves_nothing(shell) -> None:
         shell(f"module load overdrive/{shell.version}", "module unload overdrive", shown())
     )
     assert {n: plain(v) for n, v in after.items()} == {n: plain(v) for n, v in before.items()}
+
+
+def test_jobs_over_both_mpis_with_what_it_shows(
+    shell, release_build: Path, small_jobs: Path, scratch: Path
+) -> None:
+    """An installation in the folder that the modulefile names; unloaded, and without a trace."""
+    command = ["cmake", "--install", str(release_build), "--prefix", "/opt/overdrive"]
+    whole = scratch / "whole"
+    subprocess.run(
+        command, env={**os.environ, "DESTDIR": str(whole)}, check=True, capture_output=True
+    )
+    system = shell.system
+    here = subprocess.check_output(["getconf", "GNU_LIBC_VERSION"], text=True).split()[1]
+    there = system.need("ldd --version | head -1").split()[-1]
+    if tuple(map(int, there.split("."))) < tuple(map(int, here.split("."))):
+        pytest.skip("this build needs a newer release")
+    before = system.files()
+    system.mount(whole / "opt" / "overdrive", "/opt/overdrive")
+    system.mount(small_jobs, "/mnt/jobs")
+    lines = [f"module load overdrive/{shell.version}"]
+    for job, launcher in (("openmpi4", "mpirun.openmpi --oversubscribe"),
+                          ("mpich4", "mpirun.mpich")):  # fmt: skip
+        lines.append(f"python3 -B /mnt/proof/proof.py {launcher} -n 2 /mnt/jobs/{job}")
+    lines += ["module unload overdrive", "command -v overdrive || echo gone"]
+    said = "\n".join(shell(*lines))
+    for launcher in ("openmpi", "mpich"):
+        assert re.search(rf"proof: mpirun.{launcher}.* messages, .* collectives", said), said
+    assert said.endswith("gone"), said
+    # What was mounted is not looked at; the lines themselves lie in the image.
+    assert system.files() - before <= {"/lines.sh"}
 
 
 def plain(value: str) -> str:
