@@ -25,8 +25,8 @@ KINDS = {
     "bullseye": ("bullseye", MPI),
     "bookworm": ("bookworm", MPI),
     "trixie": ("trixie", MPI),
-    "lmod": ("bookworm", "openmpi-bin,mpich,lmod,man-db,pkg-config"),
-    "modules": ("bookworm", "openmpi-bin,mpich,environment-modules,man-db,pkg-config"),
+    "lmod": ("bookworm", "openmpi-bin,mpich,lmod,man-db,pkg-config,python3"),
+    "modules": ("bookworm", "openmpi-bin,mpich,environment-modules,man-db,pkg-config,python3"),
 }
 """Debian release and packages of each kind of image; the distribution's Lmod and Environment
 Modules exclude each other."""
