@@ -50,6 +50,12 @@ void ArrivalBlocks::add_block(Stream& stream, char* block, std::int64_t bytes) {
   }
 }
 
+void ArrivalBlocks::add_share(Stream& stream, std::size_t member, std::int64_t bytes) const {
+  for (std::size_t piece = 0; piece < pieces_of(bytes); ++piece) {
+    stream.pieces.push_back({place_of(member, piece), piece_bytes(bytes, piece)});
+  }
+}
+
 void ArrivalBlocks::add_incoming(Stream& stream, char* block, std::int64_t block_bytes,
                                  std::int64_t bytes) {
   if (bytes == block_bytes) return add_block(stream, block, bytes);
@@ -90,17 +96,21 @@ std::uint64_t ArrivalBlocks::area_bytes() const {
 }
 
 char* ArrivalBlocks::place_of(std::size_t member, std::size_t piece) const {
-  char* const cell = reinterpret_cast<char*>(area_->segment(number_, member * share_ + piece));
-  return piece == 0 ? cell + kHead : cell;
+  if (piece == 0) return head_of(member) + kHead;
+  return reinterpret_cast<char*>(area_->segment(number_, member * share_ + piece));
+}
+
+char* ArrivalBlocks::head_of(std::size_t member) const {
+  return reinterpret_cast<char*>(area_->segment(number_, member * share_));
 }
 
 void ArrivalBlocks::set_word(std::size_t member, std::int64_t word) const {
-  std::memcpy(place_of(member, 0) - kHead, &word, sizeof(word));
+  std::memcpy(head_of(member), &word, sizeof(word));
 }
 
 std::int64_t ArrivalBlocks::word(std::size_t member) const {
   std::int64_t found;
-  std::memcpy(&found, place_of(member, 0) - kHead, sizeof(found));
+  std::memcpy(&found, head_of(member), sizeof(found));
   return found;
 }
 

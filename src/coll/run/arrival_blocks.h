@@ -2,7 +2,8 @@
 // first to each node, or end with whoever comes last.
 //
 // Only the root knows the lengths of all blocks, so nothing that ranks decide alike may depend on
-// them. Each member of a node has the same share of the node's area, whatever its block is. A block
+// them. Each member of a node has the same share of the node's area, whatever its block is (where
+// all ranks know how long blocks are, they agree about the share: relay_gather.h). A block
 // that fits goes through the area (*short*); a longer one goes straight between its rank and the
 // root (*long*), for which its rank waits alone. All blocks are cut in the same way on both sides:
 //
@@ -66,12 +67,18 @@ class ArrivalBlocks : public ArrivalCall {
   static std::int64_t piece_offset(std::size_t piece);
   // Adds the pieces of a block in this rank's memory.
   static void add_block(Stream& stream, char* block, std::int64_t bytes);
+  // Likewise of one in the area.
+  void add_share(Stream& stream, std::size_t member, std::int64_t bytes) const;
   // Likewise of one that comes, for which there is a block of another length: then it is kept
   // aside, which this rank is told as an error.
   void add_incoming(Stream& stream, char* block, std::int64_t block_bytes, std::int64_t bytes);
 
   // In the area of this rank's node.
+  std::uint64_t share() const { return share_; }
+  void set_share(std::uint64_t cells) { share_ = cells; }
   std::uint64_t area_bytes() const;
+  // Where a member's word lies.
+  char* head_of(std::size_t member) const;
   char* place_of(std::size_t member, std::size_t piece) const;
   void set_word(std::size_t member, std::int64_t word) const;
   std::int64_t word(std::size_t member) const;
@@ -83,7 +90,7 @@ class ArrivalBlocks : public ArrivalCall {
   template <typename Begin>
   bool advance_stream(Stream& stream, Begin begin);
 
-  const std::uint64_t share_;  // cells of each member
+  std::uint64_t share_;  // cells of each member
 };
 
 }  // namespace od

@@ -159,10 +159,8 @@ bool FirstScatterv::advance_winner() {
       if (area_ != nullptr) set_word(member, word);
       if (member == my_place()) {
         if (word >= 0) add_incoming(stream, output_, bytes_, word);
-      } else {
-        for (std::size_t piece = 0; word > 0 && piece < pieces_of(word); ++piece) {
-          stream.pieces.push_back({place_of(member, piece), piece_bytes(word, piece)});
-        }
+      } else if (word > 0) {
+        add_share(stream, member, word);
       }
       ends_.push_back(stream.pieces.size());
     }

@@ -98,10 +98,8 @@ void LastGatherv::begin_sending() {
     if (words_[member] < 0) continue;
     if (member == my_place()) {
       add_block(stream, input_, bytes_);
-      continue;
-    }
-    for (std::size_t piece = 0; piece < pieces_of(words_[member]); ++piece) {
-      stream.pieces.push_back({place_of(member, piece), piece_bytes(words_[member], piece)});
+    } else {
+      add_share(stream, member, words_[member]);
     }
   }
 }

@@ -15,10 +15,6 @@ using coll::shm::ArrivalArea;
 
 namespace {
 
-// The mark lies behind the first piece of a block, in what a cell is longer than a message.
-constexpr std::int64_t kMarkAt = ArrivalCall::kMessageBytes;
-static_assert(kMarkAt + sizeof(std::atomic<std::uint64_t>) <= ArrivalArea::kCellBytes);
-
 // Also of empty blocks, for the mark.
 std::size_t cells_of(std::size_t pieces) { return std::max<std::size_t>(1, pieces); }
 
@@ -41,12 +37,8 @@ RelayGather::RelayGather(ArrivalComm& shared, const CollectiveCall& call,
   if (!root || !call.in_place) input_ = buffers.address({0, 0, coll::Buffer::kInput});
 }
 
-char* RelayGather::left_at(std::size_t member, std::size_t piece) const {
-  return reinterpret_cast<char*>(area_->segment(number_, member * each_ + piece));
-}
-
 std::atomic<std::uint64_t>& RelayGather::mark(std::size_t member) const {
-  return *std::launder(reinterpret_cast<std::atomic<std::uint64_t>*>(left_at(member, 0) + kMarkAt));
+  return *std::launder(reinterpret_cast<std::atomic<std::uint64_t>*>(head_of(member)));
 }
 
 bool RelayGather::advance() {
@@ -63,34 +55,31 @@ bool RelayGather::advance() {
 // By whoever has made room, before others see it.
 void RelayGather::prepare_area() {
   for (std::size_t member = 0; member < members().size(); ++member) {
-    new (left_at(member, 0) + kMarkAt) std::atomic<std::uint64_t>(kNotThere);
+    new (head_of(member)) std::atomic<std::uint64_t>(kNotThere);
   }
 }
 
 // False: there is no room yet.
 bool RelayGather::find_place() {
-  each_ = cells_of(pieces_of(bytes_));
-  if (open_area(members().size() * each_ * ArrivalArea::kCellBytes, ArrivalArea::kCellBytes)) {
+  set_share(cells_of(pieces_of(bytes_)));
+  if (open_area(area_bytes(), ArrivalArea::kCellBytes)) {
     wake_neighbours();
   } else if (!owns_entry_) {
     const ArrivalArea::Seen seen = area_->look(number_);
     placed_ = seen.placed;
     // Ranks that do not agree how long blocks are must agree where they lie.
-    if (placed_) each_ = seen.bytes / ArrivalArea::kCellBytes / members().size();
+    if (placed_) set_share(seen.bytes / ArrivalArea::kCellBytes / members().size());
   }
   return placed_;
 }
 
 void RelayGather::leave_own() {
   std::int64_t bytes = bytes_;
-  if (cells_of(pieces_of(bytes)) > each_) {
+  if (cells_of(pieces_of(bytes)) > share()) {
     note(host_.err_truncate);
-    bytes = static_cast<std::int64_t>(each_) * kMessageBytes;
+    bytes = static_cast<std::int64_t>(share()) * kMessageBytes;
   }
-  for (std::size_t piece = 0; piece < pieces_of(bytes); ++piece) {
-    memory::copy_ordinary(left_at(my_place(), piece), input_ + piece_offset(piece),
-                          static_cast<std::size_t>(piece_bytes(bytes, piece)));
-  }
+  copy_into_area(my_place(), input_, bytes);
   // Release: the block; pairs with the acquires of who carries it and of the root.
   mark(my_place())
       .store(static_cast<std::uint64_t>(bytes) << kMarkBits | kLeft, std::memory_order_release);
@@ -141,9 +130,10 @@ void RelayGather::become_carrier() {
 void RelayGather::carry(std::size_t member, std::int64_t bytes, bool own) {
   // Whose it is, in the place of a segment's length.
   tell(root_, kReady, Ready{number_, bytes, members()[member], me()});
-  if (own) return add_block(outgoing_, const_cast<char*>(input_), bytes);
-  for (std::size_t piece = 0; piece < pieces_of(bytes); ++piece) {
-    outgoing_.pieces.push_back({left_at(member, piece), piece_bytes(bytes, piece)});
+  if (own) {
+    add_block(outgoing_, const_cast<char*>(input_), bytes);
+  } else {
+    add_share(outgoing_, member, bytes);
   }
 }
 
@@ -184,12 +174,7 @@ void RelayGather::take_what_was_left() {
     const auto left = pick_up(member);
     if (!left) continue;
     if (*left != bytes_) note(host_.err_truncate);
-    const std::int64_t bytes = std::min(*left, bytes_);
-    for (std::size_t piece = 0; piece < pieces_of(bytes); ++piece) {
-      memory::copy_ordinary(output_ + members()[member] * bytes_ + piece_offset(piece),
-                            left_at(member, piece),
-                            static_cast<std::size_t>(piece_bytes(bytes, piece)));
-    }
+    copy_from_area(member, output_ + members()[member] * bytes_, std::min(*left, bytes_));
     --own_node_left_;
   }
 }

@@ -12,8 +12,9 @@
 // So the network is busy from the first rank on, the root ends soon after the last one has come,
 // and on each node one rank at most waits for a root that is late.
 //
-// The block of a member has a *mark* in the area: not there, or left, and how long it is, or with a
-// carrier. How marks and the order in which carriers follow each other fit together:
+// In the place of a word (arrival_blocks.h) the block of a member has a *mark*, which several ranks
+// look at and change: not there, or left, and how long it is, or with a carrier. How marks and the
+// order in which carriers follow each other fit together:
 //
 //   giver    copies, marks, counts itself (ArrivalArea::give, release); no carrier then: tries to
 //            become one.
@@ -71,15 +72,12 @@ class RelayGather : public ArrivalBlocks {
   void take_in(const Ready& ready) override;
 
   std::atomic<std::uint64_t>& mark(std::size_t member) const;
-  // Of the area, where a member's block lies.
-  char* left_at(std::size_t member, std::size_t piece) const;
 
   const std::int64_t bytes_;     // of each rank
   const char* input_ = nullptr;  // null: the root's own block is where it belongs
   char* output_ = nullptr;       // of the root
 
   Role role_ = Role::unknown;
-  std::size_t each_ = 0;    // cells of the area that a member has
   std::uint64_t seen_ = 0;  // blocks that had been left when the marks were last looked at
   Stream outgoing_;         // carrier
 
