@@ -433,14 +433,13 @@ bool Rank::comes_to_rest() {
   RankState& s = *state_;
   Guard guard(s);
   if (work_pending(s)) return false;
-  if (!s.stays_awake) s.requests.at_rest().settle();
+  s.requests.at_rest().settle();
   return true;
 }
 
 void Rank::stays_awake() {
   Guard guard(*state_);
-  state_->stays_awake = true;
-  state_->requests.at_rest().disturb();
+  state_->requests.at_rest().stay_awake();
 }
 
 void Rank::rest_in(std::atomic<bool>& word) {

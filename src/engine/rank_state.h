@@ -115,8 +115,6 @@ class RankState : public p2p::Endpoint {
   YieldingLock lock;
   HostCallHelper helper{*this};
 
-  bool stays_awake = false;  // see Rank
-
   // The program's threads that are in a WaitLoop now; counted with threads or an agent only.
   // Relaxed: only how the core is shared depends on it.
   std::atomic<std::uint32_t> waiting_threads{0};

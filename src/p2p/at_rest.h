@@ -27,11 +27,19 @@ class AtRest {
   // Relaxed: a thread that asks for it after it has begun something finds its own store; what
   // another thread begins at the same time may as well come later.
   void disturb() { word_->store(false, std::memory_order_relaxed); }
-  void settle() { word_->store(true, std::memory_order_relaxed); }
+  void settle() {
+    if (!stays_awake_) word_->store(true, std::memory_order_relaxed);
+  }
+  // From now on the word stays false.
+  void stay_awake() {
+    stays_awake_ = true;
+    disturb();
+  }
 
  private:
   std::atomic<bool> own_{false};
   std::atomic<bool>* word_ = &own_;
+  bool stays_awake_ = false;
 };
 
 }  // namespace od::p2p
