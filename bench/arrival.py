@@ -42,7 +42,9 @@ NETWORKS = {
     "switch of 50 us": ["--fabric", "switch", "--latency", "50us"],
 }
 LATE_MS = 40
-LEARNT_SIZE, LEARNT_LATE_MS, LEARNT_AFTER = "1M", 10, 200
+LEARNT_SIZE, LEARNT_LATE_MS = "1M", 10
+# By then first_arrival has been judged, and after it the host twice.
+LEARNT_AFTER = 300
 
 
 def bench(
@@ -124,13 +126,18 @@ def measure(
             named = list(dict.fromkeys(sample["bytes"] for sample in together))
             if len(named) != len(sizes):
                 continue
-            found = [(together, dict.fromkeys(named, 0.0))]
-            # What a call of the usual algorithm takes.
-            own = {size: median_of(together, "whole", bytes=size, job="plain") for size in named}
-            text = ",".join(f"{delay:.3f}" for delay in own.values())
-            more = (",".join(patterns), options.sizes)
-            found.append((bench(*common, *more, text, options.repeats), own))
-            if not options.own_delay_only:
+            found = []
+            if "own" in options.delays.split(","):
+                found.append((together, dict.fromkeys(named, 0.0)))
+                # What a call of the usual algorithm takes.
+                own = {
+                    size: median_of(together, "whole", bytes=size, job="plain") for size in named
+                }
+                text = ",".join(f"{delay:.3f}" for delay in own.values())
+                more = (",".join(patterns), options.sizes)
+                if patterns:
+                    found.append((bench(*common, *more, text, options.repeats), own))
+            if "late" in options.delays.split(","):
                 late = dict.fromkeys(named, float(LATE_MS))
                 repeats = max(1, options.repeats - 2)
                 # Also together, with the same pauses between calls: connections that have been idle
@@ -186,9 +193,13 @@ def keep(path: Path, rows: Sequence[dict[str, str]]) -> None:
 def replace(rows: Sequence[dict[str, str]], measured: Iterator[list[str]]) -> list[dict[str, str]]:
     """Put what has been measured into the place of what was; all else stays."""
     new = [dict(zip(FIELDS, values, strict=True)) for values in measured]
-    point = (*arrival_page.POINT, "bytes")
-    asked = {tuple(row[key] for key in point) for row in new}
-    return [row for row in rows if tuple(row[key] for key in point) not in asked] + new
+
+    def key(row: dict[str, str]) -> tuple[str | bool, ...]:
+        point = (*arrival_page.POINT, "bytes", "pattern")
+        return (*(row[name] for name in point), arrival_page.is_late(row))
+
+    asked = {key(row) for row in new}
+    return [row for row in rows if key(row) not in asked] + new
 
 
 def main() -> int:
@@ -201,7 +212,7 @@ def main() -> int:
     parser.add_argument("--sizes", default="64K,1M,4M")
     parser.add_argument("--pattern", default=",".join(PATTERNS))
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--own-delay-only", action="store_true", help="not with 40 ms as well")
+    parser.add_argument("--delays", default="own,late", help="late: 40 ms")
     parser.add_argument("--learnt", action="store_true", help="the choice that is learnt, alone")
     parser.add_argument("--simulated-size", default="1M")
     parser.add_argument("--no-page", action="store_true", help="measure, no more")

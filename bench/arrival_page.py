@@ -101,6 +101,11 @@ def size_text(size: str) -> str:
     return f"{number >> 20} MiB" if number >= 1 << 20 else f"{number >> 10} KiB"
 
 
+def is_late(row: dict[str, str]) -> bool:
+    """Return whether ranks were as late as they never are by a call's own time."""
+    return float(row["delay"]) == LATE_MS
+
+
 class Rows:
     """Medians by point."""
 
@@ -108,7 +113,7 @@ class Rows:
         """Sort them."""
         self.found: dict[tuple[str, ...], dict[str, dict[str, str]]] = {}
         for row in rows:
-            own = "" if float(row["delay"]) != LATE_MS else "late"
+            own = "late" if is_late(row) else ""
             key = (*(row[name] for name in POINT), row["bytes"], row["pattern"], own)
             self.found.setdefault(key, {})[row["job"]] = row
 

@@ -273,6 +273,8 @@ def _measure(made: bench.Bench, options: argparse.Namespace, delays: Path | None
 
         def job(index: int) -> None:
             words = [*arguments, "--turns", f"{turns.name},{index},{len(jobs)}"]
+            # The others only take part in the last rehearsals.
+            words += ["--learns", "1" if jobs[index].name in (LEARNT, USUAL) else "0"]
             command, environment = made.command(jobs[index], words)
             outcomes[index] = bench.run_job(command, environment, limit, stop)
             if not outcomes[index][2]:
