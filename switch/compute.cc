@@ -158,7 +158,7 @@ void Compute::leave(std::uint32_t port, FramePtr frame, std::uint64_t now_ns) {
 void Compute::copy_to_spines(const Frame& frame, std::uint64_t now_ns) {
   const Switch& own = fabric_.switches()[own_];
   const auto known = own.table.find(read_mac(frame.data()), now_ns);
-  if (known && fabric_.ports()[*known].peer == kNoPort) return;  // it does not go up at all
+  if (known && !fabric_.ports()[*known].leads_up()) return;  // it does not go up at all
   for (const std::uint32_t port : own.ports) {
     if (!fabric_.ports()[port].only_in_network || !fabric_.ports()[port].up) continue;
     if (FramePtr copy = fabric_.pool().copy(frame)) {
@@ -172,7 +172,10 @@ void Compute::copy_to_spines(const Frame& frame, std::uint64_t now_ns) {
 std::uint32_t Compute::port_of_spine(std::uint32_t address) const {
   for (const std::uint32_t port : fabric_.switches()[own_].ports) {
     const std::uint32_t peer = fabric_.ports()[port].peer;
-    if (peer == kNoPort) continue;
+    if (peer == kNoPort) {
+      if (fabric_.ports()[port].spine == address) return port;
+      continue;
+    }
     const Switch& other = fabric_.switches()[fabric_.ports()[peer].owner];
     if (other.compute != nullptr && other.compute->spine_address() == address) return port;
   }

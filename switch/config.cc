@@ -84,6 +84,21 @@ class Reader {
   const std::string& name_;
 };
 
+std::uint32_t read_address(std::string_view key, const std::string& text) {
+  in_addr address{};
+  if (inet_pton(AF_INET, text.c_str(), &address) != 1 || address.s_addr == 0) {
+    throw ConfigError(bad_value(key, text, "an address such as 198.18.0.1"));
+  }
+  return ntohl(address.s_addr);
+}
+
+bool read_traffic(std::string_view key, const std::string& text) {
+  if (text != "all" && text != "in-network") {
+    throw ConfigError(bad_value(key, text, "all or in-network"));
+  }
+  return text == "in-network";
+}
+
 bool set_compute_value(SwitchConfig& own, std::string_view key, const std::string& text) {
   ComputeSettings& compute = own.compute;
   if (key == "compute") {
@@ -93,11 +108,7 @@ bool set_compute_value(SwitchConfig& own, std::string_view key, const std::strin
     own.computes = text != "off";
     compute.spine = text == "spine";
   } else if (key == "address") {
-    in_addr address{};
-    if (inet_pton(AF_INET, text.c_str(), &address) != 1 || address.s_addr == 0) {
-      throw ConfigError(bad_value(key, text, "an address such as 198.18.0.1"));
-    }
-    compute.address = ntohl(address.s_addr);
+    compute.address = read_address(key, text);
   } else if (key == "window") {
     const std::uint64_t window = need(parse_bytes(text), key, text, "16");
     if (!std::has_single_bit(window) || window > 1024) {
@@ -140,8 +151,15 @@ SwitchConfig read_switch(const Reader& reader) {
   reader.tables("port", [&](const Reader& inner) {
     PortConfig port;
     inner.values({}, [&](std::string_view key, const std::string& text) {
-      if (key != "interface") return set_link_value(port.link, key, text);
-      port.interface = text;
+      if (key == "interface") {
+        port.interface = text;
+      } else if (key == "spine") {
+        port.spine = read_address(key, text);
+      } else if (key == "traffic") {
+        port.only_in_network = read_traffic(key, text);
+      } else {
+        return set_link_value(port.link, key, text);
+      }
       return true;
     });
     if (port.interface.empty()) {
@@ -156,10 +174,7 @@ LinkConfig read_link(const Reader& reader) {
   LinkConfig found;
   reader.values({"between"}, [&](std::string_view key, const std::string& text) {
     if (key != "traffic") return set_link_value(found.link, key, text);
-    if (text != "all" && text != "in-network") {
-      throw ConfigError(bad_value(key, text, "all or in-network"));
-    }
-    found.only_in_network = text == "in-network";
+    found.only_in_network = read_traffic(key, text);
     return true;
   });
   const toml::node* const between = reader.table().get("between");
@@ -204,6 +219,33 @@ void check_beside_tree(const Config& config, const LinkConfig& link) {
     throw ConfigError("the link of '" + link.one + "' and '" + link.other +
                       "' has traffic = \"in-network\": one of them needs compute = \"spine\" and "
                       "the other one compute = \"tor\"");
+  }
+}
+
+// Spines in other programs, which this one knows only by what is said of its ports.
+void check_spines_outside(const SwitchConfig& own) {
+  std::set<std::uint32_t> spines;
+  int in_tree = 0;
+  for (const PortConfig& port : own.ports) {
+    const std::string where = "port '" + port.interface + "' of '" + own.name + "': ";
+    if (port.spine == 0) {
+      if (port.only_in_network) {
+        throw ConfigError(where + "traffic = \"in-network\" needs the address of the spine there");
+      }
+      continue;
+    }
+    if (!own.computes || own.compute.spine) {
+      throw ConfigError(where + "a spine is above switches with compute = \"tor\" only");
+    }
+    if (port.spine == own.compute.address || !spines.insert(port.spine).second) {
+      throw ConfigError(where + "the address of its spine is another switch's");
+    }
+    in_tree += port.only_in_network ? 0 : 1;
+  }
+  if (in_tree > 1) {
+    throw ConfigError("'" + own.name +
+                      "' has two spines for all traffic: frames would run in circles; all but one "
+                      "need traffic = \"in-network\"");
   }
 }
 
@@ -295,6 +337,7 @@ void check_config(const Config& config) {
         throw ConfigError("interface '" + port.interface + "' is given to two ports");
       }
     }
+    check_spines_outside(own);
   }
   Reachable reachable;
   for (const LinkConfig& link : config.links) {
@@ -321,8 +364,10 @@ std::string fixed_difference(const Config& running, const Config& wanted) {
   if (!std::ranges::equal(running.switches, wanted.switches, [](const auto& a, const auto& b) {
         return a.name == b.name && a.computes == b.computes && a.compute == b.compute &&
                a.udp == b.udp &&
-               std::ranges::equal(a.ports, b.ports, {}, &PortConfig::interface,
-                                  &PortConfig::interface);
+               std::ranges::equal(a.ports, b.ports, [](const auto& one, const auto& other) {
+                 return one.interface == other.interface && one.spine == other.spine &&
+                        one.only_in_network == other.only_in_network;
+               });
       })) {
     return "the switches or their ports";
   }

@@ -28,6 +28,8 @@
 //       loss = "1%"                            # and receive-loss, duplication, reordering,
 //                                                # reorder-delay, corruption
 //       queue = "1MiB"
+//       spine = "198.18.1.1"                   # of a port to a spine in another program: its
+//       address traffic = "in-network"                 # to all such spines but one; else "all"
 //     [[link]]
 //     between = ["tor0", "spine0"]             # and the settings of a port, in both directions
 //     traffic = "in-network"                   # of a spine beside another one; else "all"
@@ -56,6 +58,8 @@ class ConfigError : public std::runtime_error {
 
 struct PortConfig {
   std::string interface;
+  std::uint32_t spine = 0;  // the address of the one behind it, which is another program's
+  bool only_in_network = false;
   LinkSettings link;
 };
 

@@ -35,12 +35,13 @@ std::uint32_t Fabric::add_switch(std::string name, std::uint64_t latency_ns) {
 }
 
 std::uint32_t Fabric::add_port(std::uint32_t owner, std::string name, std::uint64_t seed,
-                               bool only_in_network) {
+                               bool only_in_network, std::uint32_t spine) {
   const auto number = static_cast<std::uint32_t>(ports_.size());
   Port added;
   added.name = std::move(name);
   added.owner = owner;
   added.only_in_network = only_in_network;
+  added.spine = spine;
   // Ports with one seed must not meet the same fates at the same time.
   added.link = Link(seed * 0x9e3779b97f4a7c15u + number);
   ports_.push_back(std::move(added));
@@ -79,7 +80,7 @@ void Fabric::forward(std::uint32_t port, FramePtr frame, std::uint64_t ready_ns,
   if (!is_group_address(receiver)) {
     if (const auto known = own.table.find(receiver, now_ns)) {
       // The receiver is on the side that the frame came from: it has it already.
-      if (*known == port || (beside_tree(port) && ports_[*known].peer != kNoPort)) return;
+      if (*known == port || (beside_tree(port) && ports_[*known].leads_up())) return;
       ++own.forwarded;
       return send(*known, std::move(frame), ready_ns, now_ns);
     }

@@ -83,10 +83,13 @@ struct Port {
   std::string name;
   std::uint32_t owner = 0;       // its switch
   std::uint32_t peer = kNoPort;  // the port at the other end of a link inside; kNoPort: outside
+  std::uint32_t spine = 0;       // outside: the address of the spine there, in another process
   bool only_in_network = false;
   bool up = true;
   Link link;
   PortCounters counters;
+  // At a switch that is no spine: whether other switches are behind it, no hosts.
+  bool leads_up() const { return peer != kNoPort || spine != 0; }
 };
 
 struct Switch {
@@ -106,9 +109,9 @@ class Fabric {
       : pool_(pool), transmitter_(transmitter), wheel_(pool) {}
 
   std::uint32_t add_switch(std::string name, std::uint64_t latency_ns);
-  // A port that leads outside; returns its number, unique in the fabric.
+  // A port that leads outside; returns its number, unique in the fabric. `spine`: to this one.
   std::uint32_t add_port(std::uint32_t owner, std::string name, std::uint64_t seed,
-                         bool only_in_network = false);
+                         bool only_in_network = false, std::uint32_t spine = 0);
   // Two ports that lead to each other.
   std::pair<std::uint32_t, std::uint32_t> connect(std::uint32_t one, std::uint32_t other,
                                                   std::uint64_t seed, bool only_in_network = false);

@@ -103,7 +103,7 @@ void Program::build() {
       fabric_.switches()[number].compute = std::make_unique<Compute>(fabric_, number, own.compute);
     }
     for (const PortConfig& port : own.ports) {
-      fabric_.add_port(number, port.interface, config_.seed);
+      fabric_.add_port(number, port.interface, config_.seed, port.only_in_network, port.spine);
       packet_ports_.push_back(std::make_unique<PacketPort>(port.interface));
       watch(packet_ports_.back()->descriptor());
     }

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <random>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -84,8 +85,8 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Tree,
                          ::testing::Values(std::pair{2, 1}, std::pair{4, 1}, std::pair{9, 3},
                                            std::pair{5, 2}));
 
-// Groups of leaders at several ToRs, below three spines.
-class Spines : public ::testing::Test {
+// Groups of leaders at several ToRs, below three spines in their program or each in its own.
+class Spines : public ::testing::TestWithParam<bool> {
  protected:
   static constexpr std::size_t kTors = 3;
   static constexpr std::size_t kSpines = 3;
@@ -112,10 +113,10 @@ class Spines : public ::testing::Test {
   }
   std::size_t groups_at(std::size_t spine) { return network_.compute(kTors + spine).groups(); }
 
-  Network network_{{.leaders = 7, .tors = kTors, .spines = kSpines}};
+  Network network_{{.leaders = 7, .tors = kTors, .spines = kSpines, .apart = GetParam()}};
 };
 
-TEST_F(Spines, GroupsTakeTheOneWithTheLeastLoad) {
+TEST_P(Spines, GroupsTakeTheOneWithTheLeastLoad) {
   constexpr std::uint32_t kGroups = 12;
   for (std::uint32_t id = 0; id < kGroups; ++id) ASSERT_LT(join(id), kSpines);
   for (std::size_t i = 0; i < kSpines; ++i) EXPECT_EQ(groups_at(i), kGroups / kSpines) << i;
@@ -137,7 +138,7 @@ TEST_F(Spines, GroupsTakeTheOneWithTheLeastLoad) {
   EXPECT_EQ(join(100), least);
 }
 
-TEST_F(Spines, OneThatIsFullIsNotTaken) {
+TEST_P(Spines, OneThatIsFullIsNotTaken) {
   network_.restart_switch(kTors, 0);
   network_.restart_switch(kTors + 2, 1);
   for (std::uint32_t id = 0; id < 5; ++id) ASSERT_NE(join(id), 0u);
@@ -145,7 +146,7 @@ TEST_F(Spines, OneThatIsFullIsNotTaken) {
   EXPECT_EQ(groups_at(2), 1u);
 }
 
-TEST_F(Spines, OneThatIsRestartedTakesItsOwnGroupsAlone) {
+TEST_P(Spines, OneThatIsRestartedTakesItsOwnGroupsAlone) {
   std::vector<std::size_t> spine_of;
   for (std::uint32_t id = 0; id < 6; ++id) spine_of.push_back(join(id));
   network_.restart_switch(kTors + 1);
@@ -156,19 +157,22 @@ TEST_F(Spines, OneThatIsRestartedTakesItsOwnGroupsAlone) {
 }
 
 // Queries by one of them get lost: the others serve.
-TEST_F(Spines, WhatIsLostByOneComesByAnother) {
+TEST_P(Spines, WhatIsLostByOneComesByAnother) {
   network_.restart_switch(kTors + 2, 0);
-  int without_first = 0;
-  network_.lost_ = [&](std::size_t leader, innetwork::Kind kind) {
-    // Each leader's first copies, as they come to the root leader.
-    return leader == 0 && kind == innetwork::Kind::query && ++without_first % 3 == 1;
+  const std::uint32_t first = network_.compute(kTors).settings().address;
+  network_.lost_ = [&](std::size_t leader, const Packet& packet) {
+    return leader == 0 && is(packet, innetwork::Kind::query) && packet.control.spine == first;
   };
-  for (std::uint32_t id = 0; id < 8; ++id) ASSERT_LT(join(id), 2u);
+  for (std::uint32_t id = 0; id < 8; ++id) ASSERT_EQ(join(id), 1u);
   network_.lost_ = {};
   for (std::uint32_t id = 0; id < 8; ++id) {
     ASSERT_EQ(run_job(network_, 7, kTors, 0, id), End::by_switch) << id;
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Programs, Spines, ::testing::Bool(), [](const auto& info) {
+  return std::string(info.param ? "Several" : "One");
+});
 
 TEST(Compute, ALateLeaderIsWaitedFor) {
   Network network({.leaders = 4});
@@ -198,6 +202,51 @@ TEST(Compute, ALeaderThatLooksSeldomDoesNotGiveUpTheSwitch) {
   EXPECT_GT(late, 0);  // else none had to ask again
 }
 
+// It has asked often enough, but none of it came through, and then it did not look: what it does
+// not know by then may be long past.
+TEST(Compute, ALeaderThatLooksAgainAsksAgain) {
+  int asked = 0;
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    Network network({.leaders = 4}, {}, seed);
+    network.add_group(7, 99);
+    ASSERT_TRUE(network.join());
+    const End end = run_job(network, 4, 1, 0, 0, [&] {
+      network.lost_ = [](std::size_t leader, const Packet&) { return leader == 0; };
+      network.run_until([] { return false; }, 100 * kMs);
+      network.sleep(0);
+      network.run_until([] { return false; }, 400 * kMs);
+      network.lost_ = {};
+      network.wake(0);
+    });
+    ASSERT_EQ(end, End::by_switch) << seed;
+    ASSERT_EQ(network.settled_with_result(), 0u) << seed;
+    asked += network.leader(0).counters().repeated > Leader::kLeastTries ? 1 : 0;
+    EXPECT_EQ(run_job(network, 4, 1, 0), End::by_switch);
+  }
+  EXPECT_GT(asked, 0);
+}
+
+// However seldom it looks, it does not ask for ever.
+TEST(Compute, ALeaderThatLooksSeldomGivesUpASwitchThatIsGone) {
+  Network network({.leaders = 4});
+  network.add_group(7, 99);
+  ASSERT_TRUE(network.join());
+  network.stop_computing();
+  const End end = run_job(network, 4, 1, 0, 0, [&] {
+    for (int looks = 0; looks < 20 && !network.leader(0).abandoned(); ++looks) {
+      for (std::size_t i = 0; i < 4; ++i) network.sleep(i);
+      network.run_until([] { return false; }, kMs);
+      network.now_ns_ += 1500 * kMs;
+      for (std::size_t i = 0; i < 4; ++i) {
+        network.wake(i);
+        network.leader(i).advance(network.now_ns_);
+      }
+    }
+    EXPECT_TRUE(network.leader(0).abandoned());
+  });
+  EXPECT_EQ(end, End::by_host);
+}
+
 // One leader has got its result from another one, and a third has heard nothing of it: it must not
 // wait at the switch, which lives, for values that do not come.
 TEST(Compute, WhoHasNotHeardOfASettlementIsToldInTheNextOperation) {
@@ -206,9 +255,10 @@ TEST(Compute, WhoHasNotHeardOfASettlementIsToldInTheNextOperation) {
   network.add_group(7, 99);
   ASSERT_TRUE(network.join());
   ASSERT_EQ(run_job(network, 3, 1, 0), End::by_switch);
-  network.lost_ = [](std::size_t leader, innetwork::Kind kind) {
-    return (leader == 2 && (kind == innetwork::Kind::result || kind == innetwork::Kind::refuse)) ||
-           (leader == 1 && kind == innetwork::Kind::ask);
+  network.lost_ = [](std::size_t leader, const Packet& packet) {
+    return (leader == 2 &&
+            (is(packet, innetwork::Kind::result) || is(packet, innetwork::Kind::refuse))) ||
+           (leader == 1 && is(packet, innetwork::Kind::ask));
   };
   ASSERT_EQ(run_job(network, 3, 1, 0), End::by_switch);
   ASSERT_EQ(network.settled_with_result(), 1u);

@@ -78,6 +78,7 @@ class Faults : public ::testing::TestWithParam<Kind> {
     shape_.leaders = 2 + draw(8);
     shape_.tors = 1 + draw(std::min<std::uint64_t>(3, shape_.leaders));
     shape_.spines = 1 + draw(3);
+    shape_.apart = draw(2) == 0;
     shape_.window = 1u << draw(5);
     shape_.payload_bytes = static_cast<std::uint32_t>(16 + 8 * draw(32));
     shape_.reliable = draw(2) == 0;
@@ -122,7 +123,7 @@ class Faults : public ::testing::TestWithParam<Kind> {
       during = [&] { disturb(network); };
     } else if (kind() == Kind::slow_receivers) {
       const std::size_t slow = draw(shape_.leaders);
-      network.lost_ = [this, slow](std::size_t leader, innetwork::Kind) {
+      network.lost_ = [this, slow](std::size_t leader, const Packet&) {
         return leader == slow && draw(2) == 0;
       };
     }

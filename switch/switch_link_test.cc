@@ -184,6 +184,23 @@ TEST(ConfigFile, ErrorsNameTheLineAndTheRemedy) {
       fault("[[switch]]\nname = 'a'\n[[link]]\nbetween = ['a', 'a']"),
       "file: 'a' and 'a' are connected in two ways: frames would run in circles; a second spine "
       "has links with traffic = \"in-network\"");
+  const std::string tor = "[[switch]]\nname = 'a'\ncompute = 'tor'\n";
+  const std::string up = "[[switch.port]]\ninterface = 'p0'\nspine = '198.18.1.1'\n";
+  const std::string more = "[[switch.port]]\ninterface = 'p1'\nspine = '198.18.1.2'\n";
+  EXPECT_EQ(fault((tor + up + more + "traffic = 'in-network'\n").c_str()), "");
+  EXPECT_EQ(fault((tor + up + more).c_str()),
+            "file: 'a' has two spines for all traffic: frames would run in circles; all but one "
+            "need traffic = \"in-network\"");
+  EXPECT_EQ(fault((tor + up +
+                   "[[switch.port]]\ninterface = 'p1'\nspine = '198.18.1.1'\n"
+                   "traffic = 'in-network'\n")
+                      .c_str()),
+            "file: port 'p1' of 'a': the address of its spine is another switch's");
+  EXPECT_EQ(
+      fault((tor + "[[switch.port]]\ninterface = 'p0'\ntraffic = 'in-network'\n").c_str()),
+      "file: port 'p0' of 'a': traffic = \"in-network\" needs the address of the spine there");
+  EXPECT_EQ(fault(("[[switch]]\nname = 'a'\n" + up).c_str()),
+            "file: port 'p0' of 'a': a spine is above switches with compute = \"tor\" only");
   EXPECT_TRUE(fault("x = = 1").starts_with("file:1: "));
 }
 
@@ -195,6 +212,9 @@ TEST(ConfigFile, StructureIsFixedWhileTheSwitchRuns) {
   other.switches[0].ports[0].link.rate_bits = 7;
   EXPECT_EQ(fixed_difference(one, other), "");
   other.switches[0].ports[0].interface = "p1";
+  EXPECT_EQ(fixed_difference(one, other), "the switches or their ports");
+  other = one;
+  other.switches[0].ports[0].spine = 1;
   EXPECT_EQ(fixed_difference(one, other), "the switches or their ports");
 }
 

@@ -34,6 +34,10 @@ inline constexpr std::uint64_t kUs = 1000;
 inline constexpr std::uint64_t kMs = 1'000'000;
 inline constexpr std::size_t kHead = 42;
 
+inline bool is(const Packet& packet, innetwork::Kind kind) {
+  return packet.common.kind == static_cast<std::uint8_t>(kind);
+}
+
 class Network : private Transmitter {
  public:
   struct Shape {
@@ -44,6 +48,7 @@ class Network : private Transmitter {
     std::uint32_t payload_bytes = 64;
     bool compute = true;
     bool reliable = false;
+    bool apart = false;  // each spine in a program of its own
   };
 
   explicit Network(const Shape& shape, const LinkSettings& faults = {}, std::uint64_t seed = 1)
@@ -55,7 +60,11 @@ class Network : private Transmitter {
         unread_(shape.leaders) {
     for (std::size_t i = 0; i < shape.tors; ++i) fabric_.add_switch("tor" + std::to_string(i), kUs);
     for (std::size_t i = 0; shape.tors > 1 && i < shape.spines; ++i) {
-      fabric_.add_switch("spine" + std::to_string(i), kUs);
+      if (shape.apart) {
+        apart_.push_back(std::make_unique<Apart>(*this, i));
+      } else {
+        fabric_.add_switch("spine" + std::to_string(i), kUs);
+      }
     }
     for (std::size_t i = 0; i < shape.leaders; ++i) {
       const auto tor = static_cast<std::uint32_t>(i * shape.tors / shape.leaders);
@@ -66,6 +75,14 @@ class Network : private Transmitter {
     }
     for (std::size_t spine = 0; shape.tors > 1 && spine < shape.spines; ++spine) {
       for (std::uint32_t i = 0; i < shape.tors; ++i) {
+        if (shape.apart) {
+          const std::uint32_t up =
+              fabric_.add_port(i, "up", seed, spine > 0, address_of(shape.tors + spine));
+          const std::uint32_t down = apart_[spine]->fabric.add_port(0, "down", seed + spine);
+          fabric_.ports()[up].link.set(faults);
+          apart_[spine]->fabric.ports()[down].link.set(faults);
+          continue;
+        }
         const auto above = static_cast<std::uint32_t>(shape.tors + spine);
         const auto [near, far] = fabric_.connect(i, above, seed, spine > 0);
         fabric_.ports()[near].link.set(faults);
@@ -77,29 +94,33 @@ class Network : private Transmitter {
 
   // As when the processes are started anew: everything that they knew is gone.
   void restart_switches() {
-    for (std::uint32_t i = 0; i < fabric_.switches().size(); ++i) restart_switch(i);
+    for (std::uint32_t i = 0; i < switches(); ++i) restart_switch(i);
   }
   void restart_switch(std::uint32_t i) { restart_switch(i, most_groups_); }
   void restart_switch(std::uint32_t i, std::size_t most_groups) {
     ComputeSettings settings;
-    settings.address = 0xc6120001 + i;
+    settings.address = address_of(i);
     settings.spine = i >= shape_.tors;
     settings.window = shape_.window;
     settings.payload_bytes = shape_.payload_bytes;
     settings.most_groups = most_groups;
-    fabric_.switches()[i].compute = std::make_unique<Compute>(fabric_, i, settings);
+    const auto [fabric, own] = place_of(i);
+    fabric->switches()[own].compute = std::make_unique<Compute>(*fabric, own, settings);
   }
   void set_most_groups(std::size_t most) {
     most_groups_ = most;
     restart_switches();
   }
   Compute& compute(std::size_t i = 0) {
-    return static_cast<Compute&>(*fabric_.switches()[i].compute);
+    const auto [fabric, own] = place_of(i);
+    return static_cast<Compute&>(*fabric->switches()[own].compute);
   }
   void set_faults(const LinkSettings& faults) {
     faults_ = faults;
     for (Link& cable : cables_) cable.set(faults);
-    for (Port& port : fabric_.ports()) port.link.set(faults);
+    for (Fabric* fabric : fabrics()) {
+      for (Port& port : fabric->ports()) port.link.set(faults);
+    }
   }
 
   // A group of leaders 0 to n-1, at their ports; returns its number.
@@ -151,9 +172,9 @@ class Network : private Transmitter {
       while (!coming_.empty() && coming_.top().due_ns <= now_ns_) {
         Coming one = coming_.top();
         coming_.pop();
-        inject(one.leader, one.bytes);
+        put(*one.into, one.port, one.bytes);
       }
-      fabric_.advance(now_ns_);
+      for (Fabric* fabric : fabrics()) fabric->advance(now_ns_);
       for (auto& group : groups_) {
         for (std::size_t i = 0; i < group.size(); ++i) {
           if (!asleep_[i]) group[i]->advance(now_ns_);
@@ -163,7 +184,8 @@ class Network : private Transmitter {
     return true;
   }
   std::uint64_t next_ns() {
-    std::uint64_t next = fabric_.next_due_ns();
+    std::uint64_t next = TimerWheel::kNever;
+    for (Fabric* fabric : fabrics()) next = std::min(next, fabric->next_due_ns());
     if (!coming_.empty()) next = std::min(next, coming_.top().due_ns);
     for (auto& group : groups_) {
       for (std::size_t i = 0; i < group.size(); ++i) {
@@ -175,9 +197,7 @@ class Network : private Transmitter {
 
   // Puts a frame on a leader's cable, as a stranger might.
   void inject(std::size_t leader, const std::vector<std::uint8_t>& bytes) {
-    FramePtr frame = pool_.take(bytes.size());
-    std::copy(bytes.begin(), bytes.end(), frame->data());
-    fabric_.receive(static_cast<std::uint32_t>(leader), std::move(frame), now_ns_, now_ns_);
+    put(fabric_, static_cast<std::uint32_t>(leader), bytes);
   }
   // An ordinary frame to all, as a host sends that looks for another one: switches learn where it
   // is.
@@ -226,7 +246,9 @@ class Network : private Transmitter {
       std::uint64_t next_due_ns() const override { return TimerWheel::kNever; }
       void advance(std::uint64_t) override {}
     };
-    for (Switch& own : fabric_.switches()) own.compute = std::make_unique<Hole>();
+    for (Fabric* fabric : fabrics()) {
+      for (Switch& own : fabric->switches()) own.compute = std::make_unique<Hole>();
+    }
   }
   std::uint64_t settled_with_result() const {
     std::uint64_t sum = 0;
@@ -248,18 +270,62 @@ class Network : private Transmitter {
   FramePool& pool() { return pool_; }
   std::uint64_t blocked_ = 0;
   // Which packets a leader never gets.
-  std::function<bool(std::size_t leader, innetwork::Kind kind)> lost_;
+  std::function<bool(std::size_t leader, const Packet& packet)> lost_;
 
  private:
   struct Coming {
     std::uint64_t due_ns;
     std::uint64_t order;
-    std::size_t leader;
+    Fabric* into;
+    std::uint32_t port;
     std::vector<std::uint8_t> bytes;
     bool operator<(const Coming& other) const {
       return std::pair(due_ns, order) > std::pair(other.due_ns, other.order);
     }
   };
+
+  // A program with one spine, whose port i leads to ToR i.
+  struct Apart : Transmitter {
+    Apart(Network& around, std::size_t spine)
+        : network(around), number(spine), fabric(around.pool_, *this) {
+      fabric.add_switch("spine" + std::to_string(spine), kUs);
+    }
+    bool transmit(std::uint32_t port, Frame& frame) override {
+      const std::size_t up = network.shape_.leaders + number * network.shape_.tors + port;
+      network.cross(network.fabric_, static_cast<std::uint32_t>(up), frame);
+      return true;
+    }
+    Network& network;
+    std::size_t number;
+    Fabric fabric;
+  };
+
+  std::size_t switches() const {
+    return shape_.tors > 1 ? shape_.tors + shape_.spines : shape_.tors;
+  }
+  static std::uint32_t address_of(std::size_t i) {
+    return 0xc6120001 + static_cast<std::uint32_t>(i);
+  }
+  // The program of a switch, and its number there.
+  std::pair<Fabric*, std::uint32_t> place_of(std::size_t i) {
+    if (shape_.apart && i >= shape_.tors) return {&apart_[i - shape_.tors]->fabric, 0};
+    return {&fabric_, static_cast<std::uint32_t>(i)};
+  }
+  std::vector<Fabric*> fabrics() {
+    std::vector<Fabric*> all{&fabric_};
+    for (auto& one : apart_) all.push_back(&one->fabric);
+    return all;
+  }
+  void put(Fabric& into, std::uint32_t port, const std::vector<std::uint8_t>& bytes) {
+    FramePtr frame = pool_.take(bytes.size());
+    std::copy(bytes.begin(), bytes.end(), frame->data());
+    into.receive(port, std::move(frame), now_ns_, now_ns_);
+  }
+  // From one program to the other.
+  void cross(Fabric& into, std::uint32_t port, Frame& frame) {
+    coming_.push(
+        {now_ns_ + 100, order_++, &into, port, {frame.data(), frame.data() + frame.bytes}});
+  }
 
   // Of an IP header; all ones with the right checksum in it.
   static std::uint32_t ip_sum(const std::uint8_t* header) {
@@ -284,11 +350,17 @@ class Network : private Transmitter {
       bytes[(passage.corrupt_bit - 1) / 8] ^=
           static_cast<std::uint8_t>(1u << ((passage.corrupt_bit - 1) % 8));
     }
-    if (passage.twice) coming_.push({passage.due_ns, order_++, leader, bytes});
-    coming_.push({passage.due_ns, order_++, leader, std::move(bytes)});
+    const auto port = static_cast<std::uint32_t>(leader);
+    if (passage.twice) coming_.push({passage.due_ns, order_++, &fabric_, port, bytes});
+    coming_.push({passage.due_ns, order_++, &fabric_, port, std::move(bytes)});
   }
   bool transmit(std::uint32_t port, Frame& frame) override {
-    if (port >= shape_.leaders || cut_[port]) return true;
+    if (port >= shape_.leaders) {
+      const std::size_t up = port - shape_.leaders;
+      cross(apart_[up / shape_.tors]->fabric, static_cast<std::uint32_t>(up % shape_.tors), frame);
+      return true;
+    }
+    if (cut_[port]) return true;
     const std::uint8_t* const data = frame.data();
     const auto get = [&](std::size_t at, int count) {
       std::uint32_t value = 0;
@@ -310,7 +382,7 @@ class Network : private Transmitter {
       ++blocked_;
       return true;
     }
-    if (lost_ && lost_(port, static_cast<innetwork::Kind>(packet.common.kind))) return true;
+    if (lost_ && lost_(port, packet)) return true;
     // Copied: the leader may send, and frames are reused.
     const std::vector<std::uint8_t> payload(packet.payload.begin(), packet.payload.end());
     const auto read = [this, port, from, packet, payload] {
@@ -332,6 +404,7 @@ class Network : private Transmitter {
   std::size_t most_groups_ = 256;
   FramePool pool_{64 << 20};
   Fabric fabric_{pool_, *this};
+  std::vector<std::unique_ptr<Apart>> apart_;
   std::vector<Link> cables_;
   std::vector<std::vector<std::unique_ptr<Leader>>> groups_;
   std::priority_queue<Coming> coming_;

@@ -270,6 +270,18 @@ void Leader::fill_window(std::uint64_t now_ns) {
 void Leader::hears_of_switch(std::uint64_t now_ns) {
   deadline_ns_ = now_ns + settings_.give_up_ns;
   tries_in_vain_ = 0;
+  asks_anew_ = false;
+}
+
+// Whether a silent switch is given up. Who did not look in the time that answers had to come asks
+// as often again, once: so long as it did not ask, the switch had nothing to say.
+bool Leader::gives_up(std::uint64_t now_ns) {
+  if (now_ns < deadline_ns_ || tries_in_vain_ < kLeastTries) return false;
+  if (asks_anew_ || now_ns - due_ns_ <= settings_.longest_retry_ns) return true;
+  asks_anew_ = true;
+  tries_in_vain_ = 0;
+  retry_ns_ = settings_.retry_ns;
+  return false;
 }
 
 void Leader::take_result(const Packet& packet, std::uint64_t now_ns) {
@@ -313,7 +325,7 @@ void Leader::advance(std::uint64_t now_ns) {
       send_query(now_ns);
       return;
     case State::busy:
-      if (now_ns >= deadline_ns_ && tries_in_vain_ >= kLeastTries) return settle(now_ns);
+      if (gives_up(now_ns)) return settle(now_ns);
       ++tries_in_vain_;
       retry_ns_ = std::min(2 * retry_ns_, settings_.longest_retry_ns);
       for (std::uint32_t i = 0; i < sent_; ++i) {

@@ -126,6 +126,7 @@ class Leader {
   void send_data(std::uint32_t packet);
   void fill_window(std::uint64_t now_ns);
   void hears_of_switch(std::uint64_t now_ns);
+  bool gives_up(std::uint64_t now_ns);
   void take_result(const Packet& packet, std::uint64_t now_ns);
   void finish();
 
@@ -143,6 +144,7 @@ class Leader {
   std::uint64_t due_ns_ = kNever;
   std::uint64_t retry_ns_ = 0;
   std::uint32_t tries_in_vain_ = 0;  // of an operation, since it last got on
+  bool asks_anew_ = false;           // has begun these tries again, after not having looked
   std::uint64_t deadline_ns_ = 0;
 
   // Joining.

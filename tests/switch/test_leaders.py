@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -118,3 +119,25 @@ def test_switches_on_the_way_are_found_in_a_cluster(folder, tmp_path, fabric, to
             assert one["by_switch"] == 100
     finally:
         subprocess.run([*lab, "down", "--name", name], check=True)
+
+
+@pytest.mark.netns
+def test_spines_in_programs_of_their_own(folder, tmp_path):
+    if subprocess.run(["unshare", "-Urn", "true"], capture_output=True, check=False).returncode:
+        pytest.skip(IMPOSSIBLE[0])
+    groups, operations = 2, 100
+    done = subprocess.run(
+        ["unshare", "-Urn", sys.executable, Path(__file__).with_name("spines_apart.py"), folder]
+        + [tmp_path, str(groups), str(operations), str(LIMIT_SECONDS)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert [one["by_switch"] for one in found["leaders"]] == [operations] * 4 * groups
+    # Each spine has served some of the groups, and of all of them nothing is left.
+    combined = {name: state["combined"] for name, state in found["switches"].items()}
+    assert combined["spine0"] >= operations and combined["spine1"] >= operations, found
+    assert combined["spine0"] + combined["spine1"] >= groups * operations, found
+    assert all(state["groups"] == 0 for state in found["switches"].values()), found
