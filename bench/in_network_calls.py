@@ -2,7 +2,7 @@
 """Compares calls of MPI that a switch serves with the MPI library's and with Overdrive's others.
 
     in_network_calls.py [--host openmpi4,mpich4] [--nodes 4,9,16] [--latencies 0,20us] [--turns 3]
-        [--ppn 1] [--program allreduce|cg|cavity]
+        [--ppn 1] [--program allreduce|cg|cavity] [--hosts-own]
                                                measure; write docs/measurements/in-network.md
     in_network_calls.py --evaluate             write the page again from earlier figures
 
@@ -36,7 +36,8 @@ from turns import Variant
 DATA = ROOT / "docs" / "measurements" / "data" / "in_network.csv"
 PAGE = ROOT / "docs" / "measurements" / "in-network.md"
 HEADING = "## MPI calls"
-COLUMNS = ["host", "program", "nodes", "each", "latency", "bytes", "way", "us"]
+COLUMNS = ["host", "program", "nodes", "each", "latency", "bytes", "way", "us", "both_us"]
+"""`both_us` is the time of a call together with that of the barrier before it."""
 PLACE = COLUMNS[:5]
 SECONDS = 120
 GOAL = 1.35
@@ -81,9 +82,10 @@ OWN_WAYS = [
 ]
 
 
-def ways(host: Host) -> list[Way]:
-    """Return what is compared."""
-    return [Way(HOSTS_OWN, False, {}), *HOST_WAYS.get(host.name, []), *OWN_WAYS]
+def ways(host: Host, own_only: bool = False) -> list[Way]:
+    """Return what is compared; the host's other algorithms may be left out."""
+    others = [] if own_only else HOST_WAYS.get(host.name, [])
+    return [Way(HOSTS_OWN, False, {}), *others, *OWN_WAYS]
 
 
 CAVITY = Path("/usr/share/doc/openfoam-examples/examples/incompressible/icoFoam/cavity/cavity")
@@ -134,8 +136,10 @@ def build(host: Host, program: str) -> Path:
     return target
 
 
-def one(cluster: LabRuns, host: Host, way: Way, command: list[str], ranks: int) -> dict[int, float]:
-    """Run a job; return the median time in microseconds of each size."""
+def one(
+    cluster: LabRuns, host: Host, way: Way, command: list[str], ranks: int
+) -> dict[int, list[str]]:
+    """Run a job; return the median times in microseconds of each size."""
     lib = library() if way.overdrive else None
     settings = {**way.settings, **(FOAM if "icoFoam" in command else {})}
     variant = Variant(way.name, host, Path(command[0]), lib, settings)
@@ -144,7 +148,7 @@ def one(cluster: LabRuns, host: Host, way: Way, command: list[str], ranks: int) 
         print(f"in_network_calls: {way.name}: {job.problem('too slow')}", file=sys.stderr)
         return {}
     lines = (line.split() for line in job.stdout.splitlines())
-    return {int(line[0]): float(line[1]) for line in lines if len(line) == 2}
+    return {int(line[0]): line[1:] for line in lines if len(line) in (2, 3)}
 
 
 def measure(options: argparse.Namespace, host: Host, nodes: int, latency: str) -> list[Row]:
@@ -159,19 +163,23 @@ def measure(options: argparse.Namespace, host: Host, nodes: int, latency: str) -
     found = []
     with up(nodes, options.ppn, "", ["--fabric", "switch", "--latency", latency]) as cluster:
         for _ in range(options.turns):
-            for way in ways(host):
-                for size, time in one(cluster, host, way, command, ranks).items():
-                    found.append(dict(zip(COLUMNS, [*place, str(size), way.name, f"{time:.2f}"])))
+            for way in ways(host, options.hosts_own):
+                for size, times in one(cluster, host, way, command, ranks).items():
+                    values = [*place, str(size), way.name, *times, ""]
+                    found.append(dict(zip(COLUMNS, values)))
     return found
 
 
 class Point:
     """What was measured of one size at one place: medians of the turns."""
 
-    def __init__(self, key: tuple[str, ...], times: dict[str, list[float]]) -> None:
+    def __init__(self, key: tuple[str, ...], rows: list[Row]) -> None:
         self.host, self.program, self.nodes, self.each, self.latency, self.bytes = key
-        self.times = times
-        medians = {way: statistics.median(values) for way, values in times.items()}
+        self.times = by_way(rows, "us")
+        self.both = {
+            way: statistics.median(values) for way, values in by_way(rows, "both_us").items()
+        }
+        medians = {way: statistics.median(values) for way, values in self.times.items()}
         self.by_host = min(
             (time for way, time in medians.items() if way.startswith("host")), default=None
         )
@@ -189,6 +197,12 @@ class Point:
         best = self.no_switch
         return bool(best and self.choice and self.choice > LOSS * best)
 
+    def choice_of_both(self) -> float | None:
+        """Return the free choice's time, barrier included, by that of what there is without."""
+        others = [self.both[way] for way in (HOSTS_OWN, "without") if way in self.both]
+        choice = self.both.get("choice")
+        return choice / min(others) if choice and others else None
+
     def cells(self) -> list[str]:
         """Return its row of the table."""
         cells = [TITLES.get(self.host, self.host), f"{self.nodes} x {self.each}"]
@@ -197,6 +211,15 @@ class Point:
         own = (HOSTS_OWN, "without", "switch", "choice")
         cells += [us(self.by_host), *(several(self.times.get(way, [])) for way in own)]
         return [*cells, f"{gain:.2f}" if (gain := self.gain()) else "–"]
+
+
+def by_way(rows: list[Row], column: str) -> dict[str, list[float]]:
+    """Return what was measured of each way."""
+    found: dict[str, list[float]] = {}
+    for row in rows:
+        if row[column]:
+            found.setdefault(row["way"], []).append(float(row[column]))
+    return found
 
 
 def us(time: float | None) -> str:
@@ -213,10 +236,9 @@ def several(times: list[float]) -> str:
 
 def points(rows: list[Row]) -> list[Point]:
     """Return the points of all rows, in the order of the page."""
-    found: dict[tuple[str, ...], dict[str, list[float]]] = {}
+    found: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
-        key = tuple(row[name] for name in COLUMNS[:6])
-        found.setdefault(key, {}).setdefault(row["way"], []).append(float(row["us"]))
+        found.setdefault(tuple(row[name] for name in COLUMNS[:6]), []).append(row)
 
     def order(key: tuple[str, ...]) -> tuple[object, ...]:
         return key[1], key[0], int(key[2]), int(key[3]), key[4] != "0", int(key[5])
@@ -238,18 +260,31 @@ def findings(all_points: list[Point]) -> list[str]:
         )
     chosen = [point for point in all_points if point.no_switch and point.choice]
     wrong = [point for point in chosen if point.wrong()]
-    cases = [
-        f"{TITLES.get(point.host, point.host)}, {point.nodes} x {point.each}, "
-        f"{'no latency' if point.latency == '0' else point.latency}, {point.bytes} bytes: "
-        f"{(point.choice or 0) / (point.no_switch or 1):.2f}"
-        for point in wrong
-    ]
+    cases = []
+    for point in wrong:
+        case = (
+            f"{TITLES.get(point.host, point.host)}, {point.nodes} x {point.each}, "
+            f"{'no latency' if point.latency == '0' else point.latency}, {point.bytes} bytes: "
+            f"{(point.choice or 0) / (point.no_switch or 1):.2f}"
+        )
+        both = point.choice_of_both()
+        cases.append(case + (f" (both {both:.2f})" if both else ""))
     text = (
         "The median of the free choice between the host's own, Overdrive's usual algorithm and the "
         f"switch is more than {LOSS} times that of the better of the first two in {len(wrong)} of "
         f"{len(chosen)} cases of all sizes" + (": " if wrong else "")
     )
-    return [*lines, *textwrap.wrap(text + "; ".join(cases) + ".", 120), ""]
+    text += "; ".join(cases) + "."
+    both_times = [both for point in chosen if (both := point.choice_of_both())]
+    if both_times:
+        lost = sum(both > LOSS for both in both_times)
+        text += (
+            " What a program waits is the barrier before each call too, which the choice may give "
+            f"to the switch: of both together it is more than {LOSS} times the better of the two "
+            f"in {lost} of {len(both_times)} cases, {max(both_times):.2f} times at most, and "
+            f"{statistics.median(both_times):.2f} times in the middle."
+        )
+    return [*lines, *textwrap.wrap(text, 120), ""]
 
 
 PROGRAMS = {
@@ -316,6 +351,9 @@ def main() -> int:
     )
     parser.add_argument("--ppn", type=int, default=1, help="ranks on each node")
     parser.add_argument("--program", choices=("allreduce", "cg", "cavity"), default="allreduce")
+    parser.add_argument(
+        "--hosts-own", action="store_true", help="of the host only the algorithm it takes itself"
+    )
     parser.add_argument("--evaluate", action="store_true", help="only write the page again")
     options = parser.parse_args()
     rows: list[Row] = []

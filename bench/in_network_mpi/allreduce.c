@@ -1,5 +1,6 @@
-// Times MPI_Allreduce of doubles; rank 0 prints a line "bytes microseconds" per size, the median
-// of single calls, each taken as long as its slowest rank.
+// Times MPI_Allreduce of doubles; rank 0 prints a line "bytes call round" in microseconds per size:
+// the median of single calls, and of the barrier before one with the call, each taken as long as
+// its slowest rank.
 //
 // Arguments: calls per size, then the sizes in bytes.
 #include <mpi.h>
@@ -11,6 +12,16 @@ static int compare(const void* left, const void* right) {
   return (a > b) - (a < b);
 }
 
+// The median over calls of the slowest rank's time, at rank 0.
+static double slowest(const double* times, int calls) {
+  double* const all = calloc((size_t)calls, sizeof *all);
+  MPI_Reduce(times, all, calls, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
+  qsort(all, (size_t)calls, sizeof *all, compare);
+  const double median = all[calls / 2];
+  free(all);
+  return median;
+}
+
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   int rank, size;
@@ -18,7 +29,7 @@ int main(int argc, char** argv) {
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   const int calls = atoi(argv[1]);
   double* const times = malloc((size_t)calls * sizeof *times);
-  double* const all = malloc((size_t)calls * sizeof *all);
+  double* const rounds = malloc((size_t)calls * sizeof *rounds);
   for (int argument = 2; argument < argc; argument++) {
     const int bytes = atoi(argv[argument]);
     const int count = bytes / (int)sizeof(double);
@@ -30,18 +41,20 @@ int main(int argc, char** argv) {
       MPI_Allreduce(in, out, count, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
     }
     for (int i = 0; i < calls; i++) {
+      const double round = MPI_Wtime();
       MPI_Barrier(MPI_COMM_WORLD);
       const double begin = MPI_Wtime();
       MPI_Allreduce(in, out, count, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
-      times[i] = (MPI_Wtime() - begin) * 1e6;
+      const double end = MPI_Wtime();
+      times[i] = (end - begin) * 1e6;
+      rounds[i] = (end - round) * 1e6;
     }
     for (int i = 0; i < count; i++) {
       if (out[i] != size * (double)i + size * (size - 1.0) / 2) MPI_Abort(MPI_COMM_WORLD, 1);
     }
-    MPI_Reduce(times, all, calls, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
+    const double call = slowest(times, calls), both = slowest(rounds, calls);
     if (rank == 0) {
-      qsort(all, (size_t)calls, sizeof *all, compare);
-      printf("%d %.2f\n", bytes, all[calls / 2]);
+      printf("%d %.2f %.2f\n", bytes, call, both);
       fflush(stdout);
     }
     free(in);
