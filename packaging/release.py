@@ -22,10 +22,11 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "tools" / "setup"))
+sys.path[:0] = [str(ROOT / "tools" / "setup"), str(ROOT / "packaging")]
 
 from environments import ensure_environment  # noqa: E402
 from packages import SetupError  # noqa: E402
+from turns import turn  # noqa: E402
 
 VERSION = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)")
 SECTION = re.compile(r"^## (\d+\.\d+\.\d+) \(([^)]+)\)$", re.MULTILINE)
@@ -119,7 +120,9 @@ def build(tree: Path, version: str, parts: list[str], when: datetime) -> Path:
             command = [str(python), "packaging/sbom.py", str(target)]
         else:
             command = commands[part]
-        if subprocess.run(command, cwd=tree, env=environment, check=False).returncode != 0:
+        # A part inherits the turn.
+        done = subprocess.run(command, cwd=tree, env=environment, check=False, close_fds=False)
+        if done.returncode != 0:
             raise ReleaseError(f"the part `{part}` failed")
     made = [*(tree / "dist").glob(f"overdrive_mpi-{version}-*.whl")]
     if "deb" in parts:
@@ -153,6 +156,15 @@ def release(tree: Path, version: str, parts: list[str]) -> Path:
     return folder
 
 
+def clone(tree: Path) -> None:
+    """Make a clone for a dry run in place of the last one."""
+    shutil.rmtree(tree, ignore_errors=True)
+    git(ROOT, "clone", "-q", "--shared", str(ROOT), str(tree))
+    git(tree, "config", "user.name", "dry run")
+    git(tree, "config", "user.email", "dry-run@localhost")
+    os.environ.setdefault("OVERDRIVE_HOSTS_DIR", str(ROOT / "build" / "hosts"))
+
+
 def main() -> int:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -163,16 +175,12 @@ def main() -> int:
     parts = [word for word in options.parts.split(",") if word]
     if set(parts) - set(PARTS):
         parser.error(f"parts are {', '.join(PARTS)}")
-    tree = ROOT
+    tree = DRY_RUN if options.dry_run else ROOT
     try:
-        if options.dry_run:
-            tree = DRY_RUN
-            shutil.rmtree(tree, ignore_errors=True)
-            git(ROOT, "clone", "-q", "--shared", str(ROOT), str(tree))
-            git(tree, "config", "user.name", "dry run")
-            git(tree, "config", "user.email", "dry-run@localhost")
-            os.environ.setdefault("OVERDRIVE_HOSTS_DIR", str(ROOT / "build" / "hosts"))
-        folder = release(tree, options.version, parts)
+        with turn(DRY_RUN):
+            if options.dry_run:
+                clone(tree)
+            folder = release(tree, options.version, parts)
     except (ReleaseError, SetupError) as error:
         print(f"release: {error}", file=sys.stderr)
         return 1

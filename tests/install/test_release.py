@@ -101,3 +101,17 @@ def test_a_dry_run_writes_the_bill_and_leaves_the_checkout_alone() -> None:
     assert f"overdrive-mpi-{version}.cdx.json" in (folder / "SHA256SUMS").read_text()
     after = release.git(ROOT, "rev-parse", "HEAD"), release.git(ROOT, "tag", "--list")
     assert before == after
+
+
+@pytest.mark.slow
+def test_two_dry_runs_in_one_checkout_wait_for_each_other() -> None:
+    """The second puts its clone in the place of the first one's, in which something may build."""
+    version = (ROOT / "VERSION").read_text().strip()
+    command = [sys.executable, str(ROOT / "packaging" / "release.py"), version, "--dry-run"]
+    with release.turn(release.DRY_RUN):
+        second = subprocess.Popen(
+            [*command, "--parts="], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        assert "waiting for another build" in second.stderr.readline()
+    said, _ = second.communicate(timeout=300)
+    assert second.returncode == 0 and "this was a dry run" in said
