@@ -123,6 +123,9 @@ class _Table(ctypes.Structure):
         ("pause", _function(None)),
         ("released_twice", _function(None, _size)),
         ("note_copy", _function(None, _size)),
+        # What follows is there if size_bytes says so.
+        ("offer", _function(ctypes.c_int, _pointer, _size, _place)),
+        ("free_after", _function(ctypes.c_int, _pointer, _pointer)),
     ]
 
 
@@ -189,6 +192,12 @@ class _Overdrive:
 
     def note_copy(self, size: int) -> None:
         self.table.note_copy(self.me, size)
+
+    def free_after(self, block: int, request: MPI.Request) -> bool:
+        """Tell whether the block is freed when the program has completed the request."""
+        if self.table.size_bytes < _Table.free_after.offset + ctypes.sizeof(_pointer):
+            return False
+        return self.table.free_after(self.me, block, MPI._addressof(request)) == _OK
 
 
 class _Local:
@@ -265,6 +274,10 @@ class _Local:
 
     def note_copy(self, size: int) -> None:
         del size
+
+    def free_after(self, block: int, request: MPI.Request) -> bool:
+        del block, request
+        return False
 
 
 _Engine = Union[_Overdrive, _Local]
@@ -643,7 +656,12 @@ class Comm:
             return self._tell(place, dest, tag)
         request = self._far(address, size, 1, dest, tag)
         block._address = 0
-        _pending.append((request, address))
+        if request.Test():
+            engine.free(address)
+        elif engine.free_after(address, request):
+            return request
+        else:
+            _pending.append((request, address))
         return self._done()
 
     def pass_(self, block: Block, dest: int, tag: int = 0) -> None:

@@ -251,6 +251,7 @@ SMPI_API_ int SMPI_Alloc(MPI_Aint size, void* baseptr) {
   smpi_progress_();
   block = engine->alloc(engine->self, (uint64_t)size, smpi_site_);
   if (block == 0) return smpi_raise_(MPI_COMM_WORLD, MPI_ERR_NO_MEM);
+  smpi_remember_(block);
   *(void**)baseptr = block;
   return MPI_SUCCESS;
 }
@@ -258,6 +259,7 @@ SMPI_API_ int SMPI_Alloc(MPI_Aint size, void* baseptr) {
 SMPI_API_ int SMPI_Free(void* base) {
   const struct overdrive_smpi_engine* engine = smpi_engine_();
   if (engine == 0) return MPI_ERR_OTHER;
+  smpi_forget_(base);
   if (base == 0 || engine->free(engine->self, base, smpi_site_) != OVERDRIVE_SMPI_OK) {
     return smpi_raise_(MPI_COMM_WORLD, MPI_ERR_BUFFER);
   }

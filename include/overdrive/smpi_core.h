@@ -54,6 +54,9 @@ struct smpi_head_ {
 typedef char
     smpi_head_has_its_size_[sizeof(struct smpi_head_) == OVERDRIVE_SMPI_HEAD_BYTES ? 1 : -1];
 
+/* How many blocks a process recognises at once. */
+#define SMPI_REMEMBERED_ 16u
+
 /* What a communicator has at its attribute. */
 struct smpi_comm_ {
   MPI_Comm user;
@@ -121,7 +124,8 @@ struct smpi_process_ {
   struct smpi_view_* views; /* for reuse; views are never given back to the system */
   struct smpi_room_* rooms; /* likewise */
   struct smpi_pending_ *pending, **pending_end, *spare;
-  void** blocks; /* hash table of the blocks without Overdrive */
+  const void* own_blocks[SMPI_REMEMBERED_]; /* some that this process owns; while alone */
+  void** blocks;                            /* hash table of the blocks without Overdrive */
   size_t block_room, block_used;
 };
 
@@ -144,6 +148,23 @@ SMPI_HOT_ void smpi_lock_(void) {
 SMPI_HOT_ void smpi_unlock_(void) {
   if (smpi_process_state_.alone) return;
   __atomic_store_n(&smpi_process_state_.lock, 0, __ATOMIC_RELEASE);
+}
+
+/* Where it is remembered that a block is this process's own. */
+SMPI_HOT_ const void** smpi_own_entry_(const void* block) {
+  return &smpi_process_state_
+              .own_blocks[(uintptr_t)block / OVERDRIVE_SMPI_ALIGNMENT % SMPI_REMEMBERED_];
+}
+SMPI_HOT_ void smpi_remember_(const void* block) {
+  if (smpi_process_state_.alone) *smpi_own_entry_(block) = block;
+}
+SMPI_HOT_ void smpi_forget_(const void* block) {
+  if (smpi_process_state_.alone && *smpi_own_entry_(block) == block) *smpi_own_entry_(block) = 0;
+}
+
+/* Where a head is that leaves together with the contents of a block. */
+SMPI_HOT_ struct smpi_head_* smpi_front_(const void* block) {
+  return (struct smpi_head_*)((uintptr_t)block - OVERDRIVE_SMPI_HEAD_BYTES);
 }
 
 /* --- blocks without Overdrive */

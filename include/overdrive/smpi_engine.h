@@ -90,6 +90,10 @@ struct overdrive_smpi_engine {
   /* As lend() to one viewer, but may find that the data had better be copied into the message;
    * *place tells also then where it is. */
   int (*offer)(void* self, const void* address, uint64_t bytes, struct overdrive_smpi_place* place);
+  /* A block is being sent by a request of MPI's, whose handle lies at `request`, which the program
+   * gets: gives the block up now, and frees it when the program has completed the request. Anything
+   * but OVERDRIVE_SMPI_OK: nothing was done, the caller has to complete the request itself. */
+  int (*free_after)(void* self, void* block, const void* request);
 };
 
 typedef const struct overdrive_smpi_engine* (*overdrive_smpi_engine_fn)(uint32_t version);

@@ -187,7 +187,7 @@ SMPI_API_ int smpi_in_place_(const void* buf, uint64_t bytes, const struct smpi_
       engine->capacity(engine->self, buf, &capacity) != OVERDRIVE_SMPI_OK) {
     return 0;
   }
-  front = (struct smpi_head_*)((char*)buf - OVERDRIVE_SMPI_HEAD_BYTES);
+  front = smpi_front_(buf);
   smpi_lock_();
   *fresh = front->kind == SMPI_NOTHING_;
   if (*fresh) *front = *head;
@@ -222,27 +222,56 @@ SMPI_API_ int smpi_send_far_(struct smpi_comm_* c, const void* buf, uint64_t byt
   return code;
 }
 
-/* Sends the head and the data of a block that nobody else uses, and frees the block afterwards. */
+/* Whether the engine frees the block when the program has completed the request. */
+SMPI_API_ int smpi_freed_after_(void* block, const MPI_Request* request) {
+  const struct overdrive_smpi_engine* engine = smpi_process_state_.engine;
+  return engine->size_bytes >= offsetof(struct overdrive_smpi_engine, free_after) + sizeof(void*) &&
+         engine->free_after != 0 &&
+         engine->free_after(engine->self, block, request) == OVERDRIVE_SMPI_OK;
+}
+
+/* Sends the head and the data of a block that nobody else uses, and frees the block afterwards. The
+ * program gets the request itself if somebody knows when it completes that: what waits for it then
+ * moves the data on. Else the data moves on in later calls, and the program's request, if it wants
+ * one, is complete. */
 SMPI_API_ int smpi_isend_block_(struct smpi_comm_* c, void* block, const struct smpi_head_* head,
-                                int dest, int tag) {
+                                int dest, int tag, MPI_Request* request) {
+  const struct overdrive_smpi_engine* engine = smpi_process_state_.engine;
   struct smpi_pending_* one = smpi_pending_new_();
   MPI_Datatype type = MPI_DATATYPE_NULL;
-  int code;
+  int code, in_place, fresh = 0, complete = 0;
   if (one == 0) return MPI_ERR_NO_MEM;
+  in_place = smpi_in_place_(block, head->bytes, head, &fresh);
   one->head = *head;
   one->block = block;
   one->near = 0;
-  code = smpi_span_(&one->head, block, head->bytes, &type);
-  if (code == MPI_SUCCESS) {
-    code = MPI_Isend(MPI_BOTTOM, 1, type, dest, tag, c->hidden, &one->request);
-  }
-  if (type != MPI_DATATYPE_NULL) MPI_Type_free(&type);
-  if (code == MPI_SUCCESS) {
-    smpi_pending_add_(one);
+  if (in_place) {
+    code = MPI_Isend((char*)block - OVERDRIVE_SMPI_HEAD_BYTES, (int)(sizeof *head + head->bytes),
+                     MPI_BYTE, dest, tag, c->hidden, &one->request);
   } else {
-    free(one);
+    code = smpi_span_(&one->head, block, head->bytes, &type);
+    if (code == MPI_SUCCESS) {
+      code = MPI_Isend(MPI_BOTTOM, 1, type, dest, tag, c->hidden, &one->request);
+    }
+    if (type != MPI_DATATYPE_NULL) MPI_Type_free(&type);
   }
-  return code;
+  if (code != MPI_SUCCESS) {
+    if (fresh) smpi_front_(block)->kind = SMPI_NOTHING_;
+    free(one);
+    return code;
+  }
+  MPI_Test(&one->request, &complete, MPI_STATUS_IGNORE);
+  if (complete) {
+    engine->free(engine->self, block, 0);
+    smpi_pending_keep_(one, 1);
+  } else if (in_place && request != 0 && smpi_freed_after_(block, &one->request)) {
+    *request = one->request;
+    smpi_pending_keep_(one, 1);
+    return MPI_SUCCESS;
+  } else {
+    smpi_pending_add_(one);
+  }
+  return request != 0 ? smpi_done_(c, request) : MPI_SUCCESS;
 }
 
 SMPI_API_ int smpi_isend_far_(struct smpi_comm_* c, const void* buf, uint64_t bytes, int dest,
@@ -260,12 +289,9 @@ SMPI_API_ int smpi_isend_far_(struct smpi_comm_* c, const void* buf, uint64_t by
   copy = engine->alloc(engine->self, bytes, "a copy of a message under way");
   if (copy == 0) return MPI_ERR_NO_MEM;
   if (bytes > 0) memcpy(copy, buf, (size_t)bytes);
-  code = smpi_isend_block_(c, copy, &head, dest, tag);
-  if (code != MPI_SUCCESS) {
-    engine->free(engine->self, copy, 0);
-    return code;
-  }
-  return smpi_done_(c, request);
+  code = smpi_isend_block_(c, copy, &head, dest, tag, request);
+  if (code != MPI_SUCCESS) engine->free(engine->self, copy, 0);
+  return code;
 }
 
 SMPI_HOT_ int smpi_check_send_(const struct smpi_comm_* c, const void* buf, MPI_Count count,
@@ -291,6 +317,7 @@ SMPI_HOT_ int smpi_start_(const void* buf, MPI_Count count, MPI_Datatype datatyp
   smpi_progress_();
   code = smpi_check_send_(c, buf, count, datatype, dest, tag, &bytes);
   if (code != MPI_SUCCESS) return smpi_raise_(comm, code);
+  if (pass && buf != 0) smpi_forget_(buf);
   if (pass && (buf == 0 || engine->capacity(engine->self, buf, &capacity) != OVERDRIVE_SMPI_OK ||
                bytes > capacity)) {
     return smpi_raise_(comm, MPI_ERR_BUFFER);
@@ -332,9 +359,7 @@ SMPI_HOT_ int smpi_start_(const void* buf, MPI_Count count, MPI_Datatype datatyp
   }
   engine->note_copy(engine->self, bytes);
   smpi_head_(&head, c, tag, bytes);
-  code = smpi_isend_block_(c, block, &head, dest, tag);
-  if (code == MPI_SUCCESS && request != 0) code = smpi_done_(c, request);
-  return smpi_raise_(comm, code);
+  return smpi_raise_(comm, smpi_isend_block_(c, block, &head, dest, tag, request));
 }
 
 /* The communicator if this thread has used it last and nothing has to be done before. */
@@ -370,6 +395,14 @@ SMPI_HOT_ int smpi_quick_send_(const void* buf, MPI_Count count, MPI_Datatype da
   if (c == 0 || bytes > SMPI_INLINE_BYTES_ || buf == 0 || (unsigned)dest >= (unsigned)c->size ||
       !c->quick[dest] || (unsigned)tag > (unsigned)c->tag_ub) {
     return 0;
+  }
+  if (bytes > sizeof(smpi_pair_) && *smpi_own_entry_(buf) == buf &&
+      smpi_front_(buf)->kind == SMPI_NOTHING_) {
+    /* A block whose front is free: nothing is copied here. */
+    struct smpi_head_* head = (struct smpi_head_*)((uintptr_t)buf - SMPI_SHORT_HEAD_BYTES_);
+    smpi_begin_head_(head, c, SMPI_SHORT_, tag, (uint32_t)bytes);
+    *code = MPI_Send(head, (int)(SMPI_SHORT_HEAD_BYTES_ + bytes), MPI_BYTE, dest, tag, c->hidden);
+    return 1;
   }
   *code = MPI_Send(&message, smpi_short_(&message.head, c, tag, buf, bytes), MPI_BYTE, dest, tag,
                    c->hidden);

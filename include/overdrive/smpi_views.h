@@ -379,6 +379,7 @@ SMPI_API_ int SMPI_View_own(SMPI_View* view, void* baseptr) {
     if (ended->bytes > 0) memcpy(block, ended->address, (size_t)ended->bytes);
     if (!ended->inlined) engine->close(engine->self, &ended->place, ended->number);
   }
+  smpi_remember_(block);
   smpi_view_done_(ended);
   *(void**)baseptr = block;
   *view = SMPI_VIEW_NULL;

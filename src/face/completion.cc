@@ -10,7 +10,7 @@ int stale_request() { return raise_error(host::Handle{0}, MPI_ERR_REQUEST); }
 [[gnu::noinline]] int wait_host_request(MPI_Request* request, MPI_Status* status) {
   Rank* rank = serving();
   const MPI_Request before = request != nullptr ? *request : abi::request_null();
-  const std::uint64_t idup = rank != nullptr ? state.idups.claim(before) : 0;
+  WatchedRequests::Entry* const watched = rank != nullptr ? state.watched.claim(before) : nullptr;
   int error;
   if (rank != nullptr && before != abi::request_null() && rank->has_pending_work()) {
     error = wait_for_host(*rank, request, status, "MPI_Wait");
@@ -18,7 +18,9 @@ int stale_request() { return raise_error(host::Handle{0}, MPI_ERR_REQUEST); }
     HostCallScope scope(HostCallKind::kBlocking);
     error = OD_HOST(Wait)(request, status);
   }
-  if (idup != 0) state.idups.settle(*rank, idup, error == MPI_SUCCESS && *request != before);
+  if (watched != nullptr) {
+    state.watched.settle(*rank, watched, error == MPI_SUCCESS && *request != before);
+  }
   return error;
 }
 
@@ -26,13 +28,15 @@ int stale_request() { return raise_error(host::Handle{0}, MPI_ERR_REQUEST); }
   Rank* rank = serving();
   if (rank != nullptr && rank->has_pending_work()) rank->progress();
   const MPI_Request before = request != nullptr ? *request : abi::request_null();
-  const std::uint64_t idup = rank != nullptr ? state.idups.claim(before) : 0;
+  WatchedRequests::Entry* const watched = rank != nullptr ? state.watched.claim(before) : nullptr;
   int error;
   {
     HostCallScope scope(HostCallKind::kLocal);
     error = OD_HOST(Test)(request, flag, status);
   }
-  if (idup != 0) state.idups.settle(*rank, idup, error == MPI_SUCCESS && *request != before);
+  if (watched != nullptr) {
+    state.watched.settle(*rank, watched, error == MPI_SUCCESS && *request != before);
+  }
   return error;
 }
 

@@ -95,12 +95,12 @@ class HostPart {
       : now_(host_count),
         before_(host_count),
         position_(host_count),
-        idups_(host_count),
+        watched_(host_count),
         statuses_(host_count) {
     for (int i = 0; i < count; ++i) {
       if (is_driven(requests[i]) || requests[i] == abi::request_null()) continue;
       now_[size_] = before_[size_] = host_handle(requests[i]);
-      idups_[size_] = state.idups.claim(requests[i]);
+      watched_[size_] = state.watched.claim(requests[i]);
       position_[size_++] = i;
     }
   }
@@ -109,18 +109,18 @@ class HostPart {
   MPI_Status* statuses() { return statuses_.data(); }
   // Position of its i-th request in the program's array.
   int position(int i) { return position_[i]; }
-  // Gives the program the handles as the host has left them, and registers what completed idups
-  // made.
+  // Gives the program the handles as the host has left them, and does what hung on those that have
+  // completed.
   void put_back(Rank& rank, MPI_Request* requests) {
     for (int i = 0; i < size_; ++i) {
       if (now_[i] == before_[i]) continue;
       requests[position_[i]] = now_[i];
-      state.idups.completed(rank, idups_[i]);
-      idups_[i] = 0;
+      state.watched.completed(rank, watched_[i]);
+      watched_[i] = nullptr;
     }
   }
   ~HostPart() {
-    for (int i = 0; i < size_; ++i) state.idups.release(idups_[i]);
+    for (int i = 0; i < size_; ++i) state.watched.release(watched_[i]);
   }
   HostPart(const HostPart&) = delete;
   HostPart& operator=(const HostPart&) = delete;
@@ -130,13 +130,13 @@ class HostPart {
   ShortArray<MPI_Request> now_;
   ShortArray<MPI_Request> before_;
   ShortArray<int> position_;
-  ShortArray<std::uint64_t> idups_;  // entries of PendingIdups, 0 for other requests
+  ShortArray<WatchedRequests::Entry*> watched_;  // null for most
   ShortArray<MPI_Status> statuses_;
 };
 
 // Whether the host may get an array of its own requests as it is.
 inline bool host_alone(Rank& rank) {
-  return InHostCall() || (!rank.has_pending_work() && !state.idups.any());
+  return InHostCall() || (!rank.has_pending_work() && !state.watched.any());
 }
 
 inline MPI_Status* status_at(MPI_Status* statuses, int i) {

@@ -5,7 +5,7 @@
 
 namespace od::face {
 
-void DetachedSends::add(MPI_Request request, std::unique_ptr<std::byte[]> data) {
+void DetachedSends::add(MPI_Request request, std::shared_ptr<void> data) {
   std::lock_guard<std::mutex> lock(mutex_);
   collect();
   entries_.push_back({request, std::move(data)});

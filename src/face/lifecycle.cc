@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -34,6 +35,14 @@ namespace {
 
 // Requests that can have a handle; the engine's own limit is the same.
 constexpr std::uint32_t kRequestCapacity = 1u << 20;
+
+// `kept` goes when the program has completed a request of the host's (smpi/service.h).
+bool let_go_with(const void* request, std::shared_ptr<void> kept) {
+  const MPI_Request handle = *static_cast<const MPI_Request*>(request);
+  if (serving() == nullptr || is_ours(handle) || handle == abi::request_null()) return false;
+  state.watched.keep(handle, std::move(kept));
+  return true;
+}
 
 // What is wrong with the settings of this rank.
 void report_settings() {
@@ -304,6 +313,7 @@ void begin() {
   state.star.reset();
   Rank* rank = state.owned_rank.get();
   if (rank != nullptr) {
+    rank->state().smpi->set_follow(let_go_with);
     __atomic_store_n(state.loader->smpi_engine, rank->state().smpi->engine(), __ATOMIC_RELAXED);
   }
   if (rank == nullptr || !rank->active()) return;

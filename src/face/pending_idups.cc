@@ -14,32 +14,16 @@ bool is_known(MPI_Comm comm) { return comm != abi::comm_null() && abi::to_handle
 
 void PendingIdups::add(MPI_Request request, MPI_Comm* location, Comm& parent,
                        std::uint64_t sequence) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  entries_.push_back({++last_id_, request, *location, location, &parent, sequence, false, false});
-  count_.store(static_cast<int>(entries_.size()), std::memory_order_relaxed);
-}
-
-std::uint64_t PendingIdups::claim(MPI_Request request) {
-  if (!any()) return 0;
-  std::lock_guard<std::mutex> lock(mutex_);
-  for (Entry& entry : entries_) {
-    if (entry.request != request || entry.claimed) continue;
-    entry.claimed = true;
-    return entry.id;
+  std::uint64_t id;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    id = ++last_id_;
+    entries_.push_back({id, *location, location, &parent, sequence, false});
   }
-  return 0;
-}
-
-void PendingIdups::release(std::uint64_t id) {
-  if (id == 0) return;
-  std::lock_guard<std::mutex> lock(mutex_);
-  for (Entry& entry : entries_) {
-    if (entry.id == id) entry.claimed = false;
-  }
+  state.watched.add(request, [this, id](Rank& rank) { completed(rank, id); });
 }
 
 void PendingIdups::completed(Rank& rank, std::uint64_t id) {
-  if (id == 0) return;
   Entry entry;
   bool free_parent = false;
   {
@@ -49,7 +33,6 @@ void PendingIdups::completed(Rank& rank, std::uint64_t id) {
     if (found == entries_.end()) return;
     entry = *found;
     entries_.erase(found);
-    count_.store(static_cast<int>(entries_.size()), std::memory_order_relaxed);
     if (entry.free_parent) {
       // The last one that needs the parent lets it go.
       const auto next = std::find_if(entries_.begin(), entries_.end(),

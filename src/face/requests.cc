@@ -87,6 +87,10 @@ int od_MPI_Startall(int count, MPI_Request* array_of_requests) {
 
 int od_MPI_Request_free(MPI_Request* request) {
   if (request == nullptr || !is_ours(*request)) {
+    if (request != nullptr && serving() != nullptr && state.watched.adopt(*request)) [[unlikely]] {
+      *request = abi::request_null();
+      return MPI_SUCCESS;
+    }
     HostCallScope scope(HostCallKind::kLocal);
     return OD_HOST(Request_free)(request);
   }

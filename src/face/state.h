@@ -23,6 +23,7 @@
 #include "face/pending_idups.h"
 #include "face/reductions.h"
 #include "face/request_handles.h"
+#include "face/watched_requests.h"
 #include "node/roll_call.h"
 
 namespace od::face {
@@ -37,6 +38,7 @@ struct State {
   CommTable comms;
   RequestHandles requests;
   BsendLedger bsend;
+  WatchedRequests watched;
   PendingIdups idups;
   DetachedSends detached;
   DeferredFrees deferred;

@@ -409,6 +409,39 @@ void Service::note_copy(std::uint64_t bytes) {
   counters_.smpi_copied_bytes += bytes;
 }
 
+struct Service::Sent {
+  Service& service;
+  std::uint32_t home;
+  std::uint64_t offset;
+  bool given_up = false;
+  Sent(Service& the_service, std::uint32_t of_home, std::uint64_t at)
+      : service(the_service), home(of_home), offset(at) {}
+  Sent(const Sent&) = delete;
+  Sent& operator=(const Sent&) = delete;
+  ~Sent() {
+    if (!given_up) return;
+    const std::lock_guard lock(service.mutex_);
+    service.let_go(home, offset, *block_at(service.arena_of(home), offset));
+  }
+};
+
+int Service::free_after(void* block, const void* request) {
+  std::unique_lock lock(mutex_);
+  const Found found = find_owned(block);
+  if (found.record == nullptr || follow_ == nullptr) return OVERDRIVE_SMPI_NOT_A_BLOCK;
+  const auto offset = static_cast<std::uint64_t>(found.block - arena_of(found.home));
+  lock.unlock();
+  const auto sent = std::make_shared<Sent>(*this, found.home, offset);
+  // The program has not got the request yet, so nothing can have ended here.
+  if (!follow_(request, sent)) return OVERDRIVE_SMPI_NOT_A_BLOCK;
+  lock.lock();
+  sent->given_up = true;
+  found.record->owner.store(kNobody, std::memory_order_relaxed);
+  end_unlent(found.block);
+  if (found.home != member_) drop_range(found.block);
+  return OVERDRIVE_SMPI_OK;
+}
+
 void Service::finish() {
   if (!usable_.load(std::memory_order_relaxed)) return;
   const std::lock_guard lock(mutex_);

@@ -71,6 +71,12 @@ class Service {
   void pause();
   void released_twice(std::uint64_t view);
   void note_copy(std::uint64_t bytes);
+  int free_after(void* block, const void* request);
+
+  // Who knows when the program completes a request of the host's and then lets go of what it has
+  // been given; false: not this request.
+  using Follow = bool (*)(const void* request, std::shared_ptr<void> kept);
+  void set_follow(Follow follow) { follow_ = follow; }
 
   // How long a cache line is on its way to the others, as far as the start has shown, if that makes
   // them far; else 0. Only speed depends on it.
@@ -101,6 +107,8 @@ class Service {
     std::byte* start = nullptr;
     Range range;
   };
+  // The data of a block on its way to another node; the block goes with it.
+  struct Sent;
   static constexpr std::size_t kRemembered = 64;
   static constexpr std::size_t kUnlent = 16;
   static constexpr std::uint32_t kNobody = ~std::uint32_t{0};
@@ -164,6 +172,7 @@ class Service {
   const Options options_;
   observe::Counters& counters_;
   const std::uint32_t member_;
+  Follow follow_ = nullptr;
   std::atomic<bool> usable_{false};     // relaxed: MPI_Init and fork order it
   std::atomic<double> far_line_ns_{0};  // relaxed: a guess
   overdrive_smpi_engine table_{};

@@ -252,6 +252,76 @@ int views_outlive_owners(int rank, const node::Exchange& exchange) {
   return 0;
 }
 
+// Who follows requests: keeps what hangs on those that it knows, which are even numbers.
+std::vector<std::shared_ptr<void>> g_followed;
+bool follow_even(const void* request, std::shared_ptr<void> kept) {
+  if (*static_cast<const int*>(request) % 2 != 0) return false;
+  g_followed.push_back(std::move(kept));
+  return true;
+}
+
+int blocks_go_with_requests(int rank, const node::Exchange& exchange) {
+  TestRank own(exchange);
+  Service& service = *own.service;
+  const overdrive_smpi_engine& engine = *service.engine();
+  const int unknown = 1, known = 2;
+  Place place = {};
+  void* block = nullptr;
+  if (rank == 0) {
+    block = service.alloc(70000, nullptr);
+    OD_REQUIRE(engine.free_after(engine.self, block, &known) == OVERDRIVE_SMPI_NOT_A_BLOCK);
+    service.set_follow(follow_even);
+    OD_REQUIRE(engine.free_after(engine.self, block, &unknown) == OVERDRIVE_SMPI_NOT_A_BLOCK);
+    // Nothing has been done: it is still the caller's.
+    OD_REQUIRE(service.lent(block) == 0 && g_followed.empty());
+    OD_REQUIRE(engine.free_after(engine.self, block, &known) == OVERDRIVE_SMPI_OK);
+    OD_REQUIRE(g_followed.size() == 1);
+    OD_REQUIRE(service.lent(block) == -1 && service.free(block, nullptr) != OVERDRIVE_SMPI_OK);
+    OD_REQUIRE(engine.free_after(engine.self, block, &known) == OVERDRIVE_SMPI_NOT_A_BLOCK);
+    OD_REQUIRE(g_arena.released == 0);
+    g_followed.clear();
+    OD_REQUIRE(g_arena.released == 1);
+    // A view outlives the request.
+    block = service.alloc(70000, nullptr);
+    OD_REQUIRE(service.lend(block, 10, 1, &place) == OVERDRIVE_SMPI_OK);
+    OD_REQUIRE(engine.free_after(engine.self, block, &known) == OVERDRIVE_SMPI_OK);
+    g_followed.clear();
+    OD_REQUIRE(g_arena.released == 1);
+    service.close(place, 0);
+    OD_REQUIRE(g_arena.released == 2);
+    // And rank 1's.
+    block = service.alloc(70000, nullptr);
+    OD_REQUIRE(service.pass(block, 70000, &place) == OVERDRIVE_SMPI_OK);
+  }
+  place = from_first(exchange, place);
+  if (rank == 1) {
+    const void* address = nullptr;
+    std::uint64_t view = 0;
+    service.set_follow(follow_even);
+    OD_REQUIRE(service.open(place, nullptr, &address, &view) == OVERDRIVE_SMPI_OK);
+    OD_REQUIRE(service.own(place, view, nullptr, &block) == OVERDRIVE_SMPI_OK);
+    OD_REQUIRE(engine.free_after(engine.self, block, &known) == OVERDRIVE_SMPI_OK);
+    OD_REQUIRE(service.lent(block) == -1);
+  }
+  exchange.barrier();
+  if (rank == 0) {
+    service.finish();
+    OD_REQUIRE(own.counters.smpi_returned == 0);
+  }
+  exchange.barrier();
+  if (rank == 1) g_followed.clear();
+  exchange.barrier();
+  if (rank == 0) {
+    service.finish();
+    OD_REQUIRE(own.counters.smpi_returned == 1 && g_arena.released == 3);
+  }
+  return 0;
+}
+
+TEST(SmpiService, BlocksGoWithTheRequestsOfTheirMessages) {
+  expect_job(2, blocks_go_with_requests);
+}
+
 TEST(SmpiService, ViewsOutliveTheirOwners) { expect_job(3, views_outlive_owners); }
 
 // What lent() remembers ends with everything that makes it untrue; more blocks than it remembers.

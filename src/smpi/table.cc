@@ -49,6 +49,9 @@ void Service::fill_table() {
   table_.offer = [](void* self, const void* address, std::uint64_t bytes, Place* place) {
     return at(self).offer(address, bytes, place);
   };
+  table_.free_after = [](void* self, void* block, const void* request) {
+    return at(self).free_after(block, request);
+  };
 }
 
 }  // namespace od::smpi

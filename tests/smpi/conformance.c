@@ -951,6 +951,44 @@ static void case_pass_while_lent(void) {
   see(&lent, 6000, 4);
 }
 
+static void case_short_blocks(void) {
+  // One block, written anew and sent from its start and from behind it to ranks that are near and
+  // not, also while a message to another node leaves with a head in front of it; and its memory
+  // again when it is another block.
+  static const int kSizes[] = {17, 64, 100, 512, 513, 600};
+  enum { kCount = sizeof kSizes / sizeof kSizes[0], kRounds = 3 };
+  const int last = odt.size - 1;
+  uint64_t key = 50;
+  for (int round = 0; round < kRounds; round++) {
+    char* block = odt.rank == 0 ? block_of(700, key) : NULL;
+    for (int i = 0; i < kCount; i++, key++) {
+      const int dest = i % 2 ? last : 1;
+      if (odt.rank == 0) {
+        MPI_Request request;
+        CHECK(SMPI_Reclaim(block) == MPI_SUCCESS, "reclaim");
+        odt_fill(block, 700, key);
+        SMPI_Isend(block, 650, MPI_BYTE, last, 1, g_comm, &request);
+        SMPI_Send(block, kSizes[i], MPI_BYTE, dest, 2, g_comm);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        SMPI_Send(block, kSizes[i], MPI_BYTE, dest, 3, g_comm);
+        SMPI_Send(block, kSizes[i] - 1, MPI_BYTE, dest, 4, g_comm);
+      }
+      SMPI_View view;
+      if (odt.rank == last) {
+        SMPI_Recv(&view, 650, MPI_BYTE, 0, 1, g_comm, MPI_STATUS_IGNORE);
+        see(&view, 650, key);
+      }
+      for (int tag = 2; tag <= 4 && odt.rank == dest; tag++) {
+        SMPI_Recv(&view, 700, MPI_BYTE, 0, tag, g_comm, MPI_STATUS_IGNORE);
+        see(&view, (size_t)(kSizes[i] - (tag == 4)), key);
+      }
+    }
+    if (odt.rank != 0) continue;
+    CHECK(SMPI_Reclaim(block) == MPI_SUCCESS, "reclaim");
+    CHECK(SMPI_Free(block) == MPI_SUCCESS, "free");
+  }
+}
+
 int main(int argc, char** argv) {
   static const struct {
     const char* name;
@@ -986,6 +1024,7 @@ int main(int argc, char** argv) {
       {"alloc-sizes", case_alloc_sizes},
       {"unreceived", case_unreceived},
       {"pass-while-lent", case_pass_while_lent},
+      {"short-blocks", case_short_blocks},
   };
   odt_start("smpi", &argc, &argv);
   g_only = odt_option("only", NULL);

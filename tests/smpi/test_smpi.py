@@ -77,6 +77,26 @@ def test_situations(situation: str, host: Host, compiled: Build, needs_overdrive
     assert answers(result) == answers(alone)
 
 
+@pytest.mark.one
+@pytest.mark.parametrize(
+    ("setting", "expected"), [("REACH=off", 3), ("SMPI_DEBUG=on", 4), ("SMPI_LIMIT=64M", 4)]
+)
+def test_one_rank_differs(
+    setting: str, expected: int, host: Host, compiled: Build, needs_overdrive: None
+) -> None:
+    """One rank has other settings than the rest: what is seen is the same."""
+    program = compiled(HERE / "conformance.c")
+    alone = jobs.run(host, 4, [program], overdrive=False)
+    expect.passed(alone)
+    differs = (
+        f'[ "${{OMPI_COMM_WORLD_RANK:-$PMI_RANK}}" = 1 ] && export OVERDRIVE_{setting}; exec "$0"'
+    )
+    result = jobs.run(host, 4, ["sh", "-c", differs, program])
+    expect.passed(result)
+    assert near(result) == expected, result.report()
+    assert answers(result) == answers(alone)
+
+
 @pytest.mark.quick
 @pytest.mark.one
 def test_far_ranks(host: Host, compiled: Build, needs_overdrive: None) -> None:
@@ -89,6 +109,16 @@ def test_far_ranks(host: Host, compiled: Build, needs_overdrive: None) -> None:
     assert answers(result) == answers(alone)
     assert result.counter("smpi_by_content") > 10
     assert result.counter("smpi_lent") > 100
+
+
+@pytest.mark.quick
+def test_passed_to_another_node(host: Host, compiled: Build, needs_overdrive: None) -> None:
+    """Who has waited for the request of a passed block has moved it on, and the block is free."""
+    program = compiled(HERE / "apart.c")
+    settings = {"test_remote": "all", "smpi_limit": "30M"}
+    result = jobs.run(host, 2, [program], settings=settings)
+    expect.passed(result)
+    assert result.counter("smpi_copied") == 36
 
 
 @pytest.mark.netns

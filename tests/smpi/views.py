@@ -84,6 +84,21 @@ for _ in range(3):
     else:
         comm.pass_(token, after)
 
+# Blocks that are too long to leave before somebody receives them.
+without = not any(comm.near(i) for i in range(size) if i != rank)
+for turn in range(3):
+    token = smpi.Block(4 << 20)
+    token.array("i4")[:] = rank + turn
+    sent = comm.ipass(token, after, 8)
+    # A message to another node is complete when it is received, or moved on by whoever waits.
+    check(comm.near(after) or without or not sent.Test(), "complete at once")
+    comm.comm.Barrier()
+    view, received = comm.irecv(4 << 20, before, 8)
+    MPI.Request.Waitall([received, sent])
+    token = view.own()
+    check((token.array("i4") == before + turn).all(), "long block")
+    token.free()
+
 # What was lent becomes a copy.
 request = comm.isend(numpy.arange(50), after, 5)
 copy = comm.recv(before, 5).own()
