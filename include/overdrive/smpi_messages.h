@@ -396,7 +396,7 @@ SMPI_HOT_ int smpi_quick_send_(const void* buf, MPI_Count count, MPI_Datatype da
       !c->quick[dest] || (unsigned)tag > (unsigned)c->tag_ub) {
     return 0;
   }
-  if (bytes > sizeof(smpi_pair_) && *smpi_own_entry_(buf) == buf &&
+  if (bytes >= sizeof(uint64_t) && *smpi_own_entry_(buf) == buf &&
       smpi_front_(buf)->kind == SMPI_NOTHING_) {
     /* A block whose front is free: nothing is copied here. */
     struct smpi_head_* head = (struct smpi_head_*)((uintptr_t)buf - SMPI_SHORT_HEAD_BYTES_);

@@ -955,7 +955,7 @@ static void case_short_blocks(void) {
   // One block, written anew and sent from its start and from behind it to ranks that are near and
   // not, also while a message to another node leaves with a head in front of it; and its memory
   // again when it is another block.
-  static const int kSizes[] = {17, 64, 100, 512, 513, 600};
+  static const int kSizes[] = {8, 9, 16, 17, 64, 100, 512, 513, 600};
   enum { kCount = sizeof kSizes / sizeof kSizes[0], kRounds = 3 };
   const int last = odt.size - 1;
   uint64_t key = 50;
