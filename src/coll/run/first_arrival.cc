@@ -26,11 +26,17 @@ FirstArrival::FirstArrival(ArrivalComm& shared, int root, char* buffer, std::int
   set_shape(bytes, segment_bytes);
 }
 
-// Nobody passes anything on between two nodes: segments are cut for the sake of messages alone.
 std::int64_t FirstArrival::usual_segment(std::int64_t bytes) const {
-  const bool passed_on = comm().collectives->nodes().count() > 2;
-  const bool few =
-      host_.few_long_messages && !passed_on && bytes <= static_cast<std::int64_t>(largest_long());
+  bool few = false;
+  if (comm().collectives->nodes().count() == 2) {
+    // Nobody passes anything on: segments are cut for the sake of messages alone.
+    few = host_.few_long_messages || bytes >= kMuch;
+  } else {
+    // Long messages run along a chain, in which each node waits for a whole segment; short ones
+    // fan out.
+    few = host_.few_long_messages && bytes >= kLongMessageBytes && bytes <= 2 * kLongMessageBytes;
+  }
+  few = few && bytes <= static_cast<std::int64_t>(largest_long());
   return segment_for(bytes, 1, few ? kLongMessageBytes : kMessageBytes);
 }
 

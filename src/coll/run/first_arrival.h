@@ -41,6 +41,8 @@ class FirstArrival : public FirstComers<ArrivalCall> {
   std::string describe() const override;
 
  private:
+  // From here on few long messages between two nodes cost every host less than many short ones.
+  static constexpr std::int64_t kMuch = 4 << 20;
   // What the root leaves for its own node before it looks after others again.
   static constexpr std::int64_t kOwnBytesAtOnce = 4 << 20;
 
