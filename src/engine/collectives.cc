@@ -12,12 +12,14 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/pause.h"
 #include "base/quiet_floats.h"
 #include "coll/run/call.h"
 #include "coll/run/line.h"
 #include "coll/run/trial.h"
 #include "engine/engine.h"
 #include "engine/rank_state.h"
+#include "engine/shared_core_looks.h"
 #include "observe/log.h"
 #include "p2p/context.h"
 
@@ -76,7 +78,13 @@ int start_blocking(RankState& s, const CollectiveCall& call, Comm& comm,
   const int looks = s.tight_looks && !s.notes.any() ? kLineLooks : 0;
   CollectiveTeam* const team =
       call.neighbours == nullptr ? s.collectives.blocking_team(comm, decision) : nullptr;
-  if (s.collectives.serve_at_once(call, comm, team, decision, {looks, &s.lock.waiters()})) {
+  coll::shm::Patience patience{looks, &s.lock.waiters()};
+  SharedCoreLooks shared(s);
+  if (shared.allowed()) {
+    patience.meanwhile = &SharedCoreLooks::again_of;
+    patience.context = &shared;
+  }
+  if (s.collectives.serve_at_once(call, comm, team, decision, patience)) {
     s.let_host_follow();
     return kSuccess;
   }
@@ -88,6 +96,8 @@ int start_blocking(RankState& s, const CollectiveCall& call, Comm& comm,
       const bool moved = s.transport->progress();
       if (!op->advance() && !moved) pause_processor();
     }
+  } else if (error == kSuccess && !comm.collectives->spans_nodes() && shared.allowed()) {
+    SharedCoreLooks(s).wait_for(*op);
   }
   if (error != kSuccess || op->done()) {
     if (error == kSuccess) error = op->error();

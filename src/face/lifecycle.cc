@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/quiet_floats.h"
+#include "coll/shm/slot_layout.h"
 #include "config/settings_types.h"
 #include "engine/job_terms.h"
 #include "engine/rank_state.h"
@@ -188,8 +189,9 @@ std::uint64_t build_key() {
   add(OVERDRIVE_VERSION);
   for (const config::SettingInfo& info : config::setting_infos()) add(info.name);
   for (const std::uint64_t number :
-       {std::uint64_t{node::kRegionVersion}, std::uint64_t{sizeof(node::Identity)},
-        std::uint64_t{sizeof(node::RegionHeader)}, std::uint64_t{sizeof(observe::Counters)}}) {
+       {std::uint64_t{node::kRegionVersion}, std::uint64_t{coll::shm::kSlotVersion},
+        std::uint64_t{sizeof(node::Identity)}, std::uint64_t{sizeof(node::RegionHeader)},
+        std::uint64_t{sizeof(observe::Counters)}}) {
     key = node::mix_hash(key, number);
   }
   return key;

@@ -145,6 +145,78 @@ static void freed_communicator(void) {
   CHECK(out == (long)odt.size * (odt.size - 1) / 2, "sum %ld", out);
 }
 
+// Calls `number` and following of a communicator: whoever only gives is far ahead of a rank that
+// comes late, then others give, some calls do not block, and all of it goes round many times.
+static void give(MPI_Comm comm, int root, int kind, long number) {
+  enum { kMost = 64 };
+  const int size = odt.size, root_has = odt.rank == root;
+  long in[kMost], out[kMost];
+  int counts[kMost] = {0};
+  MPI_Request request = MPI_REQUEST_NULL;
+  for (int i = 0; i < size; i++) in[i] = number + 1000 * odt.rank + i, out[i] = -1;
+  const long ranks = (long)size * (size - 1) / 2 * 1000 + size * number;
+  switch (kind) {
+    case 0:
+      if (root_has) out[0] = number;
+      MUST(MPI_Bcast(out, 1, MPI_LONG, root, comm));
+      CHECK(out[0] == number, "call %ld: %ld from root %d", number, out[0], root);
+      break;
+    case 1:
+      // All that there is goes to one rank.
+      counts[root] = 2;
+      MUST(MPI_Reduce_scatter(in, out, counts, MPI_LONG, MPI_SUM, comm));
+      CHECK(out[0] == (root_has ? ranks : -1), "call %ld: a sum of %ld", number, out[0]);
+      CHECK(out[1] == (root_has ? ranks + size : -1), "call %ld: %ld", number, out[1]);
+      break;
+    case 2:
+      MUST(MPI_Scatter(in, 1, MPI_LONG, out, 1, MPI_LONG, root, comm));
+      CHECK(out[0] == number + 1000 * root + odt.rank, "call %ld: a block %ld", number, out[0]);
+      break;
+    case 3:
+      MUST(MPI_Gather(in, 1, MPI_LONG, out, 1, MPI_LONG, root, comm));
+      for (int i = 0; root_has && i < size; i++) {
+        CHECK(out[i] == number + 1000 * i, "call %ld: block %d is %ld", number, i, out[i]);
+      }
+      break;
+    case 4:
+      if (root_has) out[0] = number;
+      MUST(MPI_Ibcast(out, 1, MPI_LONG, root, comm, &request));
+      MUST(MPI_Wait(&request, MPI_STATUS_IGNORE));
+      CHECK(out[0] == number, "call %ld: %ld from root %d", number, out[0], root);
+      break;
+    case 5:
+      MUST(MPI_Reduce_scatter_block(in, out, 1, MPI_LONG, MPI_SUM, comm));
+      CHECK(out[0] == ranks + (long)size * odt.rank, "call %ld: a sum of %ld", number, out[0]);
+      break;
+    default:
+      MUST(MPI_Alltoall(in, 1, MPI_LONG, out, 1, MPI_LONG, comm));
+      for (int i = 0; i < size; i++) {
+        CHECK(out[i] == number + 1000 * i + odt.rank, "call %ld: block %d is %ld", number, i,
+              out[i]);
+      }
+      break;
+  }
+}
+
+static void far_ahead(void) {
+  if (odt.size > 64) return;
+  for (int round = 0; round < 8; round++) {
+    MPI_Comm comm;
+    MUST(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+    long number = 0;
+    for (int part = 0; part < 6; part++) {
+      const int root = (round + part) % odt.size;
+      if (odt.rank == (root + 1) % odt.size) odt_sleep_ms(3);
+      const int calls = 10 + 47 * ((round + part) % 5);
+      for (int i = 0; i < calls; i++) give(comm, root, (round + part) % 5, number++);
+      if (part % 2 == 1) {
+        for (int i = 0; i < 3; i++) give(comm, root, 5 + i % 2, number++);
+      }
+    }
+    MUST(MPI_Comm_free(&comm));  // while some are behind
+  }
+}
+
 // The collective completes only after a message that one rank waits for before it takes part.
 static void message_between(long bytes) {
   char* data = odt_memory((size_t)bytes);
@@ -201,6 +273,7 @@ int main(int argc, char** argv) {
   empty_blocks();
   many_communicators(odt_number("communicators", 300));
   freed_communicator();
+  far_ahead();
   for (long bytes = 1; odt.size > 1 && bytes <= 1 << 20; bytes *= 32) message_between(bytes);
   MUST(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
   MUST(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));

@@ -31,6 +31,24 @@ std::uint64_t fitting(std::int64_t count, std::int64_t element_bytes) {
   return bytes <= kMost ? static_cast<std::uint64_t>(bytes) : 0;
 }
 
+// What each shows is taken as it is.
+void take_all(Line& line) { line.taken_bytes = line.bytes; }
+
+// Of blocks of equal size, one for each member, each takes its own.
+void take_block(const Team& team, Line& line) {
+  const std::uint64_t each = line.bytes;
+  line.content = Content::each;
+  line.taken_bytes = each;
+  if (team.size() == 2) return;
+  line.taken_at = static_cast<std::uint64_t>(team.position()) * each;
+  line.bytes = static_cast<std::uint64_t>(team.size()) * each;
+}
+
+// What others take of blocks that begin there.
+const std::byte* shown_of(const Team& team, const std::byte* blocks, std::uint64_t each) {
+  return team.size() == 2 ? blocks + (team.position() == 0 ? each : 0) : blocks;
+}
+
 bool fill_bcast(const CollectiveCall& call, Line& line) {
   line.pattern = Pattern::from_root;
   line.content = Content::same;
@@ -39,7 +57,39 @@ bool fill_bcast(const CollectiveCall& call, Line& line) {
   line.bytes = fitting(call.recv_count, call.recv_type->size);
   std::byte* const data = run_of(call.recv, call.recv_count, call.recv_type);
   line.shown = line.into = data;
+  take_all(line);
   return line.bytes != 0 && data != nullptr;
+}
+
+// In place the result goes where a block lies that another may still want.
+bool fill_reduce_scatter(const Team& team, const CollectiveCall& call, Line& line) {
+  if (call.in_place || call.send == call.recv) return false;
+  const auto me = static_cast<std::size_t>(team.position());
+  if (team.size() == 2) {
+    if (line.bytes == 0 || !equal_counts(call.recv_blocks)) return false;
+    line.shown = shown_of(team, line.own, line.bytes);
+    line.own += me * line.bytes;
+    take_block(team, line);
+    return true;
+  }
+  // As the exchange of such a vector: all of it is shown, and each takes its block.
+  const auto members = static_cast<std::size_t>(team.size());
+  line.content = Content::same;
+  line.taken_bytes = line.bytes;
+  line.bytes = 0;
+  for (std::size_t i = 0; i < members; ++i) {
+    const std::int64_t count =
+        call.recv_blocks.empty() ? call.recv_count : call.recv_blocks[i].count;
+    if (i == me) line.taken_at = line.bytes;
+    if (count == 0) continue;
+    const std::uint64_t bytes = fitting(count, call.recv_type->extent);
+    if (bytes == 0) return false;
+    line.bytes += bytes;
+    if (line.bytes > coll::shm::kLinesBytes) return false;
+  }
+  line.shown = line.own;
+  line.own += line.taken_at;
+  return line.bytes != 0;
 }
 
 bool fill_reduction(const Team& team, const CollectiveCall& call, ReductionForm form, Line& line) {
@@ -55,17 +105,9 @@ bool fill_reduction(const Team& team, const CollectiveCall& call, ReductionForm 
   line.into = static_cast<std::byte*>(call.recv);
   line.own = static_cast<const std::byte*>(call.in_place ? call.recv : call.send);
   line.shown = line.own;
+  if (info.input == coll::Part::kEach) return fill_reduce_scatter(team, call, line);
   if (line.bytes == 0) return false;
-  if (info.input == coll::Part::kEach) {
-    // In place the result goes where the first block lies, which the other may still want.
-    if (team.size() != 2 || call.in_place || call.send == call.recv) return false;
-    if (!equal_counts(call.recv_blocks)) return false;
-    line.content = Content::each;
-    const auto me = static_cast<std::uint64_t>(team.position());
-    line.shown = line.own + (1 - me) * line.bytes;
-    line.own += me * line.bytes;
-    return true;
-  }
+  take_all(line);
   line.content = Content::same;
   if (info.flow == coll::Flow::kPrefix) {
     line.pattern = Pattern::before;
@@ -84,33 +126,38 @@ bool fill_blocks(const Team& team, const CollectiveCall& call, Line& line) {
   line.bytes = fitting(call.recv_count, call.recv_type->size);
   const bool gathers = coll::info(call.collective).input == coll::Part::kOne;
   line.content = gathers ? Content::same : Content::each;
-  if (line.bytes == 0 || (!gathers && team.size() != 2)) return false;
+  if (line.bytes == 0) return false;
   line.into = run_of(call.recv, call.recv_count * team.size(), call.recv_type);
   if (line.into == nullptr) return false;
   const auto me = static_cast<std::uint64_t>(team.position());
-  if (call.in_place) {
-    line.shown = line.into + (gathers ? me : 1 - me) * line.bytes;
+  const std::uint64_t each = line.bytes;
+  const std::byte* blocks = line.into;
+  if (!call.in_place) {
+    if (fitting(call.send_count, call.send_type->size) != each) return false;
+    blocks = run_of(call.send, call.send_count * (gathers ? 1 : team.size()), call.send_type);
+    if (blocks == nullptr) return false;
+    line.own = gathers ? blocks : blocks + me * each;
+  }
+  if (gathers) {
+    line.shown = call.in_place ? blocks + me * each : blocks;
+    take_all(line);
     return true;
   }
-  if (fitting(call.send_count, call.send_type->size) != line.bytes) return false;
-  line.own = run_of(call.send, call.send_count * (gathers ? 1 : team.size()), call.send_type);
-  if (line.own == nullptr) return false;
-  line.shown = gathers ? line.own : line.own + (1 - me) * line.bytes;
-  if (!gathers) line.own += me * line.bytes;
+  line.shown = shown_of(team, blocks, each);
+  take_block(team, line);
   return true;
 }
 
-// Gather and scatter of two members: one block crosses over.
+// Gather and scatter.
 bool fill_rooted(const Team& team, const CollectiveCall& call, Line& line) {
-  if (team.size() != 2) return false;
   const bool gathers = coll::info(call.collective).flow == coll::Flow::kToRoot;
   const bool root = team.position() == call.root;
   line.use = Use::copy;
   line.root = call.root;
   line.pattern = gathers ? Pattern::to_root : Pattern::from_root;
-  line.content = gathers ? Content::same : Content::each;
+  line.content = Content::same;
   const auto me = static_cast<std::uint64_t>(team.position());
-  // The side that has two blocks describes them by the one buffer, its own block by the other.
+  // The side that has all blocks describes them by the one buffer, its own block by the other.
   const auto run = [&](bool receives, std::int64_t blocks) {
     const std::int64_t count = receives ? call.recv_count : call.send_count;
     const p2p::LayoutRef& type = receives ? call.recv_type : call.send_type;
@@ -118,8 +165,10 @@ bool fill_rooted(const Team& team, const CollectiveCall& call, Line& line) {
     if (line.bytes == 0) return static_cast<std::byte*>(nullptr);
     return run_of(receives ? call.recv : call.send, blocks * count, type);
   };
+  const auto take = [&] { gathers ? take_all(line) : take_block(team, line); };
   if (!root) {
     line.shown = line.into = run(!gathers, 1);
+    take();
     return line.into != nullptr;
   }
   if (!call.in_place) {
@@ -127,18 +176,20 @@ bool fill_rooted(const Team& team, const CollectiveCall& call, Line& line) {
     if (line.own == nullptr) return false;
   }
   const std::uint64_t own_bytes = line.bytes;
-  std::byte* const blocks = run(gathers, 2);
+  std::byte* const blocks = run(gathers, team.size());
   if (blocks == nullptr || (!call.in_place && own_bytes != line.bytes)) return false;
   if (gathers) {
     line.into = blocks;
+    take();
     return true;
   }
   // The root of a scatter gets its own block without looking at anybody.
-  line.shown = blocks + (1 - me) * line.bytes;
+  line.shown = shown_of(team, blocks, line.bytes);
   if (!call.in_place) {
     line.into = const_cast<std::byte*>(line.own);
     line.own = blocks + me * line.bytes;
   }
+  take();
   return true;
 }
 

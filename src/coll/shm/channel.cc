@@ -7,8 +7,12 @@
 namespace od::coll::shm {
 
 Channel::Channel(const std::vector<ChannelMember>& members, int me,
-                 const od::node::RegionLayout& layout, od::node::WakeMode wake_mode)
-    : me_(me), slot_bytes_(layout.slot_bytes), wake_mode_(wake_mode), peers_(members.size()) {
+                 const od::node::RegionLayout& layout, od::node::WakeMode wake_mode, Lanes lanes)
+    : me_(me),
+      slot_bytes_(layout.slot_bytes),
+      wake_mode_(wake_mode),
+      lanes_(lanes),
+      peers_(members.size()) {
   for (std::size_t i = 0; i < members.size(); ++i) {
     const ChannelMember& member = members[i];
     Peer& p = peers_[i];

@@ -1,11 +1,10 @@
 // The words by which the members of a team tell each other what they show, have read and have
 // finished: lanes and tickets, acknowledgements, and who sleeps and has to be woken.
 //
-// Invariants: only the owner writes to a slot; tickets and step words only grow; an exchange's
-// words are written again only when every member has completed the exchange that used the lane
-// before it. Every store and load of these words that orders anything is here, with its pairing;
-// what is shown is the publisher's matter, what is done with it the reader's (publisher.h,
-// reader.h). Nothing here waits.
+// Invariants: only the owner writes to a slot; tickets and step words only grow; a post is written
+// again only when every member has completed the exchange that used it before. Every store and load
+// of these words that orders anything is here, with its pairing; what is shown is the publisher's
+// matter, what is done with it the reader's (publisher.h, reader.h). Nothing here waits.
 #ifndef OVERDRIVE_COLL_SHM_CHANNEL_H_
 #define OVERDRIVE_COLL_SHM_CHANNEL_H_
 
@@ -40,7 +39,7 @@ struct ChannelMember {
 class Channel {
  public:
   Channel(const std::vector<ChannelMember>& members, int me, const od::node::RegionLayout& layout,
-          od::node::WakeMode wake_mode);
+          od::node::WakeMode wake_mode, Lanes lanes = Lanes(false));
 
   int size() const { return static_cast<int>(peers_.size()); }
   int me() const { return me_; }
@@ -67,35 +66,36 @@ class Channel {
     return static_cast<std::uint32_t>(peer(me_).base + completed_);
   }
 
-  // --- Lanes. Exchange n of a member has its ticket base + n + 1.
+  // --- Posts and step words. Exchange n of a member has its ticket base + n + 1.
   std::uint64_t ticket(int i, std::uint64_t number) const { return peer(i).base + number + 1; }
-  Lane& lane(int i, std::uint64_t number) const { return peer(i).control->lanes[number % kLanes]; }
-  Lane& own_lane(std::uint64_t number) const { return lane(me_, number); }
+  const Lanes& lanes() const { return lanes_; }
+  Post& post(int i, std::uint64_t number) const { return lanes_.post(peer(i).control, number); }
+  Post& own_post(std::uint64_t number) const { return post(me_, number); }
 
   // The post is written, and the pieces that it tells of.
   void publish(std::uint64_t number) {
     // Release: the post's content, and the cells filled so far; pairs with the acquire in shows()
     // and in LineServer::lines_here().
-    own_lane(number).post.ticket.store(ticket(me_, number), std::memory_order_release);
+    own_post(number).ticket.store(ticket(me_, number), std::memory_order_release);
   }
   // Whether the post can be read. Not overtaken: a member overwrites its post only when this one
   // has completed the exchange.
   bool shows(int i, std::uint64_t number) const {
     // Pairs with the release in publish().
-    return lane(i, number).post.ticket.load(std::memory_order_acquire) == ticket(i, number);
+    return post(i, number).ticket.load(std::memory_order_acquire) == ticket(i, number);
   }
   Awaited post_of(int i, std::uint64_t number) const {
-    return {&lane(i, number).post.ticket, ticket(i, number)};
+    return {&post(i, number).ticket, ticket(i, number)};
   }
   // To be followed by an acquire (shows()) before anything of the post is read.
   bool has_posted(int i, std::uint64_t number) const {
-    return lane(i, number).post.ticket.load(std::memory_order_relaxed) >= ticket(i, number);
+    return post(i, number).ticket.load(std::memory_order_relaxed) >= ticket(i, number);
   }
 
   // So many pieces of the own blocks are in the cells.
   void tell_made(std::uint64_t number, std::uint64_t pieces) {
     // Release: the piece; pairs with the acquire in made_by().
-    own_lane(number).made.store(step_word(ticket(me_, number), pieces), std::memory_order_release);
+    lane(me_, number).made.store(step_word(ticket(me_, number), pieces), std::memory_order_release);
   }
   // How many pieces of that member are there, if it has told more than its post did; else 0.
   std::uint32_t made_by(int i, std::uint64_t number) const {
@@ -111,7 +111,7 @@ class Channel {
   // So many rounds of all sources have been read; kAllSteps: nothing more is.
   void tell_read(std::uint64_t number, std::uint64_t rounds) {
     // Release: the loads are over; pairs with the acquire in Awaited::here() of rounds_of().
-    own_lane(number).read.store(step_word(ticket(me_, number), rounds), std::memory_order_release);
+    lane(me_, number).read.store(step_word(ticket(me_, number), rounds), std::memory_order_release);
   }
   Awaited rounds_of(int i, std::uint64_t number, std::uint64_t rounds) const {
     return {&lane(i, number).read, step_word(ticket(i, number), rounds)};
@@ -127,9 +127,13 @@ class Channel {
   bool acknowledged(std::uint64_t exchange) {
     return acknowledged_ >= exchange || look_for_acknowledgement(exchange);
   }
-  // Whether the lane of this exchange shows nothing any more that somebody may still want.
-  bool lane_free(std::uint64_t number) {
-    return number < kLanes || acknowledged(number - kLanes + 1);
+  // Whether the post of this exchange shows nothing any more that somebody may still want.
+  bool post_free(std::uint64_t number) {
+    return number < lanes_.posts() || acknowledged(number - lanes_.posts() + 1);
+  }
+  // And the cell for its line, of which there may be fewer.
+  bool cell_free(std::uint64_t number) {
+    return number < lanes_.cells() || acknowledged(number - lanes_.cells() + 1);
   }
   std::uint64_t acknowledged_below() const { return acknowledged_; }
   const Awaited& awaits_acknowledgement() const { return awaits_acknowledgement_; }
@@ -192,6 +196,7 @@ class Channel {
     }
   };
 
+  Lane& lane(int i, std::uint64_t number) const { return peer(i).control->lanes[number % kLanes]; }
   Peer& peer(int i) { return peers_[static_cast<std::size_t>(i)]; }
   const Peer& peer(int i) const { return peers_[static_cast<std::size_t>(i)]; }
   bool look_for_acknowledgement(std::uint64_t exchange);
@@ -200,6 +205,7 @@ class Channel {
   int me_;
   std::uint64_t slot_bytes_;
   od::node::WakeMode wake_mode_;
+  Lanes lanes_;
   std::vector<Peer> peers_;
   std::uint64_t next_ = 0;
   std::uint64_t completed_ = 0;

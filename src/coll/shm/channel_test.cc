@@ -5,12 +5,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace od::coll::shm {
@@ -22,7 +24,8 @@ constexpr std::uint64_t kRegionBytes = od::node::kPageBytes + kSlotBytes;
 // Regions of so many members, with a channel for each.
 class Members {
  public:
-  explicit Members(const std::vector<std::uint64_t>& bases, bool expedited = false) {
+  explicit Members(const std::vector<std::uint64_t>& bases, bool expedited = false,
+                   bool shared_cores = false) {
     od::node::RegionLayout layout;
     layout.slots_offset = od::node::kPageBytes;
     layout.slot_bytes = kSlotBytes;
@@ -38,7 +41,8 @@ class Members {
     }
     for (std::size_t i = 0; i < bases.size(); ++i) {
       channels_.push_back(std::make_unique<Channel>(members, static_cast<int>(i), layout,
-                                                    od::node::WakeMode{expedited}));
+                                                    od::node::WakeMode{expedited},
+                                                    Lanes(shared_cores)));
     }
   }
   Channel& operator[](int i) { return *channels_[static_cast<std::size_t>(i)]; }
@@ -119,14 +123,70 @@ TEST(Channel, IsAcknowledgedWhenAllHaveCompleted) {
 TEST(Channel, ALaneServesAgainWhenItsLastExchangeIsOverEverywhere) {
   Members members({0, 0});
   for (std::uint64_t number = 0; number < kLanes; ++number) {
-    EXPECT_TRUE(members[0].lane_free(number));
+    EXPECT_TRUE(members[0].post_free(number));
     members[0].begin();
   }
   members.complete(0, kLanes);
-  EXPECT_FALSE(members[0].lane_free(kLanes));
+  EXPECT_FALSE(members[0].post_free(kLanes));
   members.complete(1, 1);
-  EXPECT_TRUE(members[0].lane_free(kLanes));
-  EXPECT_FALSE(members[0].lane_free(kLanes + 1));
+  EXPECT_TRUE(members[0].post_free(kLanes));
+  EXPECT_FALSE(members[0].post_free(kLanes + 1));
+}
+
+// With shared cores more posts than step words and cells.
+TEST(Channel, ShowsMoreBeforeOthersHaveCompletedWhereCoresAreShared) {
+  Members members({4000, 9}, false, true);
+  Channel& channel = members[0];
+  ASSERT_GT(channel.lanes().posts(), channel.lanes().cells());
+  ASSERT_GT(channel.lanes().cells(), kLanes);
+  for (std::uint64_t number = 0; number < channel.lanes().posts(); ++number) {
+    EXPECT_TRUE(channel.post_free(number));
+    EXPECT_EQ(channel.cell_free(number), number < channel.lanes().cells());
+    channel.own_post(number).payload_bytes = static_cast<std::uint8_t>(number);
+    channel.publish(number);
+    channel.tell_made(number, 2);
+    channel.tell_read(number, 2);
+    channel.begin();
+    channel.complete(number + 1);
+  }
+  EXPECT_FALSE(channel.post_free(channel.lanes().posts()));
+  for (std::uint64_t number = 0; number < channel.lanes().posts(); ++number) {
+    EXPECT_TRUE(members[1].shows(0, number));
+    EXPECT_EQ(members[1].post(0, number).payload_bytes, number);
+    // At least what it has told, although the word is a later exchange's.
+    EXPECT_GE(members[1].made_by(0, number), 2u);
+    EXPECT_TRUE(members[1].rounds_of(0, number, 2).here());
+  }
+  members.complete(1, 1);
+  EXPECT_TRUE(channel.post_free(channel.lanes().posts()));
+  EXPECT_FALSE(channel.post_free(channel.lanes().posts() + 1));
+  EXPECT_TRUE(channel.cell_free(channel.lanes().cells()));
+}
+
+TEST(Lanes, LieBesideEachOther) {
+  for (const bool shared_cores : {false, true}) {
+    const Lanes lanes(shared_cores);
+    auto* const slot = static_cast<std::byte*>(std::aligned_alloc(4096, kControlBytes));
+    auto* const control = reinterpret_cast<SlotControl*>(slot);
+    std::vector<std::pair<std::size_t, std::size_t>> taken;  // from, to
+    for (std::uint64_t i = 0; i < lanes.posts(); ++i) {
+      const std::size_t at =
+          static_cast<std::size_t>(reinterpret_cast<std::byte*>(&lanes.post(control, i)) - slot);
+      EXPECT_EQ(at % kFalseSharingBytes, 0u);
+      taken.emplace_back(at, at + sizeof(Post));
+      EXPECT_EQ(&lanes.post(control, i), &lanes.post(control, i + 5 * lanes.posts()));
+    }
+    for (std::uint64_t i = 0; i < lanes.cells(); ++i) {
+      EXPECT_EQ(lanes.cell_offset(i) % kFalseSharingBytes, 0u);
+      taken.emplace_back(lanes.cell_offset(i), lanes.cell_offset(i) + lanes.cell_bytes());
+    }
+    std::sort(taken.begin(), taken.end());
+    EXPECT_LE(taken.back().second, kControlBytes);
+    for (std::size_t i = 1; i < taken.size(); ++i) {
+      EXPECT_GE(taken[i].first, taken[i - 1].second) << i;
+    }
+    std::free(slot);
+  }
 }
 
 TEST(Channel, PostsTellInPassingWhatIsOver) {
@@ -212,14 +272,14 @@ TEST(Channel, ReportsOfAllMembersTellHowFarApartTheyWere) {
 
 // Each shows a number in its slot and reads those of the others, which must be those of the same
 // exchange: what is shown comes with the ticket, and is overwritten only when all have read it.
-TEST(Channel, OrdersWhatIsShownAndRead) {
+void order_what_is_shown_and_read(bool shared_cores) {
   constexpr int kMembers = 3;
 #if defined(__SANITIZE_ADDRESS__)
   constexpr std::uint64_t kExchanges = 5'000;  // sees nothing of orders
 #else
   constexpr std::uint64_t kExchanges = 20'000;
 #endif
-  Members members({0, 7, 1 << 20});
+  Members members({0, 7, 1 << 20}, false, shared_cores);
   std::vector<std::string> faults(kMembers);
   const auto run = [&](int me) {
     Channel& channel = members[me];
@@ -227,19 +287,19 @@ TEST(Channel, OrdersWhatIsShownAndRead) {
       while (!done()) std::this_thread::yield();
     };
     const auto place = [](Channel& of, int i, std::uint64_t number) {
-      std::byte* const line = of.slot(i) + kLinesOffset + number % kLanes * kLinesBytes;
+      std::byte* const line = of.slot(i) + of.lanes().cell_offset(number);
       return reinterpret_cast<std::uint64_t*>(line);
     };
     for (std::uint64_t number = 0; number < kExchanges; ++number) {
-      wait([&] { return channel.lane_free(number); });
+      wait([&] { return channel.cell_free(number); });
       *place(channel, me, number) = 10 * number + static_cast<std::uint64_t>(me);
-      channel.own_lane(number).post.completed = channel.completed_low();
+      channel.own_post(number).completed = channel.completed_low();
       channel.publish(number);
       channel.begin();
       for (int i = 0; i < kMembers; ++i) {
         if (i == me) continue;
         wait([&] { return channel.shows(i, number); });
-        channel.note_completed(i, channel.lane(i, number).post.completed);
+        channel.note_completed(i, channel.post(i, number).completed);
         const std::uint64_t found = *place(channel, i, number);
         if (found != 10 * number + static_cast<std::uint64_t>(i)) {
           faults[static_cast<std::size_t>(me)] = "exchange " + std::to_string(number) + " of " +
@@ -254,6 +314,9 @@ TEST(Channel, OrdersWhatIsShownAndRead) {
   for (std::thread& thread : threads) thread.join();
   for (const std::string& fault : faults) EXPECT_EQ(fault, "");
 }
+
+TEST(Channel, OrdersWhatIsShownAndRead) { order_what_is_shown_and_read(false); }
+TEST(Channel, OrdersWhatIsShownAndReadWhereCoresAreShared) { order_what_is_shown_and_read(true); }
 
 }  // namespace
 }  // namespace od::coll::shm

@@ -163,6 +163,10 @@ struct ExchangePart {
   bool overwrites = false;
   const Combiner* combiner = nullptr;  // combine; has to stay where it is
   bool own_operand = false;            // combine: this member's own contribution is an operand
+  // combine, `same`: of each contribution this member combines a share of `in.total` bytes, which
+  // begins there. Whoever's is empty reads nothing, and tells nobody that it is through.
+  bool takes_share = false;
+  std::uint64_t share_at = 0;
   // A copy from this member to itself.
   struct {
     const std::byte* from = nullptr;
@@ -173,7 +177,8 @@ struct ExchangePart {
 
 // Whether this member finds its own contribution in its cells: where it lay may be overwritten.
 inline bool own_in_cells(const ExchangeSpec& spec, const ExchangePart& part) {
-  return part.overwrites && spec.use == Use::combine && spec.content == Content::each;
+  return part.overwrites && spec.use == Use::combine &&
+         (spec.content == Content::each || part.takes_share);
 }
 
 // What an operation consists of, one exchange of it.

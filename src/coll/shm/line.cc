@@ -5,10 +5,8 @@
 
 #include "coll/shm/line.h"
 
-#include <algorithm>
 #include <cstring>
 
-#include "base/pause.h"
 #include "base/prefetch.h"
 #include "coll/shm/waking.h"
 
@@ -19,14 +17,20 @@ LineServer::LineServer(Channel& channel, const TeamShape& shape)
 
 bool LineServer::serve(const Line& line, Patience patience) {
   // As an exchange it is one round.
-  if (line.bytes >
-      std::min<std::uint64_t>(kLinesBytes, shape_.piece_bytes(line.content, shape_.size, 1))) {
+  const std::uint64_t block = block_bytes(line);
+  if (line.bytes > channel_.lanes().cell_bytes() ||
+      (block != 0 ? block : line.bytes) > shape_.piece_bytes(line.content, shape_.size, 1)) {
     return false;
   }
   const Span readers = readers_of(line.pattern, line.root, shape_.me, shape_.size);
-  const Span sources = sources_of(line.pattern, line.root, shape_.me, shape_.size);
+  Span sources = sources_of(line.pattern, line.root, shape_.me, shape_.size);
+  // An empty share.
+  if (line.use == Use::combine && line.taken_bytes == 0) sources = {};
   if (readers.has_another_than(shape_.me)) {
-    if (!channel_.lane_free(channel_.next())) return false;
+    while (!room_to_show(line)) {
+      const int late = channel_.owner_of(channel_.awaits_acknowledgement().word);
+      if (late < 0 || !patience.another_look([&] { return channel_.away(late); })) return false;
+    }
     show(line);
     tell_readers(line, readers);
   }
@@ -36,23 +40,30 @@ bool LineServer::serve(const Line& line, Patience patience) {
   return true;
 }
 
+bool LineServer::room_to_show(const Line& line) {
+  const std::uint64_t number = channel_.next();
+  return way_of_line(line.bytes) == Way::cells ? channel_.cell_free(number)
+                                               : channel_.post_free(number);
+}
+
 void LineServer::show(const Line& line) {
   const std::uint64_t number = channel_.next();
-  Post& post = channel_.own_lane(number).post;
+  Post& post = channel_.own_post(number);
   post.completed = channel_.completed_low();
   post.way = way_of_line(line.bytes);
   post.awaits_readers = post.table = false;
   post.payload_bytes = 0;
   if (post.way == Way::payload) {
     std::memcpy(post.payload, line.shown, line.bytes);
-    if (line.content == Content::same) post.payload_bytes = static_cast<std::uint8_t>(line.bytes);
+    post.payload_bytes =
+        static_cast<std::uint8_t>(line.content == Content::same ? line.bytes : block_bytes(line));
   } else if (post.way == Way::cells) {
-    const std::uint64_t at = line_offset(number);
+    const std::uint64_t at = channel_.lanes().cell_offset(number);
     std::memcpy(channel_.slot(shape_.me) + at, line.shown, line.bytes);
-    post.place = {at, line.bytes, kLinesBytes, 0, 1, 1};
+    post.place = {at, line.bytes, channel_.lanes().cell_bytes(), block_bytes(line), 1, 1};
   }
   channel_.publish(number);
-  shown_ahead_ = true;
+  shown_ahead_ = post.way;
   take_next_lines(line.bytes);
 }
 
@@ -71,18 +82,18 @@ void LineServer::tell_readers(const Line& line, Span readers) {
   channel_.wake_marked();
 }
 
-// The others read this lane's next lines eight exchanges ago and still hold them: taken back while
-// we wait, they do not have to be fetched when there is something to show.
+// The others read this lane's next lines when it was last used and still hold them: taken back
+// while we wait, they do not have to be fetched when there is something to show.
 void LineServer::take_next_lines(std::uint64_t bytes) {
   const std::uint64_t next = channel_.next() + 1;
-  Post& post = channel_.own_lane(next).post;
+  Post& post = channel_.own_post(next);
   prefetch_for_writing(&post);
   if (bytes <= kFirstLineBytes) return;
   if (bytes <= kInlineBytes) {
     prefetch_for_writing(post.payload + kFirstLineBytes);
     return;
   }
-  const std::byte* const lines = channel_.slot(shape_.me) + line_offset(next);
+  const std::byte* const lines = channel_.slot(shape_.me) + channel_.lanes().cell_offset(next);
   for (std::uint64_t at = 0; at < bytes; at += kLineBytes) {
     prefetch_for_writing(lines + at);
   }
@@ -96,26 +107,37 @@ void LineServer::fetch_lines(const Line& line, Span sources) const {
   const std::uint64_t number = channel_.next();
   for (int i = sources.first; i < sources.last; ++i) {
     if (i == shape_.me) continue;
-    const Post& post = channel_.lane(i, number).post;
+    const Post& post = channel_.post(i, number);
     prefetch_for_reading(&post);
-    if (line.bytes <= kFirstLineBytes) continue;
-    prefetch_for_reading(line.bytes <= kInlineBytes ? post.payload + kFirstLineBytes
-                                                    : channel_.slot(i) + line_offset(number));
+    if (line.taken_at + line.taken_bytes <= kFirstLineBytes) continue;
+    prefetch_for_reading(line.bytes <= kInlineBytes
+                             ? post.payload + kFirstLineBytes
+                             : channel_.slot(i) + channel_.lanes().cell_offset(number) +
+                                   line.taken_at);
   }
 }
 
+// As Team::awaited_member(); the first of these is missing.
+const std::atomic<std::uint32_t>* LineServer::awaited_member(Span sources) const {
+  for (int i = sources.first; i < sources.last; ++i) {
+    if (i == shape_.me || channel_.has_posted(i, channel_.next())) continue;
+    // A hint that orders nothing.
+    if (channel_.away(i)->load(std::memory_order_relaxed) != 0) return channel_.away(i);
+  }
+  return channel_.away(sources.first);
+}
+
 // Whether the lines of all sources are there, and are what this member expects.
-bool LineServer::lines_here(const Line& line, Span sources, Patience patience) {
+bool LineServer::lines_here(const Line& line, Span sources, Patience& patience) {
   const std::uint64_t number = channel_.next();
   fetch_lines(line, sources);
   for (int i = sources.first; i < sources.last; ++i) {
     if (i == shape_.me) continue;
-    const Post& post = channel_.lane(i, number).post;
+    const Post& post = channel_.post(i, number);
     const std::uint64_t expected = channel_.ticket(i, number);
     // Pairs with the release in Channel::publish().
     while (post.ticket.load(std::memory_order_acquire) != expected) {
-      if (!patience.another_look()) return false;
-      pause_processor();
+      if (!patience.another_look([&] { return awaited_member({i, sources.last}); })) return false;
     }
     if (!as_expected(line, post)) return false;
     channel_.note_completed(i, post.completed);
@@ -127,21 +149,24 @@ bool LineServer::lines_here(const Line& line, Span sources, Patience patience) {
 // elsewhere, because it has taken the general way.
 bool LineServer::as_expected(const Line& line, const Post& post) const {
   if (post.way != way_of_line(line.bytes)) return false;
+  const std::uint64_t block = block_bytes(line);
   if (post.way != Way::cells) {
-    return post.payload_bytes == (line.content == Content::same ? line.bytes : 0);
+    return post.payload_bytes == (line.content == Content::same ? line.bytes : block);
   }
-  return post.place.offset == line_offset(channel_.next()) && post.place.bytes == line.bytes;
+  return post.place.offset == channel_.lanes().cell_offset(channel_.next()) &&
+         post.place.bytes == line.bytes && post.place.block_bytes == block;
 }
 
 void LineServer::take(const Line& line, Span sources) {
   const std::uint64_t number = channel_.next();
   const auto shown_by = [&](int i) -> const std::byte* {
     if (i == shape_.me) return line.own;
-    if (line.bytes > kInlineBytes) return channel_.slot(i) + line_offset(number);
-    return channel_.lane(i, number).post.payload;
+    if (line.bytes > kInlineBytes)
+      return channel_.slot(i) + channel_.lanes().cell_offset(number) + line.taken_at;
+    return channel_.post(i, number).payload + line.taken_at;
   };
   const auto copy = [&](std::byte* to, const std::byte* from) {
-    if (to != nullptr && from != nullptr && to != from) std::memcpy(to, from, line.bytes);
+    if (to != nullptr && from != nullptr && to != from) std::memcpy(to, from, line.taken_bytes);
   };
   switch (line.use) {
     case Use::wait:
@@ -155,7 +180,7 @@ void LineServer::take(const Line& line, Span sources) {
       // None: the first of an exscan, or whoever only gives.
       if (count == 0) break;
       line.combiner.combine(line.into, operands_.data(), count,
-                            line.bytes / line.combiner.extent_bytes, nullptr);
+                            line.taken_bytes / line.combiner.extent_bytes, nullptr);
       break;
     }
     case Use::copy:
@@ -164,14 +189,14 @@ void LineServer::take(const Line& line, Span sources) {
         break;
       }
       for (int i = sources.first; i < sources.last; ++i) {
-        copy(line.into + static_cast<std::uint64_t>(i) * line.bytes, shown_by(i));
+        copy(line.into + static_cast<std::uint64_t>(i) * line.taken_bytes, shown_by(i));
       }
       break;
   }
 }
 
 void LineServer::complete() {
-  shown_ahead_ = false;
+  shown_ahead_.reset();
   channel_.begin();
   channel_.complete(channel_.next());
   channel_.wake_for_completed();

@@ -1,4 +1,4 @@
-// A collective whose contributions fit a post or the few lines of its lane's own cell,
+// A collective whose contributions fit a post or a cell of a few lines,
 // and that is waited for at once.
 //
 // On the wire it is the single exchange that the same collective is as an Operation, so members may
@@ -11,8 +11,11 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <utility>
 #include <vector>
 
+#include "base/pause.h"
 #include "coll/shm/channel.h"
 #include "coll/shm/combiner.h"
 #include "coll/shm/exchange_spec.h"
@@ -26,37 +29,49 @@ struct Patience {
   int looks = 0;
   // Gives up at once while this is not 0 (a hint, read relaxed); null: nothing interrupts.
   const std::atomic<std::uint32_t>* interrupt = nullptr;
+  // After those looks: does something else until it is worth another one, given the word by which
+  // the missing member says that it has given its core away; false: gives up. Null: gives up.
+  bool (*meanwhile)(void* context, const std::atomic<std::uint32_t>& away) = nullptr;
+  void* context = nullptr;
 
-  bool another_look() {
+  // `awaited` finds the word of the missing member.
+  template <typename Awaited>
+  bool another_look(Awaited&& awaited) {
     if (interrupt != nullptr && interrupt->load(std::memory_order_relaxed) != 0) return false;
-    return --looks >= 0;
+    if (looks > 0) {
+      --looks;
+      pause_processor();
+      return true;
+    }
+    return meanwhile != nullptr && meanwhile(context, *awaited());
   }
 };
 
 struct Line {
   Pattern pattern = Pattern::everyone;
-  Content content = Content::signal;  // `each` in teams of two only
+  Content content = Content::signal;
   Use use = Use::wait;
   int root = 0;
-  // What this member shows, if it shows anything: with `each` the other's block.
+  // What this member shows, if it shows anything: with `each` the other's block, of more than two
+  // members all blocks.
   const std::byte* shown = nullptr;
-  std::uint64_t bytes = 0;  // of every contribution
-  // Where the blocks go, the first member's first and one after the other (copy), or the result
-  // (combine). Null: this member gets nothing.
+  std::uint64_t bytes = 0;  // of every contribution, as it is shown
+  // What this member takes of each that it is shown: all of it, or its block.
+  std::uint64_t taken_at = 0;
+  std::uint64_t taken_bytes = 0;
+  // Where what is taken goes, the first member's first and one after the other (copy), or the
+  // result (combine). Null: this member gets nothing.
   std::byte* into = nullptr;
-  // This member's own contribution: an operand, or copied to its place. Null: it is there already,
-  // or no operand (exscan).
+  // What this member takes of its own contribution: an operand, or copied to its place. Null: it is
+  // there already, or no operand (exscan).
   const std::byte* own = nullptr;
   Combiner combiner;
 };
 
-// Where a line's bytes go: into the post, or into the cell that belongs to the lane.
+// Where a line's bytes go: into the post, or into a cell.
 constexpr Way way_of_line(std::uint64_t bytes) {
   if (bytes == 0) return Way::nothing;
   return bytes <= kInlineBytes ? Way::payload : Way::cells;
-}
-constexpr std::uint64_t line_offset(std::uint64_t number) {
-  return kLinesOffset + number % kLanes * kLinesBytes;
 }
 
 // Serves lines as the channel's next exchange, while no other is under way.
@@ -66,27 +81,30 @@ class LineServer {
 
   // All at once, or false: the call has to be the next exchange, whose post may be there already.
   bool serve(const Line& line, Patience patience);
-  // Whether the exchange that begins next has been shown by a line; forgotten when asked.
-  bool take_shown_ahead() {
-    const bool ahead = shown_ahead_;
-    shown_ahead_ = false;
-    return ahead;
-  }
+  // Where the exchange that begins next has been shown by a line, if it has; forgotten when asked.
+  std::optional<Way> take_shown_ahead() { return std::exchange(shown_ahead_, std::nullopt); }
 
  private:
+  bool room_to_show(const Line& line);
   void show(const Line& line);
   void tell_readers(const Line& line, Span readers);
   void take_next_lines(std::uint64_t bytes);
   void fetch_lines(const Line& line, Span sources) const;
-  bool lines_here(const Line& line, Span sources, Patience patience);
+  bool lines_here(const Line& line, Span sources, Patience& patience);
+  const std::atomic<std::uint32_t>* awaited_member(Span sources) const;
   bool as_expected(const Line& line, const Post& post) const;
+  // Of blocks that a member shows to each of several others; 0: it shows all of them the same.
+  std::uint64_t block_bytes(const Line& line) const {
+    if (line.content != Content::each || shape_.size == 2) return 0;
+    return line.bytes / static_cast<std::uint64_t>(shape_.size);
+  }
   void take(const Line& line, Span sources);
   void complete();
 
   Channel& channel_;
   const TeamShape& shape_;
   std::vector<const std::byte*> operands_;
-  bool shown_ahead_ = false;
+  std::optional<Way> shown_ahead_;
 };
 
 }  // namespace od::coll::shm

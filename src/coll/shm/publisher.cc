@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "base/populate.h"
-#include "coll/shm/line.h"
 #include "memory/reach.h"
 
 namespace od::coll::shm {
@@ -109,7 +108,8 @@ Way Publisher::choose_way(const Exchange& x) {
     if (line <= kInlineBytes) return Way::payload;
   }
   const WayChoice allowed = shape_.tuning.way;
-  if (x.part.overwrites || allowed == WayChoice::cells) return Way::cells;
+  // The owner of a buffer could not tell who reads in it of those that take a share.
+  if (x.part.overwrites || x.part.takes_share || allowed == WayChoice::cells) return Way::cells;
   if (allowed == WayChoice::automatic && !direct_pays(x, bytes)) return Way::cells;
   return reachable_blocks(x) ? Way::direct : Way::cells;
 }
@@ -121,10 +121,9 @@ bool Publisher::prepare(Exchange& x) {
     show.phase = Showing::Phase::posted;
     return true;
   }
-  // The lane's words still show its last exchange to those who have not completed it.
-  if (!channel_.lane_free(x.number)) return false;
+  // The post still shows an earlier exchange to those who have not completed it.
+  if (!channel_.post_free(x.number)) return false;
   if (show.posted()) {  // as a line
-    show.way = way_of_line(shown_bytes(x));
     show.cells = show.rounds = show.filled = show.way == Way::cells ? 1 : 0;
     return true;
   }
@@ -208,7 +207,7 @@ void Publisher::plan_cells(Exchange& x) {
 void Publisher::post(Exchange& x) {
   Showing& show = x.show;
   const Blocks& out = x.part.out;
-  Post& post = channel_.own_lane(x.number).post;
+  Post& post = channel_.own_post(x.number);
   post.completed = channel_.completed_low();
   post.way = show.way;
   post.table = show.table_bytes != 0;

@@ -100,7 +100,7 @@ void Reader::look_at_all(Exchange& x) {
     return bytes * blocks > kInlineBytes;
   };
   for (int i = sources.first; i < sources.last; ++i) {
-    if (unseen(i)) prefetch_for_reading(&channel_.lane(x.member(i), x.number).post);
+    if (unseen(i)) prefetch_for_reading(&channel_.post(x.member(i), x.number));
   }
   for (int i = sources.first; i < sources.last; ++i) {
     if (!unseen(i) || !look(x, i)) continue;
@@ -121,7 +121,7 @@ bool Reader::look(Exchange& x, int source) {
     if (!x.read.content.waiting()) x.read.content = channel_.post_of(position, x.number);
     return false;
   }
-  const Post& post = channel_.lane(position, x.number).post;
+  const Post& post = channel_.post(position, x.number);
   channel_.note_completed(position, post.completed);
   s.seen = true;
   if (!resolve(x, source, post)) {
@@ -161,7 +161,7 @@ bool Reader::resolve(Exchange& x, int source, const Post& post) {
     entry = reinterpret_cast<const TableEntry*>(table)[x.seat.me];
     shown = entry.bytes;
   }
-  if (spec.use == Use::combine && shown < s.bytes) return false;
+  if (spec.use == Use::combine && shown < x.part.share_at + s.bytes) return false;
   note_length(x, s.bytes, shown);
   s.bytes = std::min(s.bytes, shown);
   s.rounds = pieces_in(s.bytes, spec.piece_bytes);
@@ -186,7 +186,8 @@ bool Reader::resolve(Exchange& x, int source, const Post& post) {
 bool Reader::resolve_payload(Exchange& x, Shown& s, const Post& post) {
   std::uint64_t at = 0;
   if (x.spec.content == Content::same) {
-    if (x.spec.use == Use::combine && post.payload_bytes < s.bytes) return false;
+    at = x.part.share_at;
+    if (x.spec.use == Use::combine && post.payload_bytes < at + s.bytes) return false;
     note_length(x, s.bytes, post.payload_bytes);
     s.bytes = std::min<std::uint64_t>(s.bytes, post.payload_bytes);
   } else {
@@ -203,7 +204,8 @@ bool Reader::resolve_cells(Exchange& x, int source, const Post& post, std::uint6
   const std::uint64_t slot_bytes = channel_.slot_bytes();
   const std::uint64_t part = std::min(s.bytes, x.spec.piece_bytes);
   const bool each = x.spec.content == Content::each;
-  const std::uint64_t at = each ? static_cast<std::uint64_t>(x.seat.me) * place.block_bytes : 0;
+  const std::uint64_t at =
+      each ? static_cast<std::uint64_t>(x.seat.me) * place.block_bytes : x.part.share_at;
   if (place.offset > slot_bytes || place.cell_bytes > slot_bytes || at + part > place.cell_bytes ||
       place.cells * place.cell_bytes > slot_bytes - place.offset ||
       after_table > slot_bytes - place.offset - place.cells * place.cell_bytes) {
@@ -288,9 +290,19 @@ void Reader::copy_shown(Exchange& x, int source, Shown& s) {
   s.taken = kAllTaken;
 }
 
+// The own contribution to this member's share, from where the others see it if the result goes
+// where it lies: blocks may be of different sizes.
+const std::byte* Reader::own_share(const Exchange& x) const {
+  const std::uint64_t at = x.part.share_at;
+  if (!x.own_in_cells()) return x.part.out.base + at;
+  if (x.show.way == Way::payload) return channel_.own_post(x.number).payload + at;
+  return channel_.slot(shape_.me) + x.show.cell_offset(0) + at;
+}
+
 // This round's piece of the own contribution.
 const std::byte* Reader::own_operand(const Exchange& x) const {
   const std::uint64_t position = x.read.round * x.spec.piece_bytes;
+  if (x.part.takes_share) return own_share(x);
   if (x.spec.content == Content::same) return x.part.out.base + position;
   if (!x.own_in_cells() || x.show.way != Way::cells) return x.part.out.at(x.seat.me) + position;
   return channel_.slot(shape_.me) + x.show.cell_offset(x.read.round) +

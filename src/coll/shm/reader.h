@@ -54,6 +54,7 @@ class Reader {
   void copy_shown(Exchange& x, int source, Shown& s);
   bool combine_round(Exchange& x);
   bool combine_groups(Exchange& x);
+  const std::byte* own_share(const Exchange& x) const;
   const std::byte* own_operand(const Exchange& x) const;
   void make_scratch(const Exchange& x);
 

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "coll/shm/slot_layout.h"
+
 namespace od::coll::shm {
 
 namespace {
@@ -29,6 +31,18 @@ PlannedExchange combining(const TeamShape& shape, Pattern pattern, Content conte
   x.part.combiner = &combiner;
   x.part.own_operand = true;
   return x;
+}
+
+// What a vector takes that is scattered in blocks without gaps, if all of it can be shown at once;
+// else 0.
+std::uint64_t short_vector_bytes(const Blocks& blocks, int members) {
+  std::uint64_t end = 0;
+  for (int i = 0; i < members; ++i) {
+    if (blocks.offset(i) != end && blocks.size(i) != 0) return 0;
+    end += blocks.size(i);
+    if (end > kLinesBytes) return 0;
+  }
+  return end;
 }
 
 }  // namespace
@@ -111,11 +125,18 @@ PlannedExchange alltoall_exchange(const TeamShape& shape, const Blocks& send, co
 
 PlannedExchange reduce_scatter_exchange(const TeamShape& shape, const Blocks& send, void* recv,
                                         const Combiner& combiner) {
-  PlannedExchange x = combining(shape, Pattern::everyone, Content::each, 0, combiner);
+  const std::uint64_t whole = shape.size > 2 ? short_vector_bytes(send, shape.size) : 0;
+  PlannedExchange x =
+      combining(shape, Pattern::everyone, whole != 0 ? Content::same : Content::each, 0, combiner);
   x.part.out = send;
   x.part.overwrites = send.base == nullptr || send.base == recv;
   if (send.base == nullptr) x.part.out.base = bytes_of(recv);
   x.part.in = one_block(bytes_of(recv), send.size(shape.me));
+  if (whole != 0) {
+    x.part.out = one_block(x.part.out.base, whole);
+    x.part.takes_share = true;
+    x.part.share_at = send.offset(shape.me);
+  }
   return x;
 }
 

@@ -23,7 +23,8 @@ PlannedExchange allgather_exchange(const TeamShape& shape, const void* send,
                                    std::uint64_t send_bytes, const Blocks& recv);
 PlannedExchange alltoall_exchange(const TeamShape& shape, const Blocks& send, const Blocks& recv);
 
-// Reductions; `combiner` outlives the exchange.
+// Reductions; `combiner` outlives the exchange. In teams of more than two, short vectors are shown
+// as they are, and each member combines its block of them; of longer ones a block is shown to each.
 PlannedExchange reduce_scatter_exchange(const TeamShape& shape, const Blocks& send, void* recv,
                                         const Combiner& combiner);
 // Members show all that they contribute, and whoever reads combines it: `bytes` at `send`, which is

@@ -6,8 +6,8 @@
 // communicator: tickets and step words only grow, so that a late look at an old word finds at least
 // what it waits for and never something that looks like an earlier state.
 //
-//   control page   completed, wants_acks, and kLanes lanes; exchange n uses lane n % kLanes
-//   lines          a cell of kLinesBytes for each lane (line.h)
+//   control page   completed, wants_acks, and lanes; exchange n uses lane n % kLanes
+//   lines          further posts where ranks share cores (Lanes), and cells for lines (line.h)
 //   ring           payload and tables of exchanges under way (slot_ring.h)
 //
 // Exchange n of a member has the ticket base + n + 1; `base` is where the member's slot stood when
@@ -24,13 +24,18 @@
 
 namespace od::coll::shm {
 
+// Raised when what members tell each other by a slot changes; equal on all ranks of a job.
+inline constexpr std::uint32_t kSlotVersion = 2;
 // Exchanges of one communicator that can be under way at once.
 inline constexpr std::uint32_t kLanes = 8;
+// Where ranks share cores (Lanes): posts that a member can show at once, and cells.
+inline constexpr std::uint32_t kSharedCorePosts = 64;
+inline constexpr std::uint32_t kSharedCoreCells = 16;
 // What fits the post: the rest of its first line, and the second one, which prefetchers that take
 // lines in pairs bring along.
 inline constexpr std::size_t kInlineBytes = 112;
 inline constexpr std::size_t kFirstLineBytes = 48;
-// What a member can show at once, past the ring: larger blocks gain little by it.
+// What a member can show at once, past the ring, where it has a core: larger blocks gain little.
 inline constexpr std::size_t kLinesBytes = 4096;
 // With more sources than these (a member counted) a reader asks for the lines of all before it
 // looks at the first: of two it would only ask for what it waits for anyway.
@@ -105,7 +110,7 @@ struct Arrival {
   std::atomic<std::uint64_t> ticket;  // stored last (release)
   std::atomic<std::uint64_t> ns;      // of the node's monotonic clock
 };
-inline constexpr std::uint32_t kArrivals = 8;
+inline constexpr std::uint32_t kArrivals = 32;
 
 struct SlotControl {
   // All exchanges of the owner with a ticket up to this one are over: it reads nothing of them any
@@ -122,6 +127,52 @@ static_assert(offsetof(SlotControl, wants_acks) == 128);
 static_assert(offsetof(SlotControl, lanes) == 256);
 static_assert(sizeof(SlotControl) <= kLinesOffset);
 static_assert(kControlBytes % od::node::kPageBytes == 0);
+
+// How many posts there are, how many cells of lines, and where: alike in all teams of a node, since
+// further posts lie where others have cells.
+//
+// A member that only shows (the root of a broadcast, whoever contributes to a reduction) goes on
+// until every post is in use; then all others must have had a core before it can show more. With a
+// core for each rank that is soon, and few posts stay in the caches. Where ranks share cores it
+// takes a switch for each of them, and the more calls share that cost the better.
+//
+// Step words need no more than kLanes: whoever shows more than so many exchanges later has told all
+// there was to tell of the earlier one.
+class Lanes {
+ public:
+  explicit constexpr Lanes(bool shared_cores)
+      : posts_(shared_cores ? kSharedCorePosts : kLanes),
+        cells_(shared_cores ? kSharedCoreCells : kLanes),
+        cells_offset_(kLinesOffset + (posts_ - kLanes) * sizeof(Post)),
+        cell_bytes_((kControlBytes - cells_offset_) / cells_ / kFalseSharingBytes *
+                    kFalseSharingBytes) {}
+
+  constexpr std::uint64_t posts() const { return posts_; }
+  constexpr std::uint64_t cells() const { return cells_; }
+  // What a member can show at once in a cell.
+  constexpr std::uint64_t cell_bytes() const { return cell_bytes_; }
+  // From the slot's start.
+  constexpr std::uint64_t cell_offset(std::uint64_t number) const {
+    return cells_offset_ + (number & (cells_ - 1)) * cell_bytes_;
+  }
+  Post& post(SlotControl* control, std::uint64_t number) const {
+    const std::uint64_t index = number & (posts_ - 1);
+    if (index < kLanes) return control->lanes[index].post;
+    auto* const slot = reinterpret_cast<std::byte*>(control);
+    return reinterpret_cast<Post*>(slot + kLinesOffset)[index - kLanes];
+  }
+
+ private:
+  std::uint64_t posts_;
+  std::uint64_t cells_;
+  std::uint64_t cells_offset_;
+  std::uint64_t cell_bytes_;
+};
+static_assert(kSharedCorePosts >= kLanes && (kSharedCorePosts & (kSharedCorePosts - 1)) == 0);
+static_assert((kLanes & (kLanes - 1)) == 0 && (kSharedCoreCells & (kSharedCoreCells - 1)) == 0);
+static_assert(Lanes(false).cell_offset(0) == kLinesOffset);
+static_assert(Lanes(false).cell_bytes() == kLinesBytes);
+static_assert(Lanes(true).cell_bytes() == 1536);
 
 inline std::byte* slot_start(std::byte* region, const od::node::RegionLayout& layout,
                              std::uint32_t slot) {

@@ -3,6 +3,7 @@
 #include "coll/shm/team.h"
 
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "coll/shm/waking.h"
@@ -29,7 +30,7 @@ Team::Team(TeamSetup setup)
                                          [](const TeamMember& member) {
                                            return ChannelMember{member.region, member.lease};
                                          }),
-               setup.me, *setup.layout, setup.wake_mode),
+               setup.me, *setup.layout, setup.wake_mode, Lanes(setup.tuning.oversubscribed)),
       publisher_(
           channel_, shape_, counters_,
           of_members<bool>(setup, [](const TeamMember& member) { return member.reaches_us; })),
@@ -168,7 +169,10 @@ bool Team::describe_next(Operation& op, Exchange& x) {
   }
   x.show = {};
   x.show.reader_cursor = x.show.end_cursor = x.seat.readers.first;
-  if (lines_.take_shown_ahead()) x.show.phase = Showing::Phase::posted;
+  if (const std::optional<Way> way = lines_.take_shown_ahead()) {
+    x.show.phase = Showing::Phase::posted;
+    x.show.way = *way;
+  }
   x.read = {};
   x.read.into = x.part.in.base;
   x.own_copied = x.turning = false;
