@@ -81,7 +81,7 @@ struct Letter {
 
 TEST_F(SmpiThreads, OwnersWriteWhenTheirViewersHaveRead) {
   constexpr int kPairs = 3;
-  constexpr std::uint64_t kRounds = 3000;
+  constexpr std::uint64_t kRounds = 500;
   std::vector<Letter> letters(kPairs);
   std::atomic<int> wrong{0};
   std::vector<std::thread> threads;
