@@ -43,6 +43,9 @@ if(OVERDRIVE_SANITIZER MATCHES "address")
     # Every access is judged all the same, by a call: that halves what the compiler has to do.
     set_property(SOURCE "${CMAKE_SOURCE_DIR}/src/coll/ops/vector_kernels.cc" APPEND PROPERTY
       COMPILE_OPTIONS --param=asan-instrumentation-with-call-threshold=0)
+  else()
+    set_property(SOURCE "${CMAKE_SOURCE_DIR}/src/coll/ops/vector_kernels.cc" APPEND PROPERTY
+      COMPILE_OPTIONS -mllvm -asan-instrumentation-with-call-threshold=0)
   endif()
 elseif(OVERDRIVE_SANITIZER STREQUAL "thread")
   set_property(SOURCE "${CMAKE_SOURCE_DIR}/src/coll/ops/vector_kernels.cc" APPEND PROPERTY

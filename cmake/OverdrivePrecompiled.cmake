@@ -13,6 +13,10 @@ if(OVERDRIVE_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     "$<$<COMPILE_LANGUAGE:CXX>:-Wno-array-bounds;-Wno-restrict;-Wno-stringop-overflow>"
     # Precompiled headers stay visible in preprocessed text, which is what ccache compares.
     $<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)
+elseif(OVERDRIVE_UNITY)
+  # Without it a precompiled header made again of the same text fits no object that ccache has kept.
+  target_compile_options(overdrive_options INTERFACE
+    "$<$<COMPILE_LANGUAGE:CXX>:SHELL:-Xclang -fno-pch-timestamp>")
 endif()
 
 set(OVERDRIVE_PRECOMPILED
