@@ -171,7 +171,6 @@ TEST(Collectives, HundredsMayBePending) {
       if (number % 50 == 0) {
         int token = number, got = -1;
         Request* receive = nullptr;
-        host::Status status;
         REQUIRE(rank->irecv(&got, sizeof got, bytes, (me + 2) % 3, 1, world, &receive) == 0);
         REQUIRE(rank->send(&token, sizeof token, bytes, (me + 1) % 3, 1, world,
                            SendMode::standard) == 0);
