@@ -186,15 +186,15 @@ static void AlwaysLate(int late) {
   }
 }
 
-/* At one place the leader of the second node is late, at the other one its second rank, for whom
- * nobody waits. */
+/* At one place the leader of the second node is late, at the other one the root, for whom all have
+ * to wait. */
 static void TwoPlaces(void) {
   for (int i = 0; i < 40; ++i) {
     MPI_Barrier(MPI_COMM_WORLD);
     if (rank == 2) usleep(15000);
     Bcast(MPI_COMM_WORLD, 0, 300000, (uint64_t)i, 0, 0);
     MPI_Barrier(MPI_COMM_WORLD);
-    if (rank == 3) usleep(30000);
+    if (rank == 0) usleep(30000);
     Bcast(MPI_COMM_WORLD, 0, 300000, (uint64_t)i, 0, 0);
   }
 }

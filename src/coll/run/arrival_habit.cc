@@ -42,14 +42,17 @@ std::int64_t ArrivalHabit::avoidable_ns(std::span<const Told> all, const coll::N
   const auto came = [&](int rank) { return all[static_cast<std::size_t>(rank)].came_ns[at]; };
   std::int64_t sum = 0;
   for (int node = 0; node < nodes.count(); ++node) {
-    if (!to_root_ && node == nodes.node_of(root)) continue;
     const std::span<const int> members = nodes.members(node);
-    std::int64_t until = came(members.front());
+    const bool with_root = node == nodes.node_of(root);
+    const std::int64_t leader = came(with_root ? root : members.front());
+    std::int64_t last = leader;
+    for (const int rank : members) last = std::max(last, came(rank));
+    // Who has the data stays until the last rank has them.
+    if (!to_root_) sum += last - leader;
+    // In any case all wait for a root that has the data, and the root for those that it gets.
+    if (with_root && !to_root_) continue;
+    const std::int64_t until = to_root_ ? last : leader;
     for (const int rank : members) {
-      if (to_root_) until = std::max(until, came(rank));
-    }
-    for (const int rank : members) {
-      // The root has to wait in any case.
       if (rank != root) sum += std::max<std::int64_t>(0, until - came(rank));
     }
   }

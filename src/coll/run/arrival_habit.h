@@ -14,9 +14,10 @@
 // the next agreement. Each position is judged by itself.
 //
 //   Spread  What ranks would not wait if nobody waited for others of its node without need: in
-//           broadcasts and scatters, on nodes without the root, from when each comes until the
-//           node's leader has come; in reductions and gathers until its node's last rank has.
-//           Where that is more than kWorth of all time inside, measuring is worth its price.
+//           broadcasts and scatters the node's leader, or the root, until the last rank has come
+//           and taken the data from it, and on nodes without the root the others until the leader
+//           has come; in reductions and gathers each until its node's last rank has. Where that is
+//           more than kWorth of all time inside, measuring is worth its price.
 //   Fresh   A position whose habit has changed is measured anew; so is each, as programs and
 //           machines change, at agreements from call kAgain on.
 #ifndef OVERDRIVE_COLL_RUN_ARRIVAL_HABIT_H_

@@ -92,13 +92,21 @@ TEST(ArrivalHabit, RanksAgreeBeforePowersOfTwo) {
   EXPECT_EQ(at, (std::vector<int>{8, 16, 32, 64}));
 }
 
-TEST(ArrivalHabit, OnlyALateLeaderOfAnotherNodeIsWorthABroadcast) {
+TEST(ArrivalHabit, AnyLateRankIsWorthABroadcastButTheRoot) {
   EXPECT_FALSE(worth_after(false, kTogether));
   EXPECT_FALSE(worth_after(false, always_late(0)));
-  EXPECT_FALSE(worth_after(false, always_late(1)));
-  EXPECT_TRUE(worth_after(false, always_late(2)));
+  EXPECT_TRUE(worth_after(false, always_late(1)));  // the root stays until it has the data
+  EXPECT_TRUE(worth_after(false, always_late(2)));  // the other one of its node waits for it
   EXPECT_FALSE(worth_after(false, always_late(2), 8));
-  EXPECT_FALSE(worth_after(false, always_late(3)));
+  EXPECT_TRUE(worth_after(false, always_late(3)));  // its leader stays until it has the data
+}
+
+TEST(ArrivalHabit, InABroadcastRanksThatFollowTheirLeaderAreWaitedFor) {
+  // As with linear arrival: the leader is the first of its node.
+  const auto late = [](int rank, std::uint64_t) {
+    return static_cast<std::uint64_t>(rank) * kInsideNs / 3;
+  };
+  EXPECT_TRUE(worth_after(false, late));
 }
 
 TEST(ArrivalHabit, AnyLateRankIsWorthAReductionButTheRoot) {
