@@ -188,7 +188,7 @@ def test_clang_makes_the_sanitizers_where_it_has_their_libraries(
 def test_a_build_by_another_compiler_is_not_gone_on_with(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither where clang has come nor where it has gone; the same one goes on."""
+    """Neither where clang has come nor where it has gone; the same one goes on, and GCC's own."""
     monkeypatch.setattr(parts, "ROOT", tmp_path)
     cache = tmp_path / "build" / "asan" / "CMakeCache.txt"
     cache.parent.mkdir(parents=True)
@@ -207,3 +207,7 @@ def test_a_build_by_another_compiler_is_not_gone_on_with(
     ):
         cache.write_text(f"A:STRING=b\nCMAKE_CXX_COMPILER:FILEPATH={before}\n", encoding="utf-8")
         assert [fresh(number) for number in (None, 16, 19)] == wanted
+    for preset in ("ubsan", "release"):
+        first = parts.build_steps(preset)[0].command
+        assert first[:3] == ["cmake", "--preset", preset]
+        assert not [word for word in first if "COMPILER" in word]

@@ -70,6 +70,11 @@ CLANG = range(16, 40)
 """Versions of clang that compile the sources; the first is the one that `make check` installs."""
 
 
+BY_CLANG = {"asan": "address,undefined", "tsan": "thread"}
+"""Presets that clang builds, and their sanitizers. `ubsan`, which only `make check-all` builds, is
+GCC's: what one compiler does not notice another one may."""
+
+
 def clang_for(sanitizer: str) -> int | None:
     """Return the version of clang that makes a sanitizer's build, or None: the usual compiler does.
 
@@ -96,7 +101,7 @@ def compiler_before(preset: str) -> str:
 
 def sanitizer_steps(preset: str, configure: list[str]) -> list[Step]:
     """Return the commands that configure a sanitizer's build."""
-    number = clang_for({"asan": "address,undefined", "tsan": "thread"}[preset])
+    number = clang_for(BY_CLANG[preset])
     before = compiler_before(preset)
     if number is None:
         other = before.startswith("clang")
@@ -122,8 +127,8 @@ def build_steps(preset: str, target: str | None = None) -> list[Step]:
     build = ["cmake", "--build", f"build/{preset}", "-j", JOBS]
     if target is not None:
         build += ["--target", target]
-    configured = [Step(configure)] if preset == "release" else sanitizer_steps(preset, configure)
-    return [*configured, Step(build)]
+    by_clang = preset in BY_CLANG
+    return [*(sanitizer_steps(preset, configure) if by_clang else [Step(configure)]), Step(build)]
 
 
 def fixed_addresses_work() -> bool:
