@@ -43,7 +43,8 @@ target_compile_definitions(overdrive_options INTERFACE
 target_compile_options(overdrive_options INTERFACE
   -Wall -Wextra -Wconversion
   # For GCC -Wconversion does not mean signs in C++; with both compilers the same is asked of a source.
-  $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Wno-sign-conversion>
+  # SHELL: tests name it too, before what would switch it on again, and CMake names nothing twice.
+  "$<$<COMPILE_LANG_AND_ID:CXX,Clang>:SHELL:-Wno-sign-conversion>"
   $<$<BOOL:${OVERDRIVE_WERROR}>:-Werror>
   # Faces are loaded into programs that may unwind through them only on the way to abort; frame
   # pointers keep profiles of such mixed processes usable at no cost that can be measured.
