@@ -77,18 +77,23 @@ TEST_F(AttachedBuffers, ArePushedToWhenTheReceiverIsThere) {
     constexpr std::int64_t kBytes = 4 << 20;
     std::vector<unsigned char> data(kBytes);
     host::Status status;
-    // A receiver that does not run for a while makes its sender copy a message aside.
-    constexpr std::uint64_t kRounds = 20;
-    for (std::uint64_t round = 0; round < kRounds; ++round) {
+    // A receiver that does not run for a while makes its sender copy a message aside, on a busy
+    // machine many in a row: the sender says how long it goes on.
+    constexpr std::uint64_t kRounds = 20, kMostRounds = 2000;
+    unsigned char more = 1;
+    for (std::uint64_t round = 0; more != 0; ++round) {
+      exchange.barrier();
       if (me == 0) {
-        exchange.barrier();
         fill(data, round);
         REQUIRE(rank->send(data.data(), kBytes, byte_layout(), 1, 0, *rank->world(),
                            SendMode::standard) == 0);
+        const bool pushed = rank->state().counters.xpmem_writes > 0;
+        more = round + 1 < (pushed ? kRounds : kMostRounds) ? 1 : 0;
+        REQUIRE(rank->send(&more, 1, byte_layout(), 1, 1, *rank->world(), SendMode::standard) == 0);
       } else {
-        exchange.barrier();
         REQUIRE(rank->recv(data.data(), kBytes, byte_layout(), 0, 0, *rank->world(), &status) == 0);
         REQUIRE(check(data, round, kBytes));
+        REQUIRE(rank->recv(&more, 1, byte_layout(), 0, 1, *rank->world(), &status) == 0);
       }
     }
     const observe::Counters& counters = rank->state().counters;
