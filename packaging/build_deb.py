@@ -16,7 +16,7 @@ import sys
 import tarfile
 from pathlib import Path
 
-from turns import turn
+from build_turns import turn
 
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / "build" / "debian"

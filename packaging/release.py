@@ -24,9 +24,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "tools" / "setup"), str(ROOT / "packaging")]
 
+from build_turns import turn  # noqa: E402
 from environments import ensure_environment  # noqa: E402
 from packages import SetupError  # noqa: E402
-from turns import turn  # noqa: E402
 
 VERSION = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)")
 SECTION = re.compile(r"^## (\d+\.\d+\.\d+) \(([^)]+)\)$", re.MULTILINE)

@@ -28,9 +28,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tools" / "setup"), str(ROOT / "packaging")]
 
+from build_turns import turn  # noqa: E402
 from environments import ensure_environment  # noqa: E402
 from packages import SetupError  # noqa: E402
-from turns import turn  # noqa: E402
 
 BUILD = ROOT / "build" / "wheel"
 DIST = ROOT / "dist"

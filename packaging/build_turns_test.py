@@ -12,7 +12,7 @@ BEGIN = f"""
 import subprocess, sys
 from pathlib import Path
 sys.path[:0] = [{str(HERE)!r}, {str(HERE / "wheel")!r}]
-from turns import turn
+from build_turns import turn
 """
 
 
