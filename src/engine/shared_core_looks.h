@@ -5,8 +5,6 @@
 #include <atomic>
 #include <cstdint>
 
-#include "base/clock.h"
-#include "base/pause.h"
 #include "coll/run/operation.h"
 #include "engine/rank_state.h"
 #include "node/wait.h"
@@ -42,24 +40,9 @@ class SharedCoreLooks {
 
  private:
   bool again(const std::atomic<std::uint32_t>& away) {
-    // Acquire: pairs with the release in Presence::tell_away. What it showed before it went is seen
-    // by the next look.
-    if (away.load(std::memory_order_acquire) == 0) {
-      looked_again_ = false;
-      const std::uint64_t now = now_ns();
-      if (runs_since_ns_ == 0) runs_since_ns_ = now;
-      if (now - runs_since_ns_ < state_.wait_plan.peer_spin_ns) {
-        pause_processor();
-        return true;
-      }
-    } else if (!looked_again_) {
-      looked_again_ = true;
-      return true;
-    } else {
-      ++state_.counters.yields_peer_away;
-    }
-    runs_since_ns_ = 0;
-    looked_again_ = false;
+    const node::PeerWatch::Seen seen = peer_.look(away, state_.wait_plan.peer_spin_ns);
+    if (seen == node::PeerWatch::Seen::look_again) return true;
+    if (seen == node::PeerWatch::Seen::away) ++state_.counters.yields_peer_away;
     if (--left_ < 0) return false;
     state_.transport->progress();
     ++state_.counters.yields;
@@ -69,8 +52,7 @@ class SharedCoreLooks {
 
   RankState& state_;
   int left_ = kSharedCoreYields;
-  std::uint64_t runs_since_ns_ = 0;
-  bool looked_again_ = false;
+  node::PeerWatch peer_;
 };
 
 }  // namespace od

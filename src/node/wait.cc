@@ -112,32 +112,32 @@ Idler::Action Idler::report_or_go_on(std::uint64_t now) {
   return Action::report;
 }
 
-Idler::PeerSeen Idler::look_at_peer() {
-  // Acquire: pairs with the release in tell_away.
-  if (presence_.peer->load(std::memory_order_acquire) != 0) {
-    peer_runs_since_ns_ = 0;
+PeerWatch::Seen PeerWatch::look(const std::atomic<std::uint32_t>& away, std::uint64_t spin_ns) {
+  // Acquire: pairs with the release in Presence::tell_away.
+  if (away.load(std::memory_order_acquire) != 0) {
+    runs_since_ns_ = 0;
     // What it sent before it went is seen in the next round.
     looked_again_ = !looked_again_;
-    return looked_again_ ? PeerSeen::look_again : PeerSeen::away;
+    return looked_again_ ? Seen::look_again : Seen::away;
   }
   looked_again_ = false;
   const std::uint64_t now = now_ns();
-  if (peer_runs_since_ns_ == 0) peer_runs_since_ns_ = now;
-  if (now - peer_runs_since_ns_ < plan_.peer_spin_ns) {
+  if (runs_since_ns_ == 0) runs_since_ns_ = now;
+  if (now - runs_since_ns_ < spin_ns) {
     pause_processor();
-    return PeerSeen::look_again;
+    return Seen::look_again;
   }
-  peer_runs_since_ns_ = 0;
-  return PeerSeen::running_for_long;
+  runs_since_ns_ = 0;
+  return Seen::running_for_long;
 }
 
 Idler::Action Idler::check(bool host_pending) {
   const bool awake = host_pending && plan_.awake_for_host;
   bool peer_away = false;
   if (watches_peer()) {
-    const PeerSeen seen = look_at_peer();
-    if (seen == PeerSeen::look_again) return Action::go_on;
-    peer_away = seen == PeerSeen::away;
+    const PeerWatch::Seen seen = peer_.look(*presence_.peer, plan_.peer_spin_ns);
+    if (seen == PeerWatch::Seen::look_again) return Action::go_on;
+    peer_away = seen == PeerWatch::Seen::away;
   }
   const bool spinning = next_check_ != 0;
   if (spinning && plan_.spin_ns > 0) {

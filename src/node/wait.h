@@ -102,9 +102,27 @@ struct Presence {
 
   void tell_away(std::uint32_t away) const {
     // Release: whoever sees us away finds what we have published before; pairs with the acquire in
-    // Idler::look_at_peer.
+    // PeerWatch::look.
     if (mine != nullptr) mine->store(away, std::memory_order_release);
   }
+};
+
+// What a rank that shares its core sees of the one that it waits for.
+class PeerWatch {
+ public:
+  enum class Seen : std::uint8_t { look_again, away, running_for_long };
+
+  // After a look in vain; pauses while the peer runs. `away` is its word (Presence::peer),
+  // `spin_ns` how long a peer that runs is worth waiting for.
+  Seen look(const std::atomic<std::uint32_t>& away, std::uint64_t spin_ns);
+  void reset() {
+    runs_since_ns_ = 0;
+    looked_again_ = false;
+  }
+
+ private:
+  std::uint64_t runs_since_ns_ = 0;  // 0: not known yet, or it has been away
+  bool looked_again_ = false;        // since it was seen away
 };
 
 // Calls in a row that looked once and found nothing.
@@ -180,8 +198,7 @@ class Idler {
     rounds_ = 0;
     next_check_ = first_check();
     yielding_since_ns_ = 0;
-    peer_runs_since_ns_ = 0;
-    looked_again_ = false;
+    peer_.reset();
     sleeps_ = 0;
     started_ns_ = 0;
     reported_ns_ = 0;
@@ -200,8 +217,6 @@ class Idler {
   bool watches_peer() const { return plan_.peer_spin_ns > 0 && presence_.peer != nullptr; }
   std::uint64_t first_check() const { return watches_peer() ? 0 : plan_.pauses_per_check; }
   Action check(bool host_pending);
-  enum class PeerSeen : std::uint8_t { look_again, away, running_for_long };
-  PeerSeen look_at_peer();
   void tell_away(std::uint32_t away) { presence_.tell_away(away); }
   Action report_or_go_on(std::uint64_t now);
   static bool barrier(WakeMode mode);
@@ -210,12 +225,11 @@ class Idler {
   const WaitPlan& plan_;
   Presence presence_;
   std::uint64_t rounds_ = 0;
-  std::uint64_t next_check_;              // round of the next look at the clock
-  std::uint64_t yielding_since_ns_ = 0;   // 0: not yet
-  std::uint64_t peer_runs_since_ns_ = 0;  // 0: not known yet, or it has been away
-  bool looked_again_ = false;             // since the peer was seen away
-  std::uint32_t sleeps_ = 0;              // in a row, in vain
-  std::uint64_t started_ns_ = 0;          // when the first look at the clock was; 0: not yet
+  std::uint64_t next_check_;             // round of the next look at the clock
+  std::uint64_t yielding_since_ns_ = 0;  // 0: not yet
+  PeerWatch peer_;
+  std::uint32_t sleeps_ = 0;      // in a row, in vain
+  std::uint64_t started_ns_ = 0;  // when the first look at the clock was; 0: not yet
   std::uint64_t reported_ns_ = 0;
   std::uint64_t yields_ = 0;
   std::uint64_t yields_with_peer_ = 0;
