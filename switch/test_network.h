@@ -78,7 +78,9 @@ class Network : private Transmitter {
         if (shape.apart) {
           const std::uint32_t up =
               fabric_.add_port(i, "up", seed, spine > 0, address_of(shape.tors + spine));
-          const std::uint32_t down = apart_[spine]->fabric.add_port(0, "down", seed + spine);
+          // Its ports are numbered from 0 again: with the seed of the others, what one of these
+          // corrupts would be put right by the next.
+          const std::uint32_t down = apart_[spine]->fabric.add_port(0, "down", ~(seed + spine));
           fabric_.ports()[up].link.set(faults);
           apart_[spine]->fabric.ports()[down].link.set(faults);
           continue;
