@@ -22,6 +22,8 @@ namespace {
 
 // That a rank leads at the same time.
 constexpr int kMostGroups = 32;
+// Who has waited so long has waited in vain; whom a switch refuses knows it much sooner.
+constexpr std::uint64_t kVainNs = 500'000'000;
 
 }  // namespace
 
@@ -52,7 +54,6 @@ int Rank::prepare_switch(const CollectiveCall& call, Comm& comm) {
 // Whether all leaders still use the switch. If one does not, none does: then a new group may be
 // made; not that of calls that do not block, of which some may be under way.
 int Rank::check_switch(Comm& comm) {
-  constexpr std::uint32_t kMostAttempts = 4;
   RankState& s = *state_;
   CollectiveComm& own = *comm.collectives;
   const bool later = own.in_network_later == nullptr || own.in_network_later->usable();
@@ -69,7 +70,7 @@ int Rank::check_switch(Comm& comm) {
   // Nobody is in an operation of the group any more.
   s.close_switch(own.in_network.get());
   own.in_network->settle(false);
-  if (own.switch_attempts < kMostAttempts) own.in_network.reset();
+  if (own.switch_groups < CollectiveComm::kMostSwitchGroups) own.in_network.reset();
   own.forget_switch_contests();
   return kSuccess;
 }
@@ -94,8 +95,8 @@ int Rank::open_switch(Comm& comm) {
     if (error != kSuccess) return error;
   }
   own.in_network = std::make_unique<InNetwork>(nodes, comm.rank, leaders);
-  ++own.switch_attempts;
   const int error = join_switch(comm, *own.in_network);
+  if (own.in_network->ready()) ++own.switch_groups;
   if (error != kSuccess || !own.in_network->ready() || !own.serves_later ||
       own.in_network_later != nullptr) {
     return error;
@@ -117,20 +118,23 @@ int Rank::next_call_of_all(Comm& comm, std::uint64_t* number) {
 
 int Rank::join_switch(Comm& comm, InNetwork& group) {
   RankState& s = *state_;
-  const CollectiveComm& own = *comm.collectives;
+  CollectiveComm& own = *comm.collectives;
   const coll::Nodes& nodes = own.nodes();
   const SwitchPlace& place = s.collectives.switch_place;
   const bool leads = group.is_leader();
-  // Who has waited in vain twice does not let others wait again.
+  // Who has waited in vain twice does not let others wait again. A full switch is no reason: it
+  // says so at once.
   constexpr int kMostFailures = 2;
   int& failures = s.collectives.switch_failures;
   const bool able = failures < kMostFailures && s.collectives.switch_groups < kMostGroups &&
                     s.collectives.retired.room(now_ns());
   InNetwork::Claim mine = group.claim(place, leads && able);
+  if (leads && able && mine.able == 0) ++failures;
   std::vector<InNetwork::Claim> claims(static_cast<std::size_t>(comm.size));
   bool served = false;
   int error = own_gather(&mine, sizeof(mine), claims.data(), comm, &served);
   const bool attempt = error == kSuccess && served && group.all_able(claims, nodes);
+  const std::uint64_t began_ns = now_ns();
   if (attempt && leads) {
     group.begin_join(claims, nodes, comm.rank, place, own.context, s.host.world_rank);
     WaitLoop loop(*this, "joining a group at a switch", true);
@@ -140,11 +144,18 @@ int Rank::join_switch(Comm& comm, InNetwork& group) {
   if (attempt) error = own_minimum(all_joined, comm);
   Guard guard(s);
   group.settle(all_joined != 0);
-  if (leads) ++(all_joined != 0 ? s.counters.switch_groups : s.counters.switch_refused);
+  const bool said = std::exchange(own.switch_missed, own.switch_missed || all_joined == 0);
+  if (leads && all_joined != 0) ++s.counters.switch_groups;
+  if (leads && all_joined == 0 && !said) ++s.counters.switch_refused;
   if (group.leads()) ++s.collectives.switch_groups;
-  if (attempt) failures = all_joined != 0 ? 0 : failures + 1;
+  if (all_joined != 0) {
+    failures = 0;
+  } else if (attempt && now_ns() - began_ns >= kVainNs) {
+    ++failures;
+  }
   if (attempt && comm.rank == nodes.members(0).front()) {
-    log(all_joined != 0 ? Level::kDebug : Level::kWarning, "leaders of %d nodes %s", nodes.count(),
+    log(all_joined != 0 || said ? Level::kDebug : Level::kWarning, "leaders of %d nodes %s",
+        nodes.count(),
         all_joined != 0 ? "have made a group at a switch"
                         : "have found no switch that adds; collectives go as usual");
   }

@@ -361,6 +361,41 @@ def test_a_full_switch_refuses_the_rest(running, start):
 
 
 @QUICK
+def test_leaders_that_were_refused_ask_again(running, start, tmp_path):
+    switch = running(config='compute = "tor"\ngroups = 1\nlease = "500ms"')
+    others = switch.leaders(2, "time", "--operations", "100000000", "--pause", "1000", group=9)
+    tell = tmp_path / "free"
+
+    def wait(name: str, least: int) -> None:
+        deadline = time.monotonic() + LIMIT_SECONDS
+        while switch.compute()[name] < least and time.monotonic() < deadline:
+            time.sleep(0.005)
+
+    def free() -> None:
+        # Two leaders of each of two communicators have asked in vain.
+        wait("queries", asked + 4)
+        for one in others:
+            one.kill()
+            one.communicate()
+        wait("expired", 1)
+        tell.touch()
+
+    wait("combined", 1)
+    asked = switch.compute()["queries"]
+    thread = threading.Thread(target=free)
+    thread.start()
+    try:
+        result = start(switch.address, f"--until={tell}", "--rounds=150")
+    finally:
+        thread.join()
+    # World's, or the other communicator's: there is room for one.
+    assert result.counter("switch_groups") == 2, result.report()
+    assert result.counter("switch_refused") == 2 * 2, result.report()
+    assert result.counter("switch_operations") > 0, result.report()
+    expect_nothing_left(switch)
+
+
+@QUICK
 def test_many_communicators_leave_nothing(running, start):
     switch = running()
     result = start(switch.address, "--rounds=80", "--comms=80")

@@ -97,7 +97,11 @@ Collectives::SwitchNeed Collectives::switch_need(const CollectiveCall& call, Com
   if (own.in_network == nullptr) {
     return demanded || ++own.switch_calls > kQuiet ? SwitchNeed::group : SwitchNeed::nothing;
   }
-  if (!own.in_network->ready()) return SwitchNeed::nothing;
+  if (!own.in_network->ready()) {
+    return own.switch_groups < CollectiveComm::kMostSwitchGroups && own.in_network->due_for_check()
+               ? SwitchNeed::group
+               : SwitchNeed::nothing;
+  }
   if (ruled && found.algorithm->leads_by_socket() && !own.with_sockets) return SwitchNeed::sockets;
   return own.in_network->due_for_check() ? SwitchNeed::check : SwitchNeed::nothing;
 }

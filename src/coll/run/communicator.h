@@ -174,9 +174,11 @@ class CollectiveComm {
   std::array<HostChannel, HostTags::kChannels> channels;  // where the communicator spans nodes
   // The leaders and the switch between them; null: not looked for yet.
   std::unique_ptr<InNetwork> in_network;
-  std::uint32_t switch_calls = 0;     // for which one might be of use, before that
-  std::uint32_t switch_attempts = 0;  // to make a group
-  bool with_sockets = false;          // a rule has asked for leaders by socket
+  std::uint32_t switch_calls = 0;   // for which one might be of use, before that
+  std::uint32_t switch_groups = 0;  // made so far
+  static constexpr std::uint32_t kMostSwitchGroups = 4;
+  bool switch_missed = false;  // a group could not be made
+  bool with_sockets = false;   // a rule has asked for leaders by socket
   // The same leaders once more, for calls that do not block: operations of a group have one order.
   std::unique_ptr<InNetwork> in_network_later;
   std::uint64_t calls_later = 0;     // made so far

@@ -3,13 +3,13 @@
 // The leaders, the first rank of each node, or with sockets as many of its first ranks as it has
 // sockets, of which those of equal number belong together, make a group (or several) when the
 // communicator's first collective that a switch could serve is called: all ranks exchange where the
-// leaders are, these join the group, and all agree whether every one of them has. If not, it is
-// never tried again on this communicator. Then the switch takes part in the measurements (trial.h)
-// of each collective and range of sizes. Now and then all agree whether the leaders still use the
-// switch; if not, a new group is made, a few times. What the ranks of a node do before and after is
-// in schedules, and so is what is done where the switch fails in the middle (StepKind::kElsewhere),
-// on which the leaders agree among themselves (innetwork/leader.h); so ranks that are no leaders
-// need not know.
+// leaders are, these join the group, and all agree whether every one of them has. If not, they try
+// again now and then: the switch may have been full or away. Then the switch takes part in the
+// measurements (trial.h) of each collective and range of sizes. Now and then all agree whether the
+// leaders still use the switch; if not, a new group is made, a few times. What the ranks of a node
+// do before and after is in schedules, and so is what is done where the switch fails in the middle
+// (StepKind::kElsewhere), on which the leaders agree among themselves (innetwork/leader.h); so
+// ranks that are no leaders need not know.
 //
 // Used under the rank's lock, but for poll_join().
 #ifndef OVERDRIVE_COLL_RUN_IN_NETWORK_H_
@@ -97,7 +97,8 @@ class InNetwork {
   // Of a rank that does not lead, nothing is known.
   bool usable() const { return endpoint_ == nullptr || endpoint_->usable(); }
 
-  // Counts a call that may be the switch's; true if it is time to agree whether the group lives.
+  // Counts a call that may be the switch's; true if it is time to agree whether the group lives, or
+  // where there is none, to try once more.
   bool due_for_check() { return ++calls_ % kCallsPerCheck == 0; }
 
   // Starts a step at a leader; false: it has to be done otherwise, at all leaders.
