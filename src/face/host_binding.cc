@@ -110,21 +110,53 @@ int inter_exchange(const host::Leaders& leaders, std::uint64_t mine, std::uint64
   return error == MPI_SUCCESS && *theirs == 0 ? MPI_ERR_OTHER : error;
 }
 
+std::int64_t extent_of(MPI_Datatype type) {
+  MPI_Aint lower = 0, extent = 0;
+  OD_HOST(Type_get_extent)(type, &lower, &extent);
+  return extent;
+}
+
+// A committed datatype of so many elements, more than an int can count.
+int type_of_many(MPI_Datatype type, std::int64_t count, MPI_Datatype* out) {
+  constexpr std::int64_t kStep = 1 << 30;
+  if (count / kStep > INT_MAX) return MPI_ERR_COUNT;
+  MPI_Datatype step = abi::type_null();
+  int error = OD_HOST(Type_contiguous)(static_cast<int>(kStep), type, &step);
+  if (error != MPI_SUCCESS) return error;
+  const int lengths[2] = {static_cast<int>(count / kStep), static_cast<int>(count % kStep)};
+  const MPI_Aint places[2] = {0, count / kStep * kStep * extent_of(type)};
+  const MPI_Datatype types[2] = {step, type};
+  error = OD_HOST(Type_create_struct)(2, lengths, places, types, out);
+  OD_HOST(Type_free)(&step);
+  if (error != MPI_SUCCESS) return error;
+  error = OD_HOST(Type_commit)(out);
+  if (error != MPI_SUCCESS) OD_HOST(Type_free)(out);
+  return error;
+}
+
 // Calls a function of the host that starts a request: its form for counts of type int, or the large
-// one where the count needs it and the host has it. `large` is null where it has not.
+// one where the count needs it; where the host has none (`large` is null: Open MPI up to 5) all
+// elements are one of a datatype made for the call. After an error there is no request.
 template <typename Small, typename Large, typename Buffer, typename... Rest>
 int start_counted(Small* small, Large* large, Buffer* buf, std::int64_t count, Handle type,
                   Handle* request, Rest... rest) {
   HostCallScope scope(kPlain);
-  const auto datatype = abi::from_handle<MPI_Datatype>(type);
+  auto datatype = abi::from_handle<MPI_Datatype>(type);
   MPI_Request started = abi::request_null();
-  int error = MPI_ERR_COUNT;
+  int error;
   if (count <= INT_MAX) {
     error = small(buf, static_cast<int>(count), datatype, rest..., &started);
   } else if (large != nullptr) {
     error = large(buf, count, datatype, rest..., &started);
+  } else {
+    error = type_of_many(datatype, count, &datatype);
+    if (error == MPI_SUCCESS) {
+      error = small(buf, 1, datatype, rest..., &started);
+      // The host keeps it until the message is complete.
+      OD_HOST(Type_free)(&datatype);
+    }
   }
-  *request = abi::to_handle(started);
+  *request = error == MPI_SUCCESS ? abi::to_handle(started) : 0;
   return error;
 }
 
@@ -233,12 +265,6 @@ int irecv(void* buf, std::int64_t count, Handle type, int source, int tag, Handl
   return start_counted(OD_HOST(Irecv), OD_HOST(Irecv_c), buf, count, type, request,
                        source == host::kAnySource ? MPI_ANY_SOURCE : source,
                        tag == host::kAnyTag ? MPI_ANY_TAG : tag, comm_of(comm));
-}
-
-std::int64_t extent_of(MPI_Datatype type) {
-  MPI_Aint lower = 0, extent = 0;
-  OD_HOST(Type_get_extent)(type, &lower, &extent);
-  return extent;
 }
 
 // By the older interface, whose positions are ints, this much is packed or unpacked per call.

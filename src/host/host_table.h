@@ -125,7 +125,7 @@ struct HostTable {
   int (*comm_free)(Handle* comm) = nullptr;
   // Whether a communicator has been revoked (fault tolerance); null: this host knows no such thing.
   bool (*comm_is_revoked)(Handle comm) = nullptr;
-  // Counts beyond int need a host that has large counts, else the error is MPI_ERR_COUNT.
+  // Any count. After an error *request is 0.
   int (*isend)(const void* buf, std::int64_t count, Handle type, int dest, int tag, Handle comm,
                Handle* request) = nullptr;
   int (*irecv)(void* buf, std::int64_t count, Handle type, int source, int tag, Handle comm,

@@ -12,8 +12,6 @@ from support import expect, jobs, sharing
 
 HERE = Path(__file__).parent
 
-pytestmark = pytest.mark.quick
-
 PLACEMENTS = {
     "2x2": "0011",
     "3x2": "001122",
@@ -23,6 +21,7 @@ PLACEMENTS = {
 """Node of each rank."""
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("shuffle", [0, pytest.param(7, marks=pytest.mark.one)])
 @pytest.mark.parametrize("placement", PLACEMENTS)
 def test_placements(
@@ -46,3 +45,21 @@ def test_placements(
     assert served >= calls * 0.9, result.report()
     if shuffle == 0:
         assert result.counter("collectives_shared") > 0, result.report()
+
+
+@pytest.mark.slow
+def test_long_blocks(host: Host, compiled: Callable[[Path], str], needs_overdrive: None) -> None:
+    """Messages between nodes that are longer than an int can count, also where the host cannot."""
+    result = jobs.run(
+        host,
+        3,
+        [compiled(HERE / "long_blocks.c")],
+        settings={
+            "test_remote": "0-2,1-2",
+            "adjust_gather": "linear",
+            "adjust_scatter": "linear",
+        },
+        limit=300,
+    )
+    expect.passed(result)
+    assert result.counter("collectives_served") == 2 * 3, result.report()

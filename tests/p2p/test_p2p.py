@@ -231,6 +231,17 @@ def test_mixed_communicators(
 
 
 @pytest.mark.quick
+def test_wide_receives(
+    host: Host, compiled: Build, overdrive: bool, needs_overdrive: None, seed: int
+) -> None:
+    """Room for more bytes than an int can count, for a message from any node."""
+    case = Case("wide_receives.c", ranks=3, shares=True)
+    result = run_case(case, host, compiled, overdrive, seed, {"test_remote": "0-2,1-2"})
+    taken = result.counter("wildcard_from_host")
+    assert taken == 4 * 3, f"{taken} messages came through the host\n{result.report()}"
+
+
+@pytest.mark.quick
 def test_pending_in_host_calls(
     host: Host, compiled: Build, overdrive: bool, seed: int, tmp_path: Path
 ) -> None:
