@@ -74,6 +74,20 @@ static void* short_life(void* unused) {
   return NULL;
 }
 
+// The C library may be told to map small blocks by themselves. They hold less than others of their
+// size, so they must not be handed out for them.
+static void mapped_by_themselves(void) {
+  mallopt(M_MMAP_THRESHOLD, 4000);
+  for (size_t page = 4096; page <= 60000; page += 4096) {
+    free(malloc(page - 16));
+    char* block = malloc(page - 8);
+    CHECK(malloc_usable_size(block) >= page - 8, "%zu of %zu bytes", malloc_usable_size(block),
+          page - 8);
+    free(block);
+  }
+  mallopt(M_MMAP_THRESHOLD, 128 << 10);
+}
+
 static long resident_kib(void) {
   long pages = 0;
   FILE* file = fopen("/proc/self/statm", "r");
@@ -92,6 +106,7 @@ int main(int argc, char** argv) {
     odt_finish();
     return 0;
   }
+  mapped_by_themselves();
   pthread_t threads[3];
   for (uintptr_t i = 0; i < 3; i++) pthread_create(&threads[i], NULL, churn, (void*)i);
   for (int i = 0; i < 3; i++) pthread_join(threads[i], NULL);

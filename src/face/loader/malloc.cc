@@ -53,6 +53,7 @@ using memory::heap::SmallCache;
 void* FirstCalloc(size_t count, size_t bytes);
 void* FirstRealloc(void* block, size_t bytes);
 void* FirstMemalign(size_t alignment, size_t bytes);
+void* FirstAlignedAlloc(size_t alignment, size_t bytes);
 size_t FirstUsableSize(void* block);
 
 // The less frequent functions of who allocates behind us; the others are in `hot`.
@@ -60,6 +61,7 @@ struct Next {
   void* (*calloc)(size_t, size_t) = FirstCalloc;
   void* (*realloc)(void*, size_t) = FirstRealloc;
   void* (*memalign)(size_t, size_t) = FirstMemalign;
+  void* (*aligned_alloc)(size_t, size_t) = FirstAlignedAlloc;
   size_t (*usable_size)(void*) = FirstUsableSize;
 };
 constinit Next g_next;
@@ -156,6 +158,9 @@ OD_OUT_OF_LINE void FindNext() {
       next_free = other_free;
     }
   }
+  if (!search.found || !Take(search.behind, "aligned_alloc", &next.aligned_alloc)) {
+    next.aligned_alloc = next.memalign;
+  }
   if (!search.found || !Take(search.behind, "malloc_usable_size", &next.usable_size)) {
     next.usable_size = [](void*) -> size_t { return 0; };
   }
@@ -180,6 +185,10 @@ void* FirstRealloc(void* block, size_t bytes) {
 void* FirstMemalign(size_t alignment, size_t bytes) {
   FindNext();
   return g_next.memalign(alignment, bytes);
+}
+void* FirstAlignedAlloc(size_t alignment, size_t bytes) {
+  FindNext();
+  return g_next.aligned_alloc(alignment, bytes);
 }
 size_t FirstUsableSize(void* block) {
   FindNext();
@@ -395,7 +404,7 @@ OD_EXPORT void free(void* block) noexcept {
       if (OD_LIKELY(cache.put(block, bin))) return;
       return FreeBeyondCache(block, chunk);
     }
-    if (bin < SmallCache::bin_of(SmallCache::kMostMiddleBytes)) {
+    if (bin < SmallCache::bin_of(SmallCache::kMostMiddleBytes) && !SmallCache::is_mapped(block)) {
       if (OD_UNLIKELY(cache.state != SmallCache::kOpen)) return FreeBeyondCache(block, chunk);
       block = cache.put_middle(block, chunk);
       if (block == nullptr) return;
@@ -436,11 +445,9 @@ OD_EXPORT void* memalign(size_t alignment, size_t bytes) noexcept {
 }
 
 OD_EXPORT void* aligned_alloc(size_t alignment, size_t bytes) noexcept {
-  if (!IsPowerOfTwo(alignment)) {
-    errno = EINVAL;
-    return nullptr;
-  }
-  return AllocateAligned(alignment, bytes);
+  // What is no power of two is an error to newer C libraries, and rounded up by older ones.
+  return IsPowerOfTwo(alignment) ? AllocateAligned(alignment, bytes)
+                                 : g_next.aligned_alloc(alignment, bytes);
 }
 
 OD_EXPORT int posix_memalign(void** result, size_t alignment, size_t bytes) noexcept {

@@ -6,8 +6,10 @@
 //   bins     up to kMostBytes one list of at most kRoom blocks per size
 //   slots    above, up to kMostMiddleBytes, the block freed last of some size
 // A block is known by the size that the C library keeps in the word before it; works() makes sure
-// that this is so before any cache is opened. A closed cache (all zero, as threads begin and end)
-// takes nothing and gives nothing. One thread only, no locks.
+// that this is so before any cache is opened. Blocks that it has mapped by themselves, as programs
+// may tell it to do with small ones too, hold less at equal sizes: is_mapped() tells them. A closed
+// cache (all zero, as threads begin and end) takes nothing and gives nothing. One thread only, no
+// locks.
 #ifndef OVERDRIVE_MEMORY_HEAP_SMALL_CACHE_H_
 #define OVERDRIVE_MEMORY_HEAP_SMALL_CACHE_H_
 
@@ -19,6 +21,7 @@ namespace od::memory::heap {
 struct SmallCache {
   static constexpr size_t kUnit = 16;
   static constexpr size_t kHeaderBytes = 8;  // the part of its header that a block pays for
+  static constexpr size_t kMapped = 2;       // a bit of the size word
   static constexpr size_t kLeastChunk = 32;
   static constexpr size_t kMostBytes = 1032;
   static constexpr size_t kMostMiddleBytes = 64 << 10;
@@ -48,6 +51,11 @@ struct SmallCache {
     // The compiler knows that nothing of a program's is there, and warns.
     __asm__("" : "+r"(block));
     return static_cast<const size_t*>(block)[-1] & ~(kUnit - 1);
+  }
+  // Its size in pages is always above the bins.
+  static bool is_mapped(const void* block) {
+    __asm__("" : "+r"(block));
+    return (static_cast<const size_t*>(block)[-1] & kMapped) != 0;
   }
   static constexpr unsigned bin_of(size_t chunk) {
     return static_cast<unsigned>(chunk / kUnit - 1);
@@ -97,7 +105,8 @@ struct SmallCache {
     return false;
   }
 
-  // Of an open cache. What lay there before is to be freed now; may be the block itself.
+  // Of an open cache, a block that is not mapped. What lay there before is to be freed now; may be
+  // the block itself.
   void* put_middle(void* block, size_t chunk) {
     void*& slot = middle[slot_of(chunk)];
     void* const before = slot;

@@ -62,6 +62,13 @@ TEST_F(SmallCacheTest, ABlockIsNeverTooSmall) {
   EXPECT_EQ(cache_.take_middle(2000), nullptr);
 }
 
+TEST_F(SmallCacheTest, ABlockMappedByItselfIsKnown) {
+  auto* const block = static_cast<std::size_t*>(Block(5000));
+  EXPECT_FALSE(SmallCache::is_mapped(block));
+  block[-1] = 8192 | SmallCache::kMapped;
+  EXPECT_TRUE(SmallCache::is_mapped(block));
+}
+
 TEST_F(SmallCacheTest, ASlotGivesUpWhatItHadBefore) {
   cache_.open();
   void* const one = Block(5000);
