@@ -1,6 +1,7 @@
 // Where the memory of a program lies: large blocks of every function of the malloc family and
 // static data are in the reach file or not, as --heap and --static (yes, no) say; small blocks and
 // the stack never are. Everything keeps its contents, and neighbours exchange it.
+#include <dlfcn.h>
 #include <errno.h>
 #include <malloc.h>
 #include <pthread.h>
@@ -62,6 +63,23 @@ static void family(void) {
   CHECK(((uintptr_t)aligned & 0x1fffff) == 0, "aligned_alloc: %p", aligned);
   check_block(aligned, 1 << 21, "aligned_alloc");
   free(aligned);
+  // Beyond what the arena itself is aligned to. A small one may not have it.
+  for (size_t alignment = 4 << 20; alignment <= 32 << 20; alignment *= 2) {
+    aligned = memalign(alignment, 200000);
+    CHECK(aligned != NULL && (uintptr_t)aligned % alignment == 0, "memalign: %p", aligned);
+    free(aligned);
+  }
+  // No power of two: an error or rounded up, as the C library has it.
+  void* library = want_heap ? dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD) : NULL;
+  void* (*plain)(size_t, size_t) = NULL;
+  if (library != NULL) *(void**)&plain = dlsym(library, "aligned_alloc");
+  for (size_t alignment = 0; plain != NULL && alignment < 100; alignment += 24) {
+    void* theirs = plain(alignment, 70000);
+    aligned = aligned_alloc(alignment, 70000);
+    CHECK((aligned == NULL) == (theirs == NULL), "aligned_alloc(%zu)", alignment);
+    free(theirs);
+    free(aligned);
+  }
   aligned = memalign(256, 70000);
   check_block(aligned, 70000, "memalign");
   free(aligned);

@@ -10,8 +10,8 @@
 namespace od::memory::heap {
 namespace {
 
-constexpr uint32_t round_up(uint32_t value, uint32_t unit) {
-  return static_cast<uint32_t>((uint64_t{value} + unit - 1) / unit * unit);
+constexpr uint64_t round_up(uint64_t value, uint32_t unit) {
+  return (value + unit - 1) / unit * unit;
 }
 
 uint64_t add_relaxed(uint64_t* counter, uint64_t value) {
@@ -284,7 +284,7 @@ uint32_t SpanAllocator::take_from_lists(uint32_t pages, uint32_t align_pages) {
     dirty -= taken;
     return taken;
   };
-  const uint32_t page = round_up(found, align_pages);
+  const uint32_t page = aligned_page(found, align_pages);
   take_dirty(pages);
   if (page > found) insert(found, page - found, take_dirty(page - found), zero);
   const uint32_t rest = found + found_pages - (page + pages);
@@ -294,7 +294,7 @@ uint32_t SpanAllocator::take_from_lists(uint32_t pages, uint32_t align_pages) {
 }
 
 uint32_t SpanAllocator::take_from_top(uint32_t pages, uint32_t align_pages, uint32_t apart) {
-  const uint32_t page = round_up(top_ + apart, align_pages);
+  const uint32_t page = aligned_page(top_ + apart, align_pages);
   const uint64_t end = uint64_t{page} + pages;
   if (end > page_count_) return 0;
   if (end > open_) {
@@ -320,11 +320,17 @@ uint32_t SpanAllocator::take_from_top(uint32_t pages, uint32_t align_pages, uint
 void SpanAllocator::fill_to(uint32_t page, uint32_t end) {
   if (end <= filled_ || system_.fill == nullptr) return;
   const uint32_t from = page > filled_ ? page / kFillPages * kFillPages : filled_;
-  filled_ = round_up(end, kFillPages);
+  filled_ = static_cast<uint32_t>(round_up(end, kFillPages));
   if (filled_ <= open_) {
     system_.fill(system_.context, static_cast<char*>(address_of(from)),
                  uint64_t{filled_ - from} * kPageBytes);
   }
+}
+
+// The range itself begins at a multiple of a huge page only.
+uint32_t SpanAllocator::aligned_page(uint32_t from, uint32_t align_pages) const {
+  const uint64_t base = reinterpret_cast<uintptr_t>(base_) / kPageBytes;
+  return static_cast<uint32_t>(round_up(base + from, align_pages) - base);
 }
 
 void SpanAllocator::mark_used(uint32_t page, uint32_t pages, bool zero) {

@@ -122,6 +122,8 @@ class SpanAllocator {
   uint32_t take_from_lists(uint32_t pages, uint32_t align_pages);
   uint32_t take_from_top(uint32_t pages, uint32_t align_pages, uint32_t apart);
   void fill_to(uint32_t page, uint32_t end);
+  // The first page from there on whose address is a multiple of so many pages.
+  uint32_t aligned_page(uint32_t from, uint32_t align_pages) const;
   void mark_used(uint32_t page, uint32_t pages, bool zero);
   void set_pages(Page& used, uint32_t pages);
   void insert(uint32_t page, uint32_t pages, uint32_t dirty_pages, bool zero);

@@ -39,9 +39,13 @@ class Spans : public ::testing::Test {
   void make(std::uint64_t bytes, std::uint64_t keep_bytes) {
     drop();
     bytes_ = bytes;
-    base_ = static_cast<char*>(
-        mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
-    ASSERT_NE(base_, MAP_FAILED);
+    mapped_bytes_ = bytes + 2 * kBaseUnit;
+    mapped_ =
+        mmap(nullptr, mapped_bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    ASSERT_NE(mapped_, MAP_FAILED);
+    // As the arena: a multiple of a huge page, and of nothing larger.
+    const auto address = reinterpret_cast<std::uintptr_t>(mapped_);
+    base_ = static_cast<char*>(mapped_) + (kBaseUnit - address % kBaseUnit) + 2 * kMiB;
     // As in the process: zero memory, no constructor needed.
     spans_.reset(new SpanAllocator());
     const SpanAllocator::System system = {
@@ -74,8 +78,8 @@ class Spans : public ::testing::Test {
   void drop() {
     if (spans_ != nullptr) spans_->destroy();
     spans_.reset();
-    if (base_ != nullptr) munmap(base_, bytes_);
-    base_ = nullptr;
+    if (mapped_ != nullptr) munmap(mapped_, mapped_bytes_);
+    mapped_ = nullptr;
   }
   char* allocate(std::uint64_t bytes, std::uint64_t alignment = 0) {
     return static_cast<char*>(spans_->allocate(bytes, alignment, &zero_));
@@ -84,6 +88,9 @@ class Spans : public ::testing::Test {
     return block >= base_ + kPageBytes && block + bytes <= base_ + bytes_;
   }
 
+  static constexpr std::uint64_t kBaseUnit = 64 * kMiB;
+  void* mapped_ = nullptr;
+  std::uint64_t mapped_bytes_ = 0;
   char* base_ = nullptr;
   std::uint64_t bytes_ = 0;
   std::unique_ptr<SpanAllocator> spans_;
@@ -208,12 +215,20 @@ TEST_F(Spans, WhatWasNeverUsedIsNotOpened) {
 }
 
 TEST_F(Spans, Alignment) {
-  for (std::uint64_t alignment = kPageBytes; alignment <= 8 * kMiB; alignment *= 2) {
+  for (std::uint64_t alignment = kPageBytes; alignment <= 32 * kMiB; alignment *= 2) {
     char* block = allocate(50'000, alignment);
     ASSERT_NE(block, nullptr) << alignment;
-    EXPECT_EQ(static_cast<std::uint64_t>(block - base_) % alignment, 0u) << alignment;
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(block) % alignment, 0u) << alignment;
     allocate(10'000);
   }
+  // Out of free spans.
+  char* const room = allocate(20 * kMiB);
+  ASSERT_NE(room, nullptr);
+  char* const end = allocate(10'000);
+  spans_->free(room);
+  char* const block = allocate(70'000, 16 * kMiB);
+  EXPECT_LT(block, end);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(block) % (16 * kMiB), 0u);
   EXPECT_EQ(allocate(50'000, std::uint64_t{1} << 40), nullptr);
 }
 
