@@ -374,11 +374,11 @@ void in_child() {
   if (g_spill >= 0) close(g_spill);
   g_spill = -1;
   own_pages.reset_lock();
-  // Nobody allocates there any more.
+  // Nothing is allocated there any more, but the last block may grow.
   const uint64_t top = g_memory.spans->top_bytes();
   map_raw(arena.start() + top, arena.bytes() - top, PROT_NONE, kAnonymous | MAP_FIXED, -1, 0);
   arena.became_private();
-  g_memory.spans->reset_locks();
+  g_memory.spans->begin_in_child();
   g_memory.in_child();
   if (fd >= 0) close(fd);
   errno = saved_errno;

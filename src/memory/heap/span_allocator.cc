@@ -441,7 +441,8 @@ void SpanAllocator::unlock_all() {
   for (Shard& each : shards_) each.mutex.unlock();
 }
 
-void SpanAllocator::reset_locks() {
+void SpanAllocator::begin_in_child() {
+  open_ = top_;
   center_.reset();
   for (Shard& each : shards_) each.mutex.reset();
 }

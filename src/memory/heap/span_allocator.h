@@ -64,7 +64,8 @@ class SpanAllocator {
 
   void lock_all();
   void unlock_all();
-  void reset_locks();  // in a forked child
+  // In a forked child: the locks are free, and nothing above top_bytes() is open.
+  void begin_in_child();
   Usage usage();
   // Calls `visit(context, start, bytes)` for every block in use, in ascending order. With all locks
   // held.

@@ -250,6 +250,18 @@ TEST_F(Spans, ResizeInPlace) {
   EXPECT_EQ(spans_->usage().used_bytes, 0u);
 }
 
+// There everything above what was in use has been mapped anew, without access.
+TEST_F(Spans, TheLastBlockGrowsInAForkedChild) {
+  char* const block = allocate(kMiB);
+  const std::uint64_t top = spans_->top_bytes();
+  ASSERT_EQ(mprotect(base_ + top, bytes_ - top, PROT_NONE), 0);
+  spans_->lock_all();
+  spans_->begin_in_child();
+  ASSERT_TRUE(spans_->resize(block, 3 * kMiB));
+  std::memset(block, 1, 3 * kMiB);
+  spans_->free(block);
+}
+
 TEST_F(Spans, ExhaustionIsNoDisaster) {
   EXPECT_EQ(allocate(65 * kMiB), nullptr);
   EXPECT_EQ(allocate(~std::uint64_t{0}), nullptr);
