@@ -38,6 +38,7 @@ setup-build:
 
 setup-tests: setup-build
 	@$(PACKAGES) lint conformance simulation network faults
+	@$(PACKAGES) sanitizers || echo "setup: the sanitizers' builds use the compiler that is there"
 	@$(PYTHON) tools/setup/environments.py > /dev/null
 
 setup-programs: setup-build

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import check
+import parts
 import pytest
 from parts import Part
 from steps import Count, Result, Step
@@ -160,3 +161,53 @@ def test_a_script_in_the_place_of_python_is_passed(
     monkeypatch.setenv("PATH", str(wrappers))
     check.pass_wrapper_of_python()
     assert os.environ["PATH"] == str(wrappers)
+
+
+def stand_in(folder: Path, name: str, script: str) -> None:
+    """Put a program of this name into a folder."""
+    folder.mkdir(exist_ok=True)
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+    path.chmod(0o755)
+
+
+def test_clang_makes_the_sanitizers_where_it_has_their_libraries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first version that is complete and new enough; none is no fault."""
+    programs = tmp_path / "bin"
+    monkeypatch.setenv("PATH", str(programs))
+    assert parts.clang_for("thread") is None
+    for number, script in ((14, "exit 0"), (16, "exit 1"), (17, "exit 0"), (19, "exit 0")):
+        stand_in(programs, f"clang++-{number}", script)
+        if number != 17:
+            stand_in(programs, f"clang-{number}", "exit 0")
+    assert parts.clang_for("thread") == 19
+
+
+def test_a_build_by_another_compiler_is_not_gone_on_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither where clang has come nor where it has gone; the same one goes on, and GCC's own."""
+    monkeypatch.setattr(parts, "ROOT", tmp_path)
+    cache = tmp_path / "build" / "asan" / "CMakeCache.txt"
+    cache.parent.mkdir(parents=True)
+
+    def fresh(number: int | None) -> bool:
+        monkeypatch.setattr(parts, "clang_for", lambda _: number)
+        steps = parts.build_steps("asan")
+        assert (f"-DCMAKE_CXX_COMPILER=clang++-{number}" in steps[-2].command) == bool(number)
+        return steps[0].command[:3] == ["cmake", "-E", "rm"]
+
+    assert not fresh(None)
+    assert not fresh(16)
+    for before, wanted in (
+        ("/usr/bin/c++", [False, True, True]),
+        ("clang++-16", [True, False, True]),
+    ):
+        cache.write_text(f"A:STRING=b\nCMAKE_CXX_COMPILER:FILEPATH={before}\n", encoding="utf-8")
+        assert [fresh(number) for number in (None, 16, 19)] == wanted
+    for preset in ("ubsan", "release"):
+        first = parts.build_steps(preset)[0].command
+        assert first[:3] == ["cmake", "--preset", preset]
+        assert not [word for word in first if "COMPILER" in word]
