@@ -76,6 +76,10 @@ def unpack_sources(version: str) -> Path:
     shutil.copytree(
         ROOT / "packaging" / "debian", tree / "debian", ignore=shutil.ignore_patterns("*.py", "__*")
     )
+    # Of times Debian's tools change only those after that of the packages. What was checked out
+    # before keeps its own, and two builds would differ.
+    for path in (tree / "debian", *(tree / "debian").rglob("*")):
+        os.utime(path, (commit_time(), commit_time()))
     return tree
 
 
