@@ -348,6 +348,22 @@ void Rank::free_request(Request& request) {
   s.orphans.push_back(&request);
 }
 
+namespace {
+
+// A synchronous send to oneself that no receive has matched.
+bool take_back_own(p2p::Matching& matching, const Request& request) {
+  if (request.outgoing != nullptr) return false;
+  for (Unexpected* message : matching.unexpected_in(request.context)) {
+    if (message->synchronous_sender != &request) continue;
+    matching.remove_unexpected(*message);
+    matching.free_unexpected(*message);
+    return true;
+  }
+  return false;
+}
+
+}  // namespace
+
 void Rank::cancel(Request& request) {
   if (RequestSlab::shared(request.index)) return;
   RankState& s = *state_;
@@ -363,7 +379,7 @@ void Rank::cancel(Request& request) {
     if (request.incoming != nullptr) return;  // matched: it will be received
     s.matching.unpost(request);
   } else if (request.kind == RequestKind::send) {
-    if (!s.transport->cancel(request)) return;
+    if (!s.transport->cancel(request) && !take_back_own(s.matching, request)) return;
   } else {
     return;
   }

@@ -502,6 +502,91 @@ TEST(Engine, CancelledSendIsNeverReceived) {
   }));
 }
 
+// MPI promises that the wait for a cancelled operation ends, whatever others do.
+TEST(Engine, SynchronousSendToOneselfIsTakenBack) {
+  expect_success(run_forked_job(2, [](int me, const Exchange& exchange) {
+    auto rank = make_test_rank(exchange);
+    const p2p::LayoutRef bytes = byte_layout();
+    host::Status status;
+    for (Comm* const comm : {rank->world(), rank->self()}) {
+      const int self = comm == rank->self() ? 0 : me;
+      std::vector<unsigned char> data(1000), other(1000), third(1000), in(1000);
+      std::vector<Request*> sends(3);
+      const auto send = [&](std::vector<unsigned char>& from, Request** request) {
+        return rank->isend(from.data(), 1000, bytes, self, 5, *comm, SendMode::synchronous,
+                           request);
+      };
+      fill(data, 1);
+      fill(other, 2);
+      fill(third, 3);
+      REQUIRE(send(data, &sends[0]) == 0 && send(other, &sends[1]) == 0 &&
+              send(third, &sends[2]) == 0);
+      rank->cancel(*sends[1]);
+      REQUIRE(sends[1]->complete && sends[1]->status.cancelled);
+      rank->release(*sends[1]);
+      // The others come, in their order; what has been matched is not cancelled.
+      Request* message = nullptr;
+      REQUIRE(rank->improbe(self, 5, *comm, &message, &status));
+      rank->cancel(*sends[0]);
+      REQUIRE(!sends[0]->complete);
+      REQUIRE(rank->mrecv(in.data(), 1000, bytes, *message, &status) == 0 && check(in, 1, 1000));
+      REQUIRE(rank->recv(in.data(), 1000, bytes, self, 5, *comm, &status) == 0);
+      REQUIRE(check(in, 3, 1000));
+      REQUIRE(!rank->iprobe(self, 5, *comm, &status));
+      for (const std::size_t i : {std::size_t{0}, std::size_t{2}}) {
+        REQUIRE(sends[i]->complete && !sends[i]->status.cancelled);
+        rank->release(*sends[i]);
+      }
+    }
+    rank->finalize();
+    return 0;
+  }));
+}
+
+// Two ranks that buffer for each other more than there is memory for, and then receive.
+TEST(Engine, BufferedSendsDoNotWaitWhenMemoryIsFull) {
+  config::Settings settings;
+  settings.buffer_limit_bytes = 1 << 20;
+  expect_success(run_forked_job(2, [&](int me, const Exchange& exchange) {
+    auto rank = make_test_rank(exchange, settings);
+    const p2p::LayoutRef layouts[] = {byte_layout(), strided_layout(1 << 10, 1 << 10, 1 << 11)};
+    constexpr int kMessages = 24;
+    constexpr std::size_t kBytes = 1 << 20;
+    host::Status status;
+    for (const p2p::LayoutRef& layout : layouts) {
+      const bool plain = layout->size == 1;
+      const std::int64_t count = plain ? kBytes : 1;
+      std::vector<unsigned char> data(static_cast<std::size_t>(count * layout->extent));
+      for (int tag = 0; tag < kMessages; ++tag) {
+        fill(data, static_cast<std::uint64_t>(100 * me + tag));
+        if (tag % 2 == 0) {
+          REQUIRE(rank->send(data.data(), count, layout, 1 - me, tag, *rank->world(),
+                             SendMode::buffered) == 0);
+        } else {
+          Request* request = nullptr;
+          REQUIRE(rank->isend(data.data(), count, layout, 1 - me, tag, *rank->world(),
+                              SendMode::buffered, &request) == 0);
+          REQUIRE(request->complete);
+          rank->release(*request);
+        }
+      }
+      REQUIRE(rank->state().counters.buffer_limit_waits > 0);
+      std::vector<unsigned char> expected(data.size());
+      for (int tag = kMessages; tag-- > 0;) {
+        std::fill(data.begin(), data.end(), 0);
+        REQUIRE(rank->recv(data.data(), count, layout, 1 - me, tag, *rank->world(), &status) == 0);
+        fill(expected, static_cast<std::uint64_t>(100 * (1 - me) + tag));
+        for (std::size_t i = 0; i < data.size(); ++i) {
+          if (!plain && i / 1024 % 2 == 1) expected[i] = 0;  // a gap
+        }
+        REQUIRE(data == expected);
+      }
+    }
+    rank->finalize();
+    return 0;
+  }));
+}
+
 TEST(Engine, TruncationReportsTheErrorAndKeepsTheRest) {
   expect_success(run_forked_job(2, [](int me, const Exchange& exchange) {
     auto rank = make_test_rank(exchange);

@@ -148,12 +148,12 @@ int destroy(MPI_Comm* comm, HostCallKind kind, Destroy&& host_call) {
     HostCallScope scope(kind);
     error = host_call();
   }
-  if (served == nullptr) return error;
   if (error != MPI_SUCCESS) {
-    state.comms.insert(handle, served);
+    if (served != nullptr) state.comms.insert(handle, served);
     return error;
   }
   state.bsend.detach(handle);
+  if (served == nullptr) return error;
   if (!state.idups.defer_free(*served)) rank->comm_freed(*served);
   return MPI_SUCCESS;
 }

@@ -17,6 +17,7 @@
 #include "engine/rank_state.h"
 #include "face/datatypes.h"
 #include "face/host_binding.h"
+#include "face/program_functions.h"
 #include "face/state.h"
 #include "face/status.h"
 #include "face/window_calls.h"
@@ -33,6 +34,9 @@
 
 namespace od::face {
 namespace {
+
+// Whether the host calls end_rank() in its MPI_Finalize, after what the program does there.
+bool ends_in_host = false;
 
 // Requests that can have a handle; the engine's own limit is the same.
 constexpr std::uint32_t kRequestCapacity = 1u << 20;
@@ -269,6 +273,23 @@ int init_with_threads(int* argc, char*** argv, int required, int* provided) {
   return error;
 }
 
+// In MPI_Finalize, when the program will communicate no more, and the host still works.
+void end_rank() {
+  if (Rank* const rank = any_rank()) {
+    const od::QuietFloats quiet;
+    rank->hand_over_receives();
+    state.detached.finish();
+    state.deferred.sweep(true);
+    state.opinion.finish();
+    state.fallbacks.add_to(rank->state().counters);
+    rank->finalize();
+    state.rank.store(nullptr, std::memory_order_relaxed);
+  } else if (state.owned_rank != nullptr) {
+    state.owned_rank->finalize();  // collective over all ranks, also those without local peers
+  }
+  stop_polling();
+}
+
 // After the host's MPI_Init. Collective over the ranks of MPI_COMM_WORLD that have Overdrive.
 void begin() {
   const od::QuietFloats quiet;
@@ -315,6 +336,7 @@ void begin() {
   state.star.reset();
   Rank* rank = state.owned_rank.get();
   if (rank != nullptr) {
+    ends_in_host = call_at_end(end_rank);
     rank->state().smpi->set_follow(let_go_with);
     __atomic_store_n(state.loader->smpi_engine, rank->state().smpi->engine(), __ATOMIC_RELAXED);
   }
@@ -438,19 +460,7 @@ int od_MPI_Query_thread(int* provided) {
 }
 
 int od_MPI_Finalize() {
-  if (od::Rank* rank = serving()) {
-    const od::QuietFloats quiet;
-    rank->hand_over_receives();
-    state.detached.finish();
-    state.deferred.sweep(true);
-    state.opinion.finish();
-    state.fallbacks.add_to(rank->state().counters);
-    rank->finalize();
-    state.rank.store(nullptr, std::memory_order_relaxed);
-  } else if (state.owned_rank != nullptr && !InHostCall()) {
-    state.owned_rank->finalize();  // collective over all ranks, also those without local peers
-  }
-  if (!InHostCall()) stop_polling();
+  if (!ends_in_host && !InHostCall()) end_rank();
   HostCallScope scope(HostCallKind::kProcess);
   return OD_HOST(Finalize)();
 }

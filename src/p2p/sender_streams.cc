@@ -6,6 +6,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstring>
+#include <memory>
+#include <new>
 #include <utility>
 
 #include "base/clock.h"
@@ -24,6 +27,24 @@ namespace {
 // A matched receiver is at work; give it this many times the patience of an unmatched one before
 // the sender buffers the rest for itself (it may have gone into a blocking call of the host).
 constexpr std::uint64_t kMatchedPatience = 20;
+
+// The rest of the payload leaves the program's buffer for memory that only this process sees: it
+// goes on from there, when this rank makes progress.
+bool keep_rest(OutgoingStream& stream) {
+  if (stream.packed != nullptr) return true;  // it is there already
+  std::unique_ptr<char[]> kept(new (std::nothrow) char[stream.bytes]);
+  if (kept == nullptr) return false;
+  char* const to = kept.get() + stream.filled;
+  const std::uint64_t rest = stream.bytes - stream.filled;
+  if (stream.contiguous != nullptr) {
+    std::memcpy(to, stream.contiguous + stream.filled, rest);
+  } else {
+    stream.cursor.pack(to, rest, memory::copy_ordinary);
+  }
+  stream.packed = std::move(kept);
+  stream.contiguous = stream.packed.get();
+  return true;
+}
 
 }  // namespace
 
@@ -106,6 +127,8 @@ int Sender::send_stream(std::uint32_t peer, MessageHeader header, const Payload&
   const bool flood = stream->bytes <= eager_max_;
   if ((stream->buffered || flood) && stream->filled < stream->bytes)
     fill_own_memory(side_, *stream);
+  // At the limit of own memory others wait; a buffered send never does.
+  if (stream->buffered && stream->filled < stream->bytes && keep_rest(*stream)) complete(*stream);
   if (done(*stream)) {
     complete(*stream);
     memory_.linger(std::move(stream));
@@ -207,6 +230,7 @@ bool Sender::progress() {
     moved |= advance(*outgoing_[i]);
     if (done(*outgoing_[i])) {
       complete(*outgoing_[i]);
+      outgoing_[i]->packed.reset();  // all of it has gone on
       memory_.linger(std::move(outgoing_[i]));
       outgoing_.erase(outgoing_.begin() + static_cast<std::ptrdiff_t>(i));
       moved = true;

@@ -1,4 +1,5 @@
-"""Error handlers that do not return, and jobs that outlive their ranks."""
+"""Error handlers that do not return, other functions that the library calls, and jobs that outlive
+their ranks."""
 
 from __future__ import annotations
 
@@ -29,6 +30,18 @@ def test_error_handlers(program: str, host: Host, compiled: Build, overdrive: bo
     expect.passed(result)
     if overdrive:
         expect.took_our_path(result, 1000)
+
+
+@pytest.mark.quick
+@pytest.mark.everywhere
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_callbacks(ranks: int, host: Host, compiled: Build, overdrive: bool) -> None:
+    """Functions of attributes and generalized requests communicate, also in MPI_Finalize."""
+    result = jobs.run(host, ranks, [compiled(HERE / "callbacks.c")], overdrive=overdrive, limit=60)
+    expect.passed(result)
+    if overdrive:
+        # All that the program sends; those of MPI_Finalize are among them.
+        expect.took_our_path(result, ranks * 23)
 
 
 @pytest.mark.quick

@@ -128,11 +128,12 @@ bool fill_own_memory(SendSide& side, OutgoingStream& stream) {
   observe::Counters& counters = side.counters;
   const std::uint64_t offset = heap.allocate(rest);
   if (offset == BufferHeap::kNone) {
+    if (stream.request == nullptr) return false;  // nobody waits: keep_rest() in sender_streams.cc
     ++counters.buffer_limit_waits;
     OD_LOG_ONCE(
         Level::kWarning,
-        "a send waits for its receiver because the %llu bytes of OVERDRIVE_BUFFER_LIMIT are "
-        "in use; raise it if the program relies on more buffering",
+        "a send waits for its receiver (a buffered one takes other memory) because the %llu bytes "
+        "of OVERDRIVE_BUFFER_LIMIT are in use; raise it if the program relies on more buffering",
         static_cast<unsigned long long>(heap.limit_bytes()));
     return false;
   }
