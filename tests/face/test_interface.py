@@ -35,7 +35,6 @@ PREDEFINED_CALLBACK = re.compile(
 HOST_REQUEST = "the request is made by the host, and everything that completes it is ours"
 HOST_USES_REQUEST = "partitioned requests are always the host's; it alone reads the handle"
 REQUEST_TAKERS: dict[str, str] = {
-    "Grequest_start": HOST_REQUEST,
     "Grequest_complete": "generalised requests are always the host's",
     "Parrived": HOST_USES_REQUEST,
     "Pready": HOST_USES_REQUEST,
