@@ -23,12 +23,16 @@ from steps import ROOT, Step
 CPUS = len(os.sched_getaffinity(0))
 JOBS = str(max(1, min(CPUS, 8)))
 
+ADDR2LINE = shutil.which("addr2line")
+NAMES_LINES = f":external_symbolizer_path={ADDR2LINE}" if ADDR2LINE else ""
+"""What names the lines of a report: the first llvm-symbolizer that clang's programs find may be of
+another version, with which they name none."""
+
 SANITIZER_OPTIONS = {
-    # Where llvm-symbolizer is not installed, clang's programs name lines by addr2line if they may.
-    "ASAN_OPTIONS": "detect_stack_use_after_return=1:allow_addr2line=1",
+    "ASAN_OPTIONS": f"detect_stack_use_after_return=1{NAMES_LINES}",
     # Tests fork processes that share memory; the child of a threaded parent is part of what is
     # tested.
-    "TSAN_OPTIONS": "die_after_fork=0:halt_on_error=1:allow_addr2line=1",
+    "TSAN_OPTIONS": f"die_after_fork=0:halt_on_error=1{NAMES_LINES}",
     "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
 }
 
