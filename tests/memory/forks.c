@@ -10,6 +10,13 @@
 static int counter = 1;
 static char fixed[1 << 20];
 
+static int end_of(pid_t child) {
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0) {
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
 static int fork_once(char* block, size_t bytes, int with_exec) {
   pid_t child = fork();
   if (child == 0) {
@@ -22,18 +29,7 @@ static int fork_once(char* block, size_t bytes, int with_exec) {
     if (good && with_exec) execl("/bin/true", "true", (char*)NULL);
     _exit(good ? 0 : 3);
   }
-  int status = 0;
-  if (child < 0) return 1000;
-  while (waitpid(child, &status, 0) < 0) {
-  }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
-static int end_of(pid_t child) {
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0) {
-  }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return child < 0 ? 1000 : end_of(child);
 }
 
 // The child makes the block that was made last larger, step by step: beyond it nothing was in use.
