@@ -1,18 +1,19 @@
 // Other programs are started with words that are still on their way: what the kernel reads of
 // guarded memory, in this process and in a child that shares it.
 #define _GNU_SOURCE
+#include <pty.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "odtest.h"
 
-enum { kBytes = 6 << 20, kPlace = (3 << 20) + 4000, kWays = 8 };
+enum { kBytes = 6 << 20, kPlace = (3 << 20) + 4000, kWays = 9 };
 
 extern char** environ;
 
-static const char* const kNames[kWays] = {"system", "popen",  "posix_spawn", "posix_spawnp",
-                                          "vfork",  "execvp", "execl",       "execle"};
+static const char* const kNames[kWays] = {"system", "popen", "posix_spawn", "posix_spawnp", "vfork",
+                                          "execvp", "execl", "execle",      "forkpty"};
 
 // In a child of vfork: it lives on this stack, and its words in guarded memory.
 static pid_t in_vfork(char* const words[]) {
@@ -32,6 +33,19 @@ static pid_t in_fork(int way, char* const words[]) {
   if (way == 6) execl("/bin/sh", words[0], words[1], words[2], (char*)NULL);
   if (way == 7) execle("/bin/sh", words[0], words[1], words[2], (char*)NULL, environ);
   _exit(98);
+}
+
+// By a function that forks without fork().
+static pid_t in_terminal(char* const words[]) {
+#if __GLIBC_PREREQ(2, 34)  // in a library of its own before
+  int terminal = -1;
+  const pid_t child = forkpty(&terminal, NULL, NULL, NULL);
+  if (child != 0) return child;
+#else
+  const pid_t child = fork();
+  if (child != 0) return child;
+#endif
+  _exit(atoi(words[2] + strlen("exit ")));
 }
 
 static int exit_code(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : -1; }
@@ -63,6 +77,8 @@ int main(int argc, char** argv) {
       CHECK(posix_spawnp(&child, "sh", NULL, NULL, words, environ) == 0, "%s", "spawns");
     } else if (way == 4) {
       child = in_vfork(words);
+    } else if (way == 8) {
+      child = in_terminal(words);
     } else {
       child = in_fork(way, words);
     }

@@ -94,6 +94,28 @@ def test_other_programs_are_started(
     assert result.counter("overlapped") > 0, result.report()
 
 
+@pytest.mark.one
+def test_names_of_files_have_arrived(
+    host: Host, compiled: Callable[[Path], str], needs_overdrive: None
+) -> None:
+    result = run(host, compiled(HERE / "names.c"), "1+1")
+    expect.passed(result)
+    assert result.counter("overlapped") > 0, result.report()
+    assert result.counter("overlap_system_calls") > 0, result.report()
+
+
+@pytest.mark.one
+@pytest.mark.parametrize("what", ["access", "write", "suspend"])
+def test_handlers_jump_away_from_a_wait(
+    what: str, host: Host, compiled: Callable[[Path], str], needs_overdrive: None
+) -> None:
+    result = run(host, compiled(HERE / "jumps.c"), "1+1", f"--what={what}")
+    expect.passed(result)
+    assert result.counter("overlapped") > 0, result.report()
+    waits = "overlap_system_calls" if what == "write" else "overlap_faults"
+    assert result.counter(waits) > 0, result.report()
+
+
 def traced_file(folder: Path) -> Path:
     (path,) = folder.glob("*.json")
     return path

@@ -1,7 +1,8 @@
 // fork, so that it can fail: where there is no memory for a child's own copy of what is shared.
 // And so that it works on stacks that lie in shared memory.
 //
-// Everything else is done by handlers (memory/heap/fork_snapshot.h), which cannot refuse.
+// Everything else is done by handlers (memory/heap/fork_snapshot.h, guarding.cc), which cannot
+// refuse.
 #include <dlfcn.h>
 #include <errno.h>
 #include <signal.h>
@@ -12,8 +13,6 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-#include "guarding.h"
-#include "memory/guard/guards.h"
 #include "memory/heap/fork_snapshot.h"
 #include "memory/heap/own_pages.h"
 #include "memory/heap/size_classes.h"
@@ -89,16 +88,9 @@ extern "C" __attribute__((visibility("default"))) pid_t fork() noexcept {
     function = reinterpret_cast<Fork>(od::loader::RealDlsym()(RTLD_NEXT, "fork"));
     __atomic_store_n(&next, function, __ATOMIC_RELAXED);
   }
-  using od::memory::guard::guards;
-  using od::memory::guard::is_active;
-  // What is copied for a child has to be there; and nobody brings anything to a child.
-  if (is_active()) guards.settle_all();
   if (!od::memory::heap::fork_fits()) {
     errno = ENOMEM;
     return -1;
   }
-  const pid_t child =
-      od::loader::IsOnSharedStack() ? od::loader::ForkOnOtherStack(function) : function();
-  if (child == 0) od::loader::ForgetFlight();
-  return child;
+  return od::loader::IsOnSharedStack() ? od::loader::ForkOnOtherStack(function) : function();
 }

@@ -3,9 +3,12 @@
 // process.
 //
 // Before guards are installed everything goes on as it is.
+#include <poll.h>
 #include <signal.h>
 #include <stddef.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <sys/select.h>
 
 #include "guarding.h"
 #include "memory/guard/fault_handler.h"
@@ -92,4 +95,33 @@ OD_WRAPPED(int, sigprocmask, (int how, const sigset_t* set, sigset_t* before)) {
 OD_WRAPPED(int, pthread_sigmask, (int how, const sigset_t* set, sigset_t* before)) {
   sigset_t changed;
   return OD_NEXT(pthread_sigmask)(how, Unblocked(how, set, &changed), before);
+}
+
+// While they wait, and while handlers run that end the wait, the mask is the one that they are
+// given.
+OD_WRAPPED(int, sigsuspend, (const sigset_t* set)) {
+  sigset_t changed;
+  return OD_NEXT(sigsuspend)(Unblocked(SIG_SETMASK, set, &changed));
+}
+OD_WRAPPED(int, pselect,
+           (int count, fd_set* readable, fd_set* writable, fd_set* others, const timespec* limit,
+            const sigset_t* set)) {
+  sigset_t changed;
+  return OD_NEXT(pselect)(count, readable, writable, others, limit,
+                          Unblocked(SIG_SETMASK, set, &changed));
+}
+OD_WRAPPED(int, ppoll, (pollfd * files, nfds_t count, const timespec* limit, const sigset_t* set)) {
+  sigset_t changed;
+  return OD_NEXT(ppoll)(files, count, limit, Unblocked(SIG_SETMASK, set, &changed));
+}
+OD_WRAPPED(int, __ppoll_chk,
+           (pollfd * files, nfds_t count, const timespec* limit, const sigset_t* set,
+            size_t most)) {
+  sigset_t changed;
+  return OD_NEXT(__ppoll_chk)(files, count, limit, Unblocked(SIG_SETMASK, set, &changed), most);
+}
+OD_WRAPPED(int, epoll_pwait,
+           (int poll, epoll_event* events, int most, int limit_ms, const sigset_t* set)) {
+  sigset_t changed;
+  return OD_NEXT(epoll_pwait)(poll, events, most, limit_ms, Unblocked(SIG_SETMASK, set, &changed));
 }

@@ -1,6 +1,7 @@
 // The service of guards, and how calls of MPI come by: see guarding.h.
 #include "guarding.h"
 
+#include <pthread.h>
 #include <string.h>
 
 #include "memory/guard/fault_handler.h"
@@ -36,13 +37,22 @@ bool g_smpi;
 // Changed by the thread that makes the program's calls.
 bool g_watched;
 
+void SettleEverything() {
+  if (memory::guard::is_active()) guards.settle_all();
+}
+
 bool Install(const GuardClient* client) {
   if (ResolvedEntries() == nullptr || g_smpi) return false;
   for (unsigned i = 0; i < OD_ENTRY_COUNT; ++i) g_harmless[i] = IsHarmless(Name(i));
   const int abort = IndexOf("MPI_Abort");
   g_abort = abort < 0 ? OD_ENTRY_COUNT + 1 : static_cast<unsigned>(abort);
   guards.set_client(client);
-  return memory::guard::install_handler(RealSigaction);
+  if (!memory::guard::install_handler(RealSigaction)) return false;
+  // Also for functions that fork by themselves, such as daemon() and forkpty(). These come first
+  // before a fork: what is copied for a child has to be there.
+  static bool registered;
+  if (!registered) registered = pthread_atfork(SettleEverything, nullptr, ForgetFlight) == 0;
+  return registered;
 }
 
 bool Begin(GuardPart* parts, uint32_t count, bool one_by_one) {

@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -48,10 +49,13 @@ uint32_t active = 0;
 // Sequentially consistent on both sides, with leave_table(): either it sees who is inside, or who
 // comes inside sees that there is no table.
 Guards::Inside::Inside(Guards& guards) : guards_(guards) {
+  const uint64_t all = ~uint64_t{0};
+  syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &signals_, sizeof all);
   __atomic_fetch_add(&guards_.inside_, 1, __ATOMIC_SEQ_CST);  // pairs with leave_table()
 }
 Guards::Inside::~Inside() {
   __atomic_fetch_sub(&guards_.inside_, 1, __ATOMIC_RELEASE);  // pairs with leave_table()
+  syscall(SYS_rt_sigprocmask, SIG_SETMASK, &signals_, nullptr, sizeof signals_);
 }
 
 bool Guards::begin(GuardPart* parts, uint32_t count, bool one_by_one) {
@@ -134,21 +138,18 @@ void Guards::note_opened(GuardPart& part) {
                               __ATOMIC_RELAXED);
 }
 
-bool Guards::wait_for(GuardPart& part, uint64_t limit_ns) {
-  if (state_of(part) != GuardPart::kClosed) return true;
+// The flight may end meanwhile, and its parts go: only the kernel looks at the word.
+uint64_t Guards::wait(const uint32_t* state, uint64_t limit_ns) {
   const int saved_errno = errno;
   const uint64_t began_ns = clock_ns();
-  uint64_t waited_ns = 0;
   client_->hurry(client_->context, true);
-  while (state_of(part) == GuardPart::kClosed && waited_ns < limit_ns) {
-    const timespec look{0, static_cast<long>(kLookNs)};
-    syscall(SYS_futex, &part.state, FUTEX_WAIT_PRIVATE, GuardPart::kClosed, &look, nullptr, 0);
-    waited_ns = clock_ns() - began_ns;
-  }
+  const timespec look{0, static_cast<long>(limit_ns < kLookNs ? limit_ns : kLookNs)};
+  syscall(SYS_futex, state, FUTEX_WAIT_PRIVATE, GuardPart::kClosed, &look, nullptr, 0);
   client_->hurry(client_->context, false);
+  const uint64_t waited_ns = clock_ns() - began_ns;
   __atomic_fetch_add(&wait_ns_, waited_ns, __ATOMIC_RELAXED);
   errno = saved_errno;
-  return state_of(part) != GuardPart::kClosed;
+  return waited_ns;
 }
 
 // Both arrived, as has everything between them, and they follow each other without gaps.
@@ -160,7 +161,8 @@ bool Guards::open_run(GuardPart* first, GuardPart* last) {
   return true;
 }
 
-void Guards::open_around(GuardPart* part) {
+GuardPart* Guards::open_around(GuardPart* part) {
+  if (state_of(*part) == GuardPart::kClosed) return part;
   GuardPart* const begin = parts_;
   GuardPart* const end = begin + __atomic_load_n(&count_, __ATOMIC_RELAXED);
   GuardPart* first = part;
@@ -174,30 +176,39 @@ void Guards::open_around(GuardPart* part) {
          state_of(last[1]) == GuardPart::kArrived) {
     ++last;
   }
-  if (open_run(first, last)) return;
+  if (open_run(first, last)) return nullptr;
   // To open part of a run the kernel needs another mapping; for all of it, one less.
   first = last = part;
   while (first > begin && first[-1].end == first->start) --first;
   while (last + 1 < end && last[1].start == last->end) ++last;
-  for (GuardPart* each = first; each <= last; ++each) wait_for(*each, kNoLimit);
+  for (GuardPart* each = first; each <= last; ++each) {
+    if (state_of(*each) == GuardPart::kClosed) return each;
+  }
   while (!open_run(first, last)) sched_yield();
+  return nullptr;
 }
 
 bool Guards::fault(uintptr_t address) {
   if (!ever_used() || t_exempt) return false;
-  {
-    const Inside inside(*this);
-    GuardPart* const part = find(address);
-    if (part != nullptr && part->start <= address && state_of(*part) != GuardPart::kOpen) {
-      __atomic_fetch_add(&faults_, 1, __ATOMIC_RELAXED);
-      note_touch(*part);
-      wait_for(*part, kNoLimit);
-      open_around(part);
-      note_opened(*part);
-      return true;
+  for (bool first = true;; first = false) {
+    const uint32_t* awaited = nullptr;
+    {
+      const Inside inside(*this);
+      GuardPart* const part = find(address);
+      if (part != nullptr && part->start <= address && state_of(*part) != GuardPart::kOpen) {
+        if (first) __atomic_fetch_add(&faults_, 1, __ATOMIC_RELAXED);
+        note_touch(*part);
+        GuardPart* const closed = open_around(part);
+        if (closed == nullptr) {
+          note_opened(*part);
+          return true;
+        }
+        awaited = &closed->state;
+      }
     }
+    if (awaited == nullptr) return !first || may_try_again(address);
+    wait(awaited, kLookNs);
   }
-  return may_try_again(address);
 }
 
 bool Guards::may_try_again(uintptr_t address) {
@@ -215,21 +226,29 @@ bool Guards::may_try_again(uintptr_t address) {
 bool Guards::settle_range(uintptr_t start, uint64_t bytes, uint64_t limit_ns) {
   if (bytes == 0 || t_exempt) return false;
   const uintptr_t end = bytes > ~uintptr_t{0} - start ? ~uintptr_t{0} : start + bytes;
-  const Inside inside(*this);
   bool found = false;
+  for (uint64_t waited_ns = 0;;) {
+    const uint32_t* const awaited = open_range(start, end, &found);
+    if (awaited == nullptr || waited_ns >= limit_ns) break;
+    waited_ns += wait(awaited, limit_ns - waited_ns);
+  }
+  if (found) __atomic_fetch_add(&settled_, 1, __ATOMIC_RELAXED);
+  return found;
+}
+
+const uint32_t* Guards::open_range(uintptr_t start, uintptr_t end, bool* found) {
+  const Inside inside(*this);
   const uint32_t count = __atomic_load_n(&count_, __ATOMIC_ACQUIRE);  // pairs with begin()
   for (GuardPart* part = find(start); part != nullptr && part < parts_ + count && part->start < end;
        ++part) {
     if (state_of(*part) == GuardPart::kOpen) continue;
+    *found = true;
     note_touch(*part);
-    if (wait_for(*part, limit_ns)) {
-      open_around(part);
-      note_opened(*part);
-    }
-    found = true;
+    const GuardPart* const closed = open_around(part);
+    if (closed != nullptr) return &closed->state;
+    note_opened(*part);
   }
-  if (found) __atomic_fetch_add(&settled_, 1, __ATOMIC_RELAXED);
-  return found;
+  return nullptr;
 }
 
 void Guards::forget() {

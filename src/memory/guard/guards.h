@@ -2,8 +2,9 @@
 //
 // Part of the preloaded library. A thread that touches a closed page comes here through the handler
 // of SIGSEGV (fault_handler.h), a wrapper of a system call or of free() through settle_range().
-// Both look the address up in the parts of the flight, which ascend, wait on the part's futex word
-// and open it together with its neighbours that have arrived. No locks, nothing is allocated.
+// Both look the address up in the parts of the flight, which ascend, wait on the part's futex word,
+// look it up again and open it together with its neighbours that have arrived. No locks, nothing is
+// allocated.
 //
 // Protocol. `parts_` and `count_` change only when nobody is inside (`inside_`): begin() and end()
 // take the count away and wait until those inside have left; then begin() publishes the new table.
@@ -47,7 +48,8 @@ class Guards {
   void usage(GuardUsage* usage) const;
 
  private:
-  // Keeps begin() from changing the table.
+  // Keeps begin() from changing the table. Without signals, because a handler of the program may
+  // jump away and never come back; for the same reason nobody waits inside.
   class Inside {
    public:
     explicit Inside(Guards& guards);
@@ -57,6 +59,7 @@ class Guards {
 
    private:
     Guards& guards_;
+    uint64_t signals_ = 0;  // what the thread has blocked by itself, as the kernel keeps it
   };
 
   GuardPart* find(uintptr_t address) const;  // the first part that ends behind it; null: none
@@ -64,8 +67,13 @@ class Guards {
   // When somebody first wanted what lies there, and when it could be had.
   static void note_touch(GuardPart& part);
   static void note_opened(GuardPart& part);
-  bool wait_for(GuardPart& part, uint64_t limit_ns);
-  void open_around(GuardPart* part);
+  // Waits a while, if the part is still closed whose state that is; returns for how long.
+  uint64_t wait(const uint32_t* state, uint64_t limit_ns);
+  // Opens it if it has arrived. Otherwise, or if others have to be opened with it that have not:
+  // the part to wait for. Null: it is open.
+  GuardPart* open_around(GuardPart* part);
+  // Opens what has arrived up to the first part that has not, whose state is returned.
+  const uint32_t* open_range(uintptr_t start, uintptr_t end, bool* found);
   bool open_run(GuardPart* first, GuardPart* last);
   bool may_try_again(uintptr_t address);
 

@@ -246,6 +246,34 @@ TEST_F(GuardsTest, HandlersOfTheProgramAreCalled) {
   program_action(&before, nullptr);
 }
 
+// By a handler that has interrupted the wait.
+TEST_F(GuardsTest, WhoJumpsAwayFromAWaitHoldsNobody) {
+  struct sigaction action = {};
+  struct sigaction before = {};
+  action.sa_handler = [](int) { siglongjmp(jump, 1); };
+  sigaction(SIGUSR2, &action, &before);
+  guard(0, {2, 2});
+  const pthread_t self = pthread_self();
+  for (const bool by_access : {true, false}) {
+    hurried = 0;
+    std::thread interrupter([&] {
+      while (hurried == 0) std::this_thread::yield();
+      pthread_kill(self, SIGUSR2);
+    });
+    if (sigsetjmp(jump, 1) == 0) {
+      if (by_access) {
+        EXPECT_EQ(static_cast<volatile char*>(seen_)[0], -1);
+      } else {
+        EXPECT_FALSE(guards.settle_all());
+      }
+    }
+    interrupter.join();
+  }
+  guards.end();
+  EXPECT_EQ(static_cast<volatile char*>(seen_)[0], 0);
+  sigaction(SIGUSR2, &before, nullptr);
+}
+
 TEST_F(GuardsTest, WhoMovesWhatIsUnderWayNeverWaits) {
   guard(0, {1});
   std::thread agent([&] {
