@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -363,9 +364,21 @@ void before_pmix_commit() {
 }
 #endif
 
+// Before the host is initialised for the first time: by MPI_Init, or by a session before that, and
+// then MPI_Init synchronises the job no more. Threads may initialise sessions at the same time, and
+// the host must not be ahead of any of them.
+std::mutex announcing;
+bool announced = false;
+
 // Tells the other ranks that this one is here.
 void announce() {
-  const node::LaunchView view = node::launch_view(environ);
+  const std::lock_guard lock(announcing);
+  if (announced) return;
+  announced = true;
+  node::LaunchView view = node::launch_view(environ);
+#if !defined(OD_FACE_OPENMPI)
+  node::tell_spawned_apart(environ, view);
+#endif
   state.roll_call = std::make_unique<node::RollCall>(view, build_key(), OVERDRIVE_VERSION);
   state.roll_call->announce();
   // On one node sockets tell everything.
@@ -401,6 +414,7 @@ void leave_process() {
 #endif
   state.board.reset();
   state.roll_call.reset();
+  announced = false;
 }
 
 }  // namespace
@@ -449,6 +463,15 @@ int od_MPI_Init_thread(int* argc, char*** argv, int required, int* provided) {
     leave_process();
   }
   return error;
+}
+
+int od_MPI_Session_init(MPI_Info info, MPI_Errhandler errhandler, MPI_Session* session) {
+  {
+    const od::QuietFloats quiet;
+    announce();
+  }
+  HostCallScope scope(HostCallKind::kProcess);
+  return OD_HOST(Session_init)(info, errhandler, session);
 }
 
 int od_MPI_Query_thread(int* provided) {

@@ -19,6 +19,8 @@
 #include <cstring>
 #include <string_view>
 
+#include "node/identity.h"
+
 namespace od::node {
 namespace {
 
@@ -54,7 +56,7 @@ bool succeeded(const std::string& answer) { return field(answer, "rc") == "0"; }
 
 }  // namespace
 
-HydraBoard::HydraBoard(const char* const* environment, int rank, std::uint64_t build) {
+HydraManager::HydraManager(const char* const* environment) {
   const char* const fd = variable(environment, "PMI_FD");
   // What of all process managers with PMI only Hydra and its descendants say.
   const bool hydra = variable(environment, "MPI_LOCALNRANKS") != nullptr;
@@ -67,17 +69,10 @@ HydraBoard::HydraBoard(const char* const* environment, int rank, std::uint64_t b
   std::string answer;
   if (!ask("cmd=init pmi_version=1 pmi_subversion=1\n", &answer) || !succeeded(answer)) return;
   if (!ask("cmd=get_my_kvsname\n", &answer)) return;
-  const std::string space = field(answer, "kvsname");
-  if (space.empty()) return;
-  if (ask("cmd=put kvsname=" + space + " key=" + kKey + "." + std::to_string(rank) +
-              " value=" + std::to_string(build) + "\n",
-          &answer) &&
-      succeeded(answer)) {
-    space_ = space;
-  }
+  space_ = field(answer, "kvsname");
 }
 
-bool HydraBoard::ask(const std::string& question, std::string* answer) const {
+bool HydraManager::ask(const std::string& question, std::string* answer) const {
   answer->clear();
   if (send(fd_, question.data(), question.size(), MSG_NOSIGNAL) !=
       static_cast<ssize_t>(question.size())) {
@@ -94,10 +89,30 @@ bool HydraBoard::ask(const std::string& question, std::string* answer) const {
   return true;
 }
 
+void tell_spawned_apart(const char* const* environment, LaunchView& view) {
+  if (!view.known || view.local_size < 2 || variable(environment, "PMI_SPAWNED") == nullptr) return;
+  const HydraManager manager(environment);
+  for (const char c : manager.space()) {
+    view.job_key = mix_hash(view.job_key, static_cast<unsigned char>(c));
+  }
+  view.known = !manager.space().empty();
+}
+
+HydraBoard::HydraBoard(const char* const* environment, int rank, std::uint64_t build)
+    : manager_(environment) {
+  if (manager_.space().empty()) return;
+  std::string answer;
+  usable_ = manager_.ask("cmd=put kvsname=" + manager_.space() + " key=" + kKey + "." +
+                             std::to_string(rank) + " value=" + std::to_string(build) + "\n",
+                         &answer) &&
+            succeeded(answer);
+}
+
 std::optional<std::uint64_t> HydraBoard::look_up(int rank) {
   std::string answer;
-  if (!ask("cmd=get kvsname=" + space_ + " key=" + kKey + "." + std::to_string(rank) + "\n",
-           &answer) ||
+  if (!manager_.ask("cmd=get kvsname=" + manager_.space() + " key=" + kKey + "." +
+                        std::to_string(rank) + "\n",
+                    &answer) ||
       !succeeded(answer)) {
     return std::nullopt;
   }

@@ -15,7 +15,7 @@ namespace od::node {
 namespace {
 
 // Answers as Hydra does, until the connection ends.
-void serve(int socket, std::map<std::string, std::string>* space) {
+void serve(int socket, std::map<std::string, std::string>* space, const std::string& name) {
   char text[512];
   for (ssize_t bytes = 0; (bytes = recv(socket, text, sizeof text, 0)) > 0;) {
     const std::string line(text, static_cast<std::size_t>(bytes));
@@ -24,7 +24,7 @@ void serve(int socket, std::map<std::string, std::string>* space) {
       return line.substr(at, line.find_first_of(" \n", at) - at);
     };
     std::string answer = "cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=1\n";
-    if (value("cmd") == "get_my_kvsname") answer = "cmd=my_kvsname kvsname=kvs_7\n";
+    if (value("cmd") == "get_my_kvsname") answer = "cmd=my_kvsname kvsname=" + name + "\n";
     if (value("cmd") == "put") {
       (*space)[value("key")] = value("value");
       answer = "cmd=put_result rc=0 msg=success\n";
@@ -42,7 +42,7 @@ TEST(HydraBoard, LeavesAndLooksUpNumbers) {
   int sockets[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets), 0);
   std::map<std::string, std::string> space;
-  std::thread manager(serve, sockets[1], &space);
+  std::thread manager(serve, sockets[1], &space, "kvs_7");
   const std::string fd = "PMI_FD=" + std::to_string(sockets[0]);
   const char* const environment[] = {fd.c_str(), "MPI_LOCALNRANKS=2", nullptr};
   {
@@ -56,6 +56,38 @@ TEST(HydraBoard, LeavesAndLooksUpNumbers) {
   close(sockets[0]);
   manager.join();
   close(sockets[1]);
+}
+
+// Two jobs that were started by a third one have everything in common but the name of their space.
+TEST(HydraManager, TellsJobsApartThatAJobHasStarted) {
+  const auto key_of = [](const std::string& space_name, bool spawned, LaunchView* view) {
+    int sockets[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, sockets) != 0) return;
+    std::map<std::string, std::string> space;
+    std::thread manager(serve, sockets[1], &space, space_name);
+    const std::string fd = "PMI_FD=" + std::to_string(sockets[0]);
+    const char* const environment[] = {fd.c_str(), "MPI_LOCALNRANKS=2",
+                                       spawned ? "PMI_SPAWNED=1" : nullptr, nullptr};
+    *view = LaunchView{.known = true, .rank = 1, .size = 2, .local_rank = 1, .local_size = 2};
+    view->job_key = 5;
+    tell_spawned_apart(environment, *view);
+    close(sockets[0]);
+    manager.join();
+    close(sockets[1]);
+  };
+  LaunchView first, again, second, usual, silent;
+  key_of("kvs_1", true, &first);
+  key_of("kvs_1", true, &again);
+  key_of("kvs_2", true, &second);
+  key_of("kvs_2", false, &usual);
+  EXPECT_TRUE(first.known);
+  EXPECT_EQ(first.job_key, again.job_key);
+  EXPECT_NE(first.job_key, second.job_key);
+  EXPECT_NE(first.job_key, 5u);
+  EXPECT_TRUE(usual.known);
+  EXPECT_EQ(usual.job_key, 5u);
+  key_of("", true, &silent);
+  EXPECT_FALSE(silent.known);
 }
 
 TEST(HydraBoard, IsNotUsableElsewhere) {

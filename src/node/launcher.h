@@ -25,7 +25,8 @@ struct LaunchView {
 };
 
 // `environment` is an array like environ. Looks at an inherited descriptor besides (the process
-// manager's), without reading from it.
+// manager's), without reading from it. Jobs that a job has started may have the same key as others
+// of these: tell_spawned_apart() (boards.h).
 LaunchView launch_view(const char* const* environment);
 
 }  // namespace od::node

@@ -126,9 +126,11 @@ Muster RollCall::meet(int world_rank, int world_size, Board* board) {
     return muster;
   }
   const RaisedDescriptorLimit descriptors;
-  muster = view_.local_rank == 0 ? lead(board) : follow(board);
-  // Where a leader is missing the others see by the sockets who is not.
-  if (muster.attendance != Attendance::incomplete) close_if_open(&listener_);
+  const bool leads = view_.local_rank == 0;
+  muster = leads ? lead(board) : follow(board);
+  // Where a leader is missing the others see by the sockets who is not. The leader itself calls
+  // nobody any more: who comes after its limit must not wait for it.
+  if (leads || muster.attendance != Attendance::incomplete) close_if_open(&listener_);
   return muster;
 }
 

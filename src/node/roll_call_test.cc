@@ -125,6 +125,30 @@ TEST(RollCall, AMissingLeaderIsNamedByTheLowestOfTheOthers) {
   });
 }
 
+// A host that does not synchronise: rank 2 comes when the others have given it up.
+TEST(RollCall, WhoComesTooLateWaitsForNobody) {
+  const std::uint64_t key = new_key();
+  const auto codes = run_forked_job(
+      4,
+      [&](int rank, const Exchange& exchange) {
+        RollCall call(view_of(key, rank, 4, 4), kBuild, "1.0", kAbsentNs);
+        Muster muster;
+        if (rank != 2) {
+          call.announce();
+          muster = call.meet(rank, 4, nullptr);
+        }
+        exchange.barrier();
+        if (rank == 2) {
+          call.announce();
+          muster = call.meet(rank, 4, nullptr);
+        }
+        exchange.barrier();
+        return muster.attendance == Attendance::incomplete && muster.star == nullptr ? 0 : 1;
+      },
+      20);
+  EXPECT_EQ(codes, std::vector<int>(4, 0));
+}
+
 TEST(RollCall, NodesLearnOfEachOtherFromTheBoard) {
   expect_all(6, 3, {}, true, [](int, Muster& muster) {
     return muster.attendance == Attendance::everybody && muster.star == nullptr;
