@@ -488,7 +488,9 @@ int od_MPI_Finalize() {
   return OD_HOST(Finalize)();
 }
 
+// Nothing of ours is finished before: crash handlers call this in the middle of what we do, with
+// the rank's lock held.
 int od_MPI_Abort(MPI_Comm comm, int errorcode) {
-  HostCallScope scope(HostCallKind::kProcess);
+  HostCallScope scope(HostCallKind::kLocal);
   return OD_HOST(Abort)(comm, errorcode);
 }

@@ -131,6 +131,19 @@ def test_unforeseen_end(
 
 
 @pytest.mark.quick
+@pytest.mark.parametrize("size", [100, 100_000])
+def test_abort_in_a_crash_handler(
+    size: int, host: Host, compiled: Build, overdrive: bool, needs_overdrive: None
+) -> None:
+    """MPI_Abort in a handler that interrupts the library ends the job."""
+    result = jobs.run(host, 2, [compiled(HERE / "aborting.c"), f"--bytes={size}"], limit=40)
+    assert not result.timed_out, result.report()
+    assert result.returncode != 0, result.report()
+    assert "went on" not in result.stdout, result.report()
+    assert not result.leftovers, result.report()
+
+
+@pytest.mark.quick
 def test_fork(host: Host, compiled: Build, overdrive: bool) -> None:
     """fork, exec, vfork, system, popen, posix_spawn after MPI_Init."""
     result = jobs.run(
