@@ -17,6 +17,13 @@ ROOT = Path(__file__).resolve().parents[2]
 PROOF = ROOT / "packaging" / "proof"
 BUILD_SECONDS = 3 * 3600
 
+EASYBUILD = [
+    "easybuild-framework==5.4.1",
+    "easybuild-easyblocks==5.4.1",
+    "easybuild-easyconfigs==5.4.1",
+    "pycodestyle==2.14.0",
+]
+
 
 def _build(script: str, *arguments: str) -> None:
     done = subprocess.run(
@@ -146,3 +153,16 @@ def scratch() -> Iterator[Path]:
     """Return an empty folder."""
     with tempfile.TemporaryDirectory(prefix="overdrive-install-") as name:
         yield Path(name)
+
+
+@pytest.fixture(scope="session")
+def easybuild() -> Path:
+    """Return the folder of EasyBuild's own command."""
+    sys.path.insert(0, str(ROOT / "tools" / "setup"))
+    from environments import ensure_environment
+    from packages import SetupError
+
+    try:
+        return ensure_environment(ROOT / "build" / "easybuild", EASYBUILD).parent
+    except SetupError as reason:
+        pytest.skip(f"EasyBuild cannot be had: {reason}")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import os
 import re
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -16,13 +18,6 @@ ROOT = Path(__file__).resolve().parents[2]
 EASYCONFIG = next((ROOT / "packaging" / "easybuild").glob("*.eb"))
 SPACK_REPOSITORY = ROOT / "packaging" / "spack" / "spack_repo" / "overdrive"
 RECIPE = SPACK_REPOSITORY / "packages" / "overdrive" / "package.py"
-
-EASYBUILD = [
-    "easybuild-framework==5.4.1",
-    "easybuild-easyblocks==5.4.1",
-    "easybuild-easyconfigs==5.4.1",
-    "pycodestyle==2.14.0",
-]
 
 CMAKE_OPTION = re.compile(r"OVERDRIVE_[A-Z_]+")
 
@@ -32,19 +27,6 @@ def known_options() -> set[str]:
     texts = [path.read_text() for path in [ROOT / "CMakeLists.txt", *(ROOT / "cmake").iterdir()]]
     headers = {f"OVERDRIVE_{abi}_INCLUDE" for abi in ("OPENMPI", "MPICH", "MPIABI")}
     return headers | {name for text in texts for name in CMAKE_OPTION.findall(text)}
-
-
-@pytest.fixture(scope="module")
-def easybuild() -> Path:
-    """Return the folder of EasyBuild's own command."""
-    sys.path.insert(0, str(ROOT / "tools" / "setup"))
-    from environments import ensure_environment
-    from packages import SetupError
-
-    try:
-        return ensure_environment(ROOT / "build" / "easybuild", EASYBUILD).parent
-    except SetupError as reason:
-        pytest.skip(f"EasyBuild cannot be had: {reason}")
 
 
 def eb(folder: Path, home: Path, *words: str) -> str:
@@ -169,6 +151,58 @@ def test_spack_resolves_its_recipe(spack: Callable[..., str]) -> None:
     assert f"overdrive@{version}" in said
     for name in ("openmpi", "mpich", "highway", "hwloc", "cli11", "ninja"):
         assert f"^{name}@" in said, said
+
+
+class StandIn(ModuleType):
+    """A module of Spack, of which the recipe needs names alone to be read."""
+
+    class Package:
+        """What the recipe's class is made of."""
+
+        def define(self, name: str, value: object) -> str:
+            return f"-D{name}={value}"
+
+        define_from_variant = define
+
+    def __getattr__(self, name: str) -> object:
+        # Directives, which also decorate.
+        return self.Package if name == "CMakePackage" else lambda *_, **__: lambda method: method
+
+
+class Spec(dict):
+    """A spec with every variant, and the prefixes of what it depends on."""
+
+    def __init__(self, **prefixes: Path) -> None:
+        include = {name: SimpleNamespace(include=str(path / "include")) for name, path in
+                   prefixes.items()}  # fmt: skip
+        super().__init__({name.replace("_", "-"): SimpleNamespace(prefix=prefix)
+                          for name, prefix in include.items()})  # fmt: skip
+
+    def satisfies(self, _: str) -> bool:
+        return True
+
+
+def test_spacks_recipe_names_headers_only_where_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A distribution's MPI has the prefix /usr for Spack, but its header is not in /usr/include."""
+    builtin = "spack_repo.builtin.build_systems.cmake"
+    parents = [builtin.rsplit(".", count)[0] for count in range(4)]
+    for name in ("spack", "spack.package", *parents):
+        monkeypatch.setitem(sys.modules, name, StandIn(name))
+    described = importlib.util.spec_from_file_location("overdrive_recipe", RECIPE)
+    recipe = importlib.util.module_from_spec(described)
+    described.loader.exec_module(recipe)
+    own, system = tmp_path / "own", tmp_path / "usr"
+    for folder in (own, system):
+        (folder / "include").mkdir(parents=True)
+    (own / "include" / "mpi.h").touch()
+    package = recipe.Overdrive()
+    package.spec = Spec(highway=system, nlohmann_json=system, openmpi=own, mpich=system)
+    args = package.cmake_args()
+    assert f"-DOVERDRIVE_OPENMPI_INCLUDE={own}/include" in args
+    assert not [word for word in args if "MPICH_INCLUDE" in word]
+    assert f"-DOVERDRIVE_HIGHWAY_INCLUDE={system}/include" in args
 
 
 def test_spacks_repository_lies_where_spack_demands_it() -> None:

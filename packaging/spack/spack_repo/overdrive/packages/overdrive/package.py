@@ -58,7 +58,9 @@ class Overdrive(CMakePackage):
         for abi in ("openmpi", "mpich"):
             if self.spec.satisfies(f"+{abi}"):
                 include = self.spec[abi].prefix.include
-                args.append(self.define(f"OVERDRIVE_{abi.upper()}_INCLUDE", include))
+                # A distribution's own packages keep theirs elsewhere; CMake knows where.
+                if os.path.isfile(os.path.join(include, "mpi.h")):
+                    args.append(self.define(f"OVERDRIVE_{abi.upper()}_INCLUDE", include))
         return args
 
     def setup_run_environment(self, env):

@@ -1,0 +1,94 @@
+"""EasyBuild carries out its recipe in a clean system, up to the compiler.
+
+Debian's compiler and libraries stand in for those of the collection, so that nothing else is built:
+sources are found and unpacked, and the recipe's settings reach CMake in the tool's environment.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.images import Image, Unavailable
+
+ROOT = Path(__file__).resolve().parents[2]
+EASYCONFIG = next((ROOT / "packaging" / "easybuild").glob("*.eb"))
+
+pytestmark = pytest.mark.slow
+
+APT = "DEBIAN_FRONTEND=noninteractive apt-get -qy --no-install-recommends"
+LIMIT_SECONDS = 1800
+
+HAS_NOT_TO_BUILD = (
+    "binutils", "CMake", "Ninja", "Highway", "nlohmann_json", "tomlplusplus", "CLI11", "Python",
+    "hwloc",
+)  # fmt: skip
+"""What the recipe depends on, all of which the distribution has."""
+
+
+@pytest.fixture(scope="module")
+def builder(debian_packages: dict[str, Path]) -> Iterator[Image]:
+    """Return a system with what the sources are built with, and these in /mnt/debian."""
+    try:
+        system = Image("lmod")
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    try:
+        system.mount(next(iter(debian_packages.values())).parent, "/mnt/debian")
+        reached = system.run("apt-get -q update")
+        if reached.returncode != 0:
+            pytest.skip(f"no package archive: {reached.stderr[-500:]}")
+        system.need(f"{APT} install dpkg-dev", limit=LIMIT_SECONDS)
+        system.need(f"{APT} build-dep /mnt/debian/*.dsc", limit=LIMIT_SECONDS)
+        yield system
+    finally:
+        system.remove()
+
+
+def demand_settings(system: Image, folder: str) -> None:
+    """Demand that a recipe's settings have reached CMake, and that it found everything."""
+    cache = system.need(f"cat $(find {folder} -name CMakeCache.txt)")
+    settings = dict(re.findall(r"^(OVERDRIVE_\w+):\w+=(.*)$", cache, re.MULTILINE))
+    assert settings["OVERDRIVE_TESTS"] in ("OFF", "False"), settings
+    assert settings["OVERDRIVE_LTO"] in ("ON", "True", "1"), settings
+    assert settings["OVERDRIVE_HIGHWAY_INCLUDE"] == "/usr/include", settings
+    missing = {name for name, value in settings.items() if value.endswith("-NOTFOUND")}
+    assert missing <= {"OVERDRIVE_XPMEM_INCLUDE", "OVERDRIVE_CCACHE"}, missing
+    skipped = system.need(f"cat $(find {folder} -name skipped-faces.txt)")
+    assert "mpiabi" in skipped, "Debian 12 has no header of the standard ABI"
+    assert "openmpi:" not in skipped and "mpich:" not in skipped, skipped
+
+
+def easybuild_configures(system: Image, folder: Path) -> None:
+    """Let EasyBuild begin a build by its recipe, from the archive of the sources."""
+    stated = re.findall(r"^    \('(\w+)',", EASYCONFIG.read_text(), re.MULTILINE)
+    assert set(stated) == set(HAS_NOT_TO_BUILD)
+    place = "/mnt/easybuild"
+    system.mount(folder.parent, place)
+    system.mount(EASYCONFIG.parent, "/mnt/recipe")
+    modules = next(folder.parent.glob("lib/python3*/site-packages")).relative_to(folder.parent)
+    env = {
+        "PYTHONPATH": f"{place}/{modules}",
+        # Last: it finds its scripts and its collection beside its command, for which the image has
+        # an interpreter. Of the collection it takes the recipe's own toolchain, to replace it.
+        "PATH": f"/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin:{place}/bin",
+        "LMOD_CMD": system.need("ls /usr/share/lmod/*/libexec/lmod").split()[0],
+        "EBROOTHIGHWAY": "/usr",
+        "EBROOTNLOHMANN_JSON": "/usr",
+        "USER": "root",
+    }
+    words = ["python3 -B -m easybuild.main --allow-use-as-root-and-accept-consequences"]
+    # The first of the folders of sources must be its own.
+    words += ["--prefix=/opt/eb --sourcepath=/root/sources:/mnt/debian"]
+    words += ["--buildpath=/root/easybuild --parallel=2"]
+    words += ["--modules-tool=Lmod --module-syntax=Lua --try-toolchain=system,system"]
+    words += ["--check-ebroot-env-vars=ignore"]
+    words += [f"--filter-deps={','.join(HAS_NOT_TO_BUILD)} --stop=configure"]
+    system.need(" ".join([*words, f"/mnt/recipe/{EASYCONFIG.name}"]), env, LIMIT_SECONDS)
+
+
+def test_easybuild_configures(easybuild: Path, builder: Image) -> None:
+    easybuild_configures(builder, easybuild)
+    demand_settings(builder, "/root/easybuild")
