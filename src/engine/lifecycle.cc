@@ -25,6 +25,7 @@
 #include "observe/recording.h"
 #include "observe/stats.h"
 #include "p2p/context.h"
+#include "p2p/send_memory.h"
 
 namespace od {
 
@@ -175,7 +176,7 @@ std::unique_ptr<Rank> Rank::create(const host::HostTable& host, const config::Se
   options.region.slot_count =
       settings.collectives ? static_cast<std::uint32_t>(settings.collective_slots) : 0;
   options.region.slot_bytes = settings.collective_slot_bytes;
-  options.region.buffers_bytes = settings.buffer_limit_bytes;
+  options.region.buffers_bytes = p2p::SendMemory::buffers_bytes(settings);
   options.test_remote = pairs_text(settings);
   const memory::ReachOwn reach = memory::reach_own();
   options.reach = {.fd = reach.fd, .start = reach.start, .bytes = reach.bytes};

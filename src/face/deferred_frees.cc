@@ -31,7 +31,7 @@ void DeferredFrees::sweep(bool all) {
       HostCallScope scope(HostCallKind::kCollective);
       OD_HOST(Comm_free)(&entry.handle);
     }
-    if (rank != nullptr) rank->comm_freed(*entry.comm);
+    if (rank != nullptr && !state.idups.defer_free(*entry.comm)) rank->comm_freed(*entry.comm);
   }
 }
 

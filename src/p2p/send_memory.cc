@@ -7,12 +7,28 @@
 #include <bit>
 #include <utility>
 
+#include "p2p/request_slab.h"
+
 namespace od::p2p {
 
 namespace {
 
 // Free memory kept for the next self-buffered message before pages go back to the system.
 constexpr std::uint64_t kKeepBufferBytes = 16u << 20;
+
+// Envelopes beyond the buffer limit: one for each request that a rank can have.
+constexpr std::uint64_t kLastEnvelopesBytes =
+    std::uint64_t{RequestSlab::kCapacity} * sizeof(Envelope);
+// Where the join has found less room than was asked for, they get this part of it.
+constexpr std::uint64_t kLastEnvelopesShare = 8;
+
+// How much of the sparse part of the region is for payload and for usual envelopes.
+std::uint64_t heap_bytes(const node::RegionLayout& layout, const config::Settings& settings) {
+  const std::uint64_t last =
+      std::min(kLastEnvelopesBytes, layout.buffers_bytes / kLastEnvelopesShare);
+  const std::uint64_t wanted = settings.buffer_limit_bytes / node::kPageBytes * node::kPageBytes;
+  return std::min(wanted, (layout.buffers_bytes - last) / node::kPageBytes * node::kPageBytes);
+}
 
 // Chunks must be a power of two of lines and divide the pool.
 std::uint64_t chunk_bytes_for(const config::Settings& settings, std::uint64_t pool_bytes) {
@@ -26,7 +42,7 @@ SendMemory::SendMemory(Links& links, const config::Settings& settings)
     : links_(links),
       region_(links.region()),
       far_threshold_ns_(settings.far_threshold_ns),
-      heap_(links.layout().buffers_offset, links.layout().buffers_bytes, kKeepBufferBytes,
+      heap_(links.layout().buffers_offset, heap_bytes(links.layout(), settings), kKeepBufferBytes,
             [&node = links.node()](std::uint64_t offset, std::uint64_t bytes) {
               node.punch(offset, bytes);
             }),
@@ -34,7 +50,13 @@ SendMemory::SendMemory(Links& links, const config::Settings& settings)
             chunk_bytes_for(settings, links.layout().pool_bytes),
             reinterpret_cast<std::atomic<std::uint8_t>*>(region_ + links.layout().releases_offset),
             links.layout().release_count),
-      envelopes_(region_, links.layout().envelopes_offset, links.layout().envelope_count, heap_) {}
+      envelopes_(region_, links.layout().envelopes_offset, links.layout().envelope_count, heap_,
+                 links.layout().buffers_offset + heap_bytes(links.layout(), settings),
+                 links.layout().buffers_bytes - heap_bytes(links.layout(), settings)) {}
+
+std::uint64_t SendMemory::buffers_bytes(const config::Settings& settings) {
+  return settings.buffer_limit_bytes + kLastEnvelopesBytes;
+}
 
 Envelope* SendMemory::allocate_envelope(bool hard) {
   collect(false);
@@ -42,6 +64,7 @@ Envelope* SendMemory::allocate_envelope(bool hard) {
   if (envelope == nullptr && hard) {
     collect(true);
     envelope = envelopes_.allocate();
+    if (envelope == nullptr) envelope = envelopes_.allocate_last();
   }
   return envelope;
 }

@@ -33,13 +33,17 @@ class SendMemory {
  public:
   SendMemory(Links& links, const config::Settings& settings);
 
+  // What to ask for as RegionRequest::buffers_bytes: the buffer limit, and envelopes beyond it.
+  static std::uint64_t buffers_bytes(const config::Settings& settings);
+
   CellPool& pool() { return pool_; }
   BufferHeap& heap() { return heap_; }
   const BufferHeap& heap() const { return heap_; }
   std::byte* at(std::uint64_t offset) const { return region_ + offset; }
   std::uint64_t offset_of(const Envelope& envelope) const { return envelopes_.offset_of(envelope); }
 
-  // Null when none is left; `hard`: looks thoroughly for one.
+  // Null when none is left; `hard`: looks thoroughly for one, and beyond the buffer limit. That is
+  // for messages which may go on waiting in the program's buffer.
   Envelope* allocate_envelope(bool hard);
   void free_envelope(Envelope& envelope) { envelopes_.free(envelope); }
   // Room for `bytes` in one go; false: none is left.

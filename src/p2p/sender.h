@@ -101,6 +101,7 @@ class alignas(64) Sender {
                   std::unique_ptr<char[]> packed, SendMode mode, const ChosenPath& chosen,
                   Request& request);
   bool advance(OutgoingStream& stream);
+  bool advance_some(std::size_t i, std::size_t most);
   bool advance_offer(OutgoingStream& stream);
   // What was offered goes through cells or own memory after all.
   void end_offer(OutgoingStream& stream);
@@ -116,6 +117,7 @@ class alignas(64) Sender {
   node::WakeMode wake_;
   bool verify_;
   std::vector<std::unique_ptr<OutgoingStream>> outgoing_;
+  std::size_t turn_ = 0;  // where the next round goes on, of those that it does not always look at
   std::uint64_t eager_max_ = 0;
   const config::Settings& settings_;
   const host::HostTable& host_;

@@ -28,6 +28,12 @@ namespace {
 // the sender buffers the rest for itself (it may have gone into a blocking call of the host).
 constexpr std::uint64_t kMatchedPatience = 20;
 
+// Streams that one round of progress looks at: the oldest, whose receives come first as a rule, and
+// some of the others in turn. With thousands under way a round would else cost more than what it
+// moves, and all of them together the square of their number.
+constexpr std::size_t kOldest = 128;
+constexpr std::size_t kInTurn = 128;
+
 // The rest of the payload leaves the program's buffer for memory that only this process sees: it
 // goes on from there, when this rank makes progress.
 bool keep_rest(OutgoingStream& stream) {
@@ -225,8 +231,19 @@ void Sender::complete(OutgoingStream& stream) {
 }
 
 bool Sender::progress() {
+  bool moved = advance_some(0, kOldest);
+  if (outgoing_.size() > kOldest) [[unlikely]] {
+    if (turn_ < kOldest || turn_ >= outgoing_.size()) turn_ = kOldest;
+    moved |= advance_some(turn_, kInTurn);
+    turn_ += kInTurn;
+  }
+  return moved;
+}
+
+// So many, from a position on.
+bool Sender::advance_some(std::size_t i, std::size_t most) {
   bool moved = false;
-  for (std::size_t i = 0; i < outgoing_.size();) {
+  for (std::size_t looked = 0; looked < most && i < outgoing_.size(); ++looked) {
     moved |= advance(*outgoing_[i]);
     if (done(*outgoing_[i])) {
       complete(*outgoing_[i]);

@@ -231,6 +231,21 @@ def test_mixed_communicators(
 
 
 @pytest.mark.quick
+def test_freed_parent(
+    host: Host, compiled: Build, overdrive: bool, needs_overdrive: None, seed: int
+) -> None:
+    """A communicator whose duplicate is not complete is freed with a receive from any node."""
+    case = Case(
+        "freed_parent.c",
+        ranks=3,
+        shares=True,
+        limit=60,
+        fails_alone={"openmpi": "Open MPI itself crashes: the duplicate needs its parent"},
+    )
+    run_case(case, host, compiled, overdrive, seed, {"test_remote": "0-2,1-2"})
+
+
+@pytest.mark.quick
 def test_wide_receives(
     host: Host, compiled: Build, overdrive: bool, needs_overdrive: None, seed: int
 ) -> None:
