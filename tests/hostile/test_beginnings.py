@@ -19,6 +19,8 @@ def test_session_before_init(host: Host, compiled: Build, overdrive: bool) -> No
     """Ranks that have a session find each other, however late one of them calls MPI_Init."""
     if host.name == "openmpi4":
         pytest.skip("openmpi4: has no sessions")
+    if host.name == "impi":
+        pytest.skip("impi: takes MPI_Init after a session for the second one")
     result = jobs.run(host, 3, [compiled(HERE / "sessions.c")], overdrive=overdrive, limit=60)
     expect.passed(result)
     if overdrive:
