@@ -51,6 +51,15 @@ bool mapped_twice(const p2p::Layout& layout, void* address, std::int64_t count) 
          memory::shadow_of(base, static_cast<std::uint64_t>(count * layout.size)) != nullptr;
 }
 
+FirstMessages first_messages(const overlap::Plan& plan) {
+  FirstMessages messages;
+  messages.told = overlap::pieces_told;
+  for (const overlap::First& first : plan.firsts) {
+    messages.of.push_back({first.step, first.pieces, first.room_bytes});
+  }
+  return messages;
+}
+
 }  // namespace
 
 Overlap::Overlap(Rank& rank, bool may_fly) : rank_(rank), state_(rank.state()) {
@@ -191,7 +200,8 @@ int Overlap::serve(const CollectiveCall& call, Comm& comm, const coll::Decision&
   RankState& s = state_;
   agent_.claim();
   call_begins(call, comm, automatic(call, comm));
-  if (const int error = std::exchange(late_error_, kSuccess); error != kSuccess) return error;
+  // Of the collective before. This one is served all the same: other ranks take part in it.
+  const int late_error = std::exchange(late_error_, kSuccess);
   CollectiveOp* op;
   bool early = false;
   bool traced = false;
@@ -215,6 +225,7 @@ int Overlap::serve(const CollectiveCall& call, Comm& comm, const coll::Decision&
     if (s.collectives.timed) task.bytes = message_bytes(call, comm.size, comm.rank);
     task.aside = early;
     int error = op->prepare(s.collectives, task);
+    op->expect(first_messages(plan_));
     if (error == kSuccess) {
       early = early && place_pages(*op, call, comm, true);
       traced = traced && place_pages(*op, call, comm, false);
@@ -234,7 +245,7 @@ int Overlap::serve(const CollectiveCall& call, Comm& comm, const coll::Decision&
   }
   if (early) {
     wait_for(*op, true);
-    if (!op->done() && take_off(*op)) return kSuccess;
+    if (!op->done() && take_off(*op)) return late_error;
   }
   wait_for(*op, false);
   Guard guard(s);
@@ -245,7 +256,7 @@ int Overlap::serve(const CollectiveCall& call, Comm& comm, const coll::Decision&
   s.let_host_follow();
   call_returned();
   if (traced && error == kSuccess && !call_.guarded) watch_touches();
-  return error;
+  return error != kSuccess ? error : late_error;
 }
 
 void Overlap::wait_for(CollectiveOp& op, bool early_only) {

@@ -17,6 +17,8 @@ using coll::Step;
 using coll::StepKind;
 
 constexpr std::int64_t kEdgeBytes = 4096;
+// The first piece is longer than that by so much for each piece of the block.
+constexpr std::int64_t kBytesPerPiece = 8;
 constexpr std::size_t kEnds = 2;
 // Shorter blocks are not cut: the pieces at their ends would be most of them.
 constexpr std::int64_t kLeastCutBytes = 4 * kEdgeBytes;
@@ -29,6 +31,7 @@ constexpr std::int64_t kLeastMiddleBytes = 24 << 10;
 // a mapping of its own.
 constexpr std::int64_t kMiddleBytes = 60 << 10;
 constexpr std::int64_t kMostMiddles = 128;
+static_assert(kMostEndBytes == kEdgeBytes + kBytesPerPiece * (kMostMiddles + 2));
 // Of what one rank sends to another: a host whose messages wait for the receiver's answer would
 // otherwise send all of them at once, and none would be there before the others.
 constexpr std::size_t kUnderWay = 4;
@@ -62,7 +65,7 @@ class Sender {
 
   Builder::StepId send(int peer, Place source, std::int64_t bytes) {
     const Builder::StepId step = builder_.send(peer, source, bytes);
-    if (bytes <= kEdgeBytes) return step;
+    if (bytes <= kMostEndBytes) return step;
     std::vector<Builder::StepId>& sent = sent_[peer];
     if (sent.size() >= kUnderWay) builder_.order(sent[sent.size() - kUnderWay], step);
     sent.push_back(step);
@@ -105,6 +108,12 @@ void add_pieces(Place start, std::int64_t bytes, std::size_t source, const Order
   }
 }
 
+// `step` receives the first of them.
+First first_of(Builder::StepId step, std::size_t pieces, std::int64_t bytes) {
+  return {static_cast<std::uint32_t>(step), static_cast<std::uint32_t>(pieces),
+          std::min(bytes, kMostEndBytes)};
+}
+
 // A rank's own block, which nobody sends.
 Piece own_piece(Place start, std::int64_t bytes, std::size_t rank) {
   return {start, bytes, static_cast<std::int32_t>(rank), Piece::kEnd};
@@ -136,13 +145,14 @@ Links links(int node, int nodes) {
 std::vector<Cut> cut(std::int64_t bytes, const Order& order) {
   if (bytes <= 0) return {};
   if (bytes < kLeastCutBytes) return {{0, bytes, Piece::kEnd}};
-  std::vector<Cut> cuts = {{0, kEdgeBytes, Piece::kEnd},
-                           {bytes - kEdgeBytes, kEdgeBytes, Piece::kEnd}};
   const std::int64_t middle = bytes - 2 * kEdgeBytes;
   std::int64_t count = std::clamp<std::int64_t>(middle / kLeastMiddleBytes, 1, kMiddles);
   count = std::max(count, std::min((middle + kMiddleBytes - 1) / kMiddleBytes, kMostMiddles));
   const std::int64_t step = (middle / count + kEdgeBytes - 1) / kEdgeBytes * kEdgeBytes;
   const std::int64_t pieces = (middle + step - 1) / step;
+  const std::int64_t more = kBytesPerPiece * (pieces + static_cast<std::int64_t>(kEnds));
+  std::vector<Cut> cuts = {{0, kEdgeBytes + more, Piece::kEnd},
+                           {bytes - kEdgeBytes, kEdgeBytes, Piece::kEnd}};
   // Orders know so many parts; more pieces than that share them, in turn as they lie.
   const std::int64_t parts = std::min(pieces, kMiddles);
   std::vector<std::vector<Cut>> middles(static_cast<std::size_t>(parts));
@@ -151,6 +161,8 @@ std::vector<Cut> cut(std::int64_t bytes, const Order& order) {
     middles[static_cast<std::size_t>(part)].push_back(
         {kEdgeBytes + i * step, std::min(step, middle - i * step), part});
   }
+  middles[0].front().offset += more;
+  middles[0].front().bytes -= more;
   // An order of fewer parts, or of more, comes from blocks of another length.
   const bool ordered = order.pieces.size() == middles.size();
   for (std::size_t i = 0; i < middles.size(); ++i) {
@@ -158,6 +170,13 @@ std::vector<Cut> cut(std::int64_t bytes, const Order& order) {
     cuts.insert(cuts.end(), next.begin(), next.end());
   }
   return cuts;
+}
+
+std::uint32_t pieces_told(std::int64_t first_bytes) {
+  const std::int64_t more = first_bytes - kEdgeBytes;
+  const auto least = static_cast<std::int64_t>(kEnds) + 1;
+  const bool cut = more >= least * kBytesPerPiece && first_bytes <= kMostEndBytes;
+  return cut ? static_cast<std::uint32_t>(more / kBytesPerPiece) : 1;
 }
 
 Plan plan_broadcast(const coll::Nodes& nodes, int rank, int root, std::int64_t bytes,
@@ -184,12 +203,18 @@ Plan plan_broadcast(const coll::Nodes& nodes, int rank, int root, std::int64_t b
   Builder builder;
   Sender sender(builder);
   std::vector<Piece> pieces;
+  std::vector<First> firsts;
   add_pieces(output(0, 0), bytes, static_cast<std::size_t>(root), order, &pieces);
   for (const Piece& piece : pieces) {
-    if (parent >= 0) builder.receive(parent, piece.place, piece.bytes);
+    if (parent >= 0) {
+      const Builder::StepId step = builder.receive(parent, piece.place, piece.bytes);
+      if (firsts.empty()) firsts.push_back(first_of(step, pieces.size(), bytes));
+    }
     for (const int child : children) sender.send(child, piece.place, piece.bytes);
   }
-  return finish(builder, std::move(pieces));
+  Plan plan = finish(builder, std::move(pieces));
+  plan.firsts = std::move(firsts);
+  return plan;
 }
 
 Plan plan_allgather(const coll::Nodes& nodes, int rank, std::span<const std::int64_t> bytes,
@@ -239,6 +264,7 @@ Plan plan_alltoall(const coll::Nodes& nodes, int rank, std::span<const std::int6
   Builder builder;
   Sender sender(builder);
   std::vector<Piece> pieces;
+  std::vector<First> firsts;
   // A program whose ranks do not agree about a block gets the error of the receiving side.
   const std::int64_t kept = std::min(sent[me], received[me]);
   if (kept != 0) {
@@ -248,8 +274,11 @@ Plan plan_alltoall(const coll::Nodes& nodes, int rank, std::span<const std::int6
   for (std::size_t i = 1; i < size; ++i) {
     const std::size_t source = (me + size - i) % size;
     add_pieces(to[source], received[source], source, order, &pieces);
-    for (const Cut& each : cut(received[source], order)) {
-      builder.receive(static_cast<int>(source), to[source] + each.offset, each.bytes);
+    const std::vector<Cut> cuts = cut(received[source], order);
+    for (const Cut& each : cuts) {
+      const Builder::StepId step =
+          builder.receive(static_cast<int>(source), to[source] + each.offset, each.bytes);
+      if (each.offset == 0) firsts.push_back(first_of(step, cuts.size(), received[source]));
     }
   }
   const auto send = [&](std::size_t target, const Cut& each) {
@@ -284,7 +313,9 @@ Plan plan_alltoall(const coll::Nodes& nodes, int rank, std::span<const std::int6
     builder.order(gate, done);
     for (const Builder::StepId step : on_link) builder.order(step, done);
   }
-  return finish(builder, std::move(pieces));
+  Plan plan = finish(builder, std::move(pieces));
+  plan.firsts = std::move(firsts);
+  return plan;
 }
 
 }  // namespace od::overlap

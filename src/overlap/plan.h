@@ -4,7 +4,8 @@
 // before the call returns. So every block is cut into pieces, the first and the last page's worth
 // of it first, and those travel before everything else. The rest is cut into a few pieces, because
 // a program that reads them in order then waits for less. How a block is cut depends on its length
-// alone, which sender and receiver both know.
+// alone, which sender and receiver both know. If they do not agree about it, the receiver learns
+// from the length of the first piece how many there are.
 //
 // Broadcasts go along the nodes, one leader each, then to the ranks of a node; allgathers around a
 // ring that visits node by node; in an all-to-all every rank sends to every other. Where it is
@@ -32,12 +33,20 @@ struct Piece {
   std::int32_t part = kEnd;  // its number between the ends of the block
 };
 
+// The step that receives the first piece of a block.
+struct First {
+  std::uint32_t step = 0;
+  std::uint32_t pieces = 0;     // of the block
+  std::int64_t room_bytes = 0;  // for a first piece that says something else
+};
+
 struct Plan {
   static constexpr std::int32_t kNoPiece = -1;
 
   coll::Schedule schedule;
   std::vector<Piece> pieces;
   std::vector<std::int32_t> piece_of_step;  // which piece of the output a step touches
+  std::vector<First> firsts;                // not of allgathers
 };
 
 // The pieces of a block: offset and length, in the order in which they travel.
@@ -47,6 +56,10 @@ struct Cut {
   std::int32_t part = Piece::kEnd;
 };
 std::vector<Cut> cut(std::int64_t bytes, const Order& order = {});
+// No piece at an end is longer.
+inline constexpr std::int64_t kMostEndBytes = 4096 + 8 * 130;
+// How many pieces there are when the first one has so many bytes.
+std::uint32_t pieces_told(std::int64_t first_bytes);
 
 Plan plan_broadcast(const coll::Nodes& nodes, int rank, int root, std::int64_t bytes,
                     const Order& order = {});

@@ -148,6 +148,45 @@ TEST(PlanTest, CutsCoverTheBlockEndsFirst) {
   }
 }
 
+TEST(PlanTest, FirstPiecesSayHowManyThereAre) {
+  for (const std::int64_t bytes :
+       {1, 4095, 16383, 16384, 65536, 70000, 1000000, 1500000, 9000000, 100000000}) {
+    const std::vector<Cut> cuts = cut(bytes);
+    EXPECT_EQ(cuts[0].offset, 0);
+    EXPECT_EQ(pieces_told(cuts[0].bytes), cuts.size()) << bytes;
+    if (cuts.size() == 1) continue;
+    EXPECT_LE(cuts[0].bytes, kMostEndBytes);
+    EXPECT_LE(cuts[1].bytes, kMostEndBytes);
+  }
+  const std::vector<int> placement = {0, 1, 1};
+  const coll::Nodes nodes(placement);
+  const std::vector<std::int64_t> bytes = {100, 20000, 300000};
+  const auto check = [](const Plan& plan, std::size_t count) {
+    EXPECT_EQ(plan.firsts.size(), count);
+    std::uint32_t before = 0;
+    for (const First& first : plan.firsts) {
+      EXPECT_TRUE(first.step > before || &first == &plan.firsts.front());
+      before = first.step;
+      const Step& step = plan.schedule.steps[first.step];
+      EXPECT_EQ(step.kind, StepKind::kReceive);
+      EXPECT_EQ(pieces_told(step.count), first.pieces);
+      EXPECT_GE(first.room_bytes, step.count);
+      // The others are the next ones of that peer.
+      std::uint32_t others = 0;
+      for (const Step& other : plan.schedule.steps) {
+        if (other.kind == step.kind && other.peer == step.peer && other.ordinal >= step.ordinal) {
+          ++others;
+        }
+      }
+      EXPECT_EQ(others, first.pieces);
+    }
+  };
+  check(plan_broadcast(nodes, 0, 0, 300000), 0);
+  check(plan_broadcast(nodes, 1, 0, 300000), 1);
+  check(plan_alltoall(nodes, 1, bytes, bytes, true), 2);
+  check(plan_alltoall(nodes, 0, bytes, bytes, true), 2);
+}
+
 TEST(PlanTest, PiecesOfLongBlocksAreShortMessagesAndFollowTheOrder) {
   constexpr std::int64_t kBytes = 4 << 20;
   const std::vector<Cut> cuts = cut(kBytes, backwards(2));
@@ -256,7 +295,7 @@ TEST(PlanTest, OneRankOfANodeHasTheLink) {
     int large = 0;
     for (std::uint32_t index; run.take(index);) {
       const Step& step = plan.schedule.steps[index];
-      if (step.kind == StepKind::kSend && step.peer >= 2 && step.count > 4096) ++large;
+      if (step.kind == StepKind::kSend && step.peer >= 2 && step.count > kMostEndBytes) ++large;
       if (step.kind == StepKind::kReceive && step.count == 0) *gate = index;
     }
     return large;
@@ -281,7 +320,7 @@ TEST(PlanTest, FewPiecesAreUnderWayBetweenTwoRanks) {
   for (;;) {
     for (std::uint32_t index; run.take(index);) {
       const Step& step = plan.schedule.steps[index];
-      if (step.kind == StepKind::kSend && step.count > 4096) {
+      if (step.kind == StepKind::kSend && step.count > kMostEndBytes) {
         under_way.push_back(index);
         ++sent;
       } else {

@@ -57,6 +57,16 @@ def test_torture(
 
 
 @pytest.mark.one
+@pytest.mark.parametrize("nodes", ["1+1", "2+1"])
+def test_a_late_error_keeps_nobody_waiting(
+    nodes: str, host: Host, compiled: Callable[[Path], str], needs_overdrive: None
+) -> None:
+    result = run(host, compiled(HERE / "late_error.c"), nodes)
+    expect.passed(result)
+    assert result.counter("overlapped") > 0, result.report()
+
+
+@pytest.mark.one
 def test_handlers_of_the_program(
     host: Host, compiled: Callable[[Path], str], needs_overdrive: None
 ) -> None:

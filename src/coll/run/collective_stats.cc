@@ -5,8 +5,11 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "base/clock.h"
 #include "base/json_text.h"
 #include "coll/plan/registry.h"
+#include "coll/run/collectives.h"
+#include "coll/run/operation.h"
 
 namespace od {
 
@@ -126,6 +129,22 @@ std::string CollectiveStats::json(std::span<const Row> rows) {
   }
   json.close_array();
   return json.take();
+}
+
+// Of an operation that is over.
+void CollectiveOp::count() {
+  using Way = CollectiveStats::Way;
+  CollectiveStats::Call call;
+  call.collective = task_.call->collective;
+  const bool levels = team_ != nullptr || (arrival_ != nullptr && arrival_->shares_memory());
+  call.way = whole_ ? Way::shared : (levels ? Way::both_levels : Way::messages);
+  call.algorithm = task_.decision.algorithm->number;
+  call.bytes = task_.bytes;
+  call.ns = now_ns() - started_ns_;
+  if (whole_) {
+    call.arrivals_known = team_->team().arrivals_apart(works_[0]->operation, &call.apart_ns);
+  }
+  owner_->stats.add(call);
 }
 
 }  // namespace od

@@ -28,6 +28,7 @@ int CollectiveOp::prepare(Collectives& owner, const Task& task) {
   channel_ = nullptr;
   whole_ = false;
   arrival_.reset();
+  firsts_ = {};
   works_used_ = 0;
   error_ = kSuccess;
   done_ = false;
@@ -59,24 +60,6 @@ int CollectiveOp::begin(const Way& way, std::shared_ptr<const coll::Schedule> sc
   if (log_ != nullptr) [[unlikely]]
     begin_log(*log_);
   return kSuccess;
-}
-
-void CollectiveOp::begin_log(StepLog& log) {
-  const coll::Nodes& nodes = task_.comm->collectives->nodes();
-  StepLog::Call call;
-  call.collective = task_.call->collective;
-  call.decision = task_.decision;
-  call.whole = whole_ || arrival_ != nullptr;
-  call.bytes = task_.bytes;
-  call.unit_bytes = buffers_.unit_bytes();
-  call.rank = task_.comm->rank;
-  call.size = task_.comm->size;
-  for (int rank = 0; rank < nodes.ranks(); ++rank) {
-    call.node_of_rank.push_back(nodes.node_of(rank));
-  }
-  call.begin_ns = started_ns_;
-  log_number_ = log.begin_call(std::move(call));
-  begun_ns_.assign(schedule_ == nullptr ? 0 : schedule_->steps.size(), 0);
 }
 
 void CollectiveOp::begin_whole(CollectiveTeam& team) {
@@ -151,7 +134,7 @@ bool CollectiveOp::settle(bool without_host) {
       ++i;
       continue;
     }
-    complete(pending_[i].step);
+    if (pending_[i].step != kNoStep) complete(pending_[i].step);
     pending_[i] = pending_.back();
     pending_.pop_back();
     moved = true;
@@ -161,7 +144,7 @@ bool CollectiveOp::settle(bool without_host) {
     moved = true;
     start(step);
   }
-  if (run_.done() && !(without_host && buffers_.unpacks_in_host())) finish();
+  if (run_.done() && pending_.empty() && !(without_host && buffers_.unpacks_in_host())) finish();
   return moved;
 }
 
@@ -248,9 +231,8 @@ void CollectiveOp::start_message(std::uint32_t index) {
 void CollectiveOp::start_in_host(std::uint32_t index, char* address, std::int64_t units) {
   const host::HostTable& host = owner_->endpoint.host;
   const Step& step = schedule_->steps[index];
-  const std::int64_t bytes = units * buffers_.unit_bytes();
-  const auto tag =
-      way_.first_tag + static_cast<std::int32_t>(step.ordinal & (coll::kMostOrdinals - 1));
+  const std::int64_t bytes = room_bytes(index, units * buffers_.unit_bytes());
+  const std::int32_t tag = tag_of(step.ordinal);
   host::Handle started = 0;
   note(step.kind == StepKind::kSend
            ? host.isend(address, bytes, host.byte_type, step.peer, tag, way_.host_comm, &started)
@@ -300,7 +282,8 @@ void CollectiveOp::receive(std::uint32_t index, char* address, std::int64_t unit
   if (message == nullptr) return;
   owner_->endpoint.start_local_receive(*message);
   pending_.push_back({message, 0, nullptr, index});
-  if (message->complete && finished(pending_.back())) {
+  // What a first message says is followed when all that was expected has been started.
+  if (message->complete && firsts_.of.empty() && finished(pending_.back())) {
     pending_.pop_back();
     complete(index);
   }
@@ -311,7 +294,7 @@ Request* CollectiveOp::new_message(RequestKind kind, std::uint32_t index, char* 
   const Step& step = schedule_->steps[index];
   Request* const message = owner_->endpoint.internal_message(
       kind, *task_.comm, task_.context, step.peer, static_cast<int>(step.ordinal), address,
-      units * buffers_.unit_bytes(), CollectiveBuffers::byte_layout());
+      room_bytes(index, units * buffers_.unit_bytes()), CollectiveBuffers::byte_layout());
   if (message == nullptr) {
     note(owner_->endpoint.host.err_no_mem);
     complete(index);
@@ -355,6 +338,12 @@ bool CollectiveOp::finished(Pending& pending) {
     return true;
   }
   p2p::Endpoint& s = owner_->endpoint;
+  if (pending.step == kNoStep) [[unlikely]] {
+    if (pending.request == nullptr) return pending.over;
+    if (!pending.request->complete) return false;
+    s.requests.release(*pending.request);
+    return true;
+  }
   const Step& step = schedule_->steps[pending.step];
   if (step.kind == StepKind::kElsewhere) {
     if (!outside_->poll()) return false;
@@ -385,8 +374,60 @@ bool CollectiveOp::finished(Pending& pending) {
   if (step.kind == StepKind::kReceive && step.count != 0 &&
       status.bytes != buffers_.units(step.count, step.target) * buffers_.unit_bytes()) {
     note(s.host.err_truncate);  // ranks that do not agree how long the message is
+    if (!firsts_.of.empty()) [[unlikely]]
+      follow_sender(pending.step, firsts_.told(status.error == kSuccess ? status.bytes : 0));
   }
   return true;
+}
+
+std::int64_t CollectiveOp::room_bytes(std::uint32_t index, std::int64_t bytes) const {
+  const FirstMessages::First* const first = firsts_.find(index);
+  return first == nullptr ? bytes : first->room_bytes;
+}
+
+// Adds to what is pending, or changes it: nobody may hold on to any of it.
+void CollectiveOp::follow_sender(std::uint32_t index, std::uint32_t told) {
+  const FirstMessages::First* const first = firsts_.find(index);
+  if (first == nullptr) return;
+  p2p::Endpoint& s = owner_->endpoint;
+  const Step& step = schedule_->steps[index];
+  for (Pending& pending : pending_) {
+    if (pending.step == kNoStep) continue;
+    const Step& other = schedule_->steps[pending.step];
+    const bool never_sent = other.kind == StepKind::kReceive && other.peer == step.peer &&
+                            other.ordinal >= step.ordinal + told &&
+                            other.ordinal < step.ordinal + first->messages;
+    if (never_sent) recall(pending);
+  }
+  if (told <= first->messages) return;
+  void* const bin = bin_.open();
+  if (bin == nullptr) return note(s.host.err_no_mem);
+  for (std::uint32_t ordinal = step.ordinal + first->messages; ordinal < step.ordinal + told;
+       ++ordinal) {
+    Pending dropped{nullptr, 0, nullptr, kNoStep};
+    if (task_.comm->ours(step.peer)) {
+      dropped.request = s.internal_message(RequestKind::recv, *task_.comm, task_.context, step.peer,
+                                           static_cast<int>(ordinal), bin, MessageBin::kBytes,
+                                           CollectiveBuffers::byte_layout());
+      if (dropped.request == nullptr) continue;
+      s.start_local_receive(*dropped.request);
+    } else {
+      s.host.irecv(bin, MessageBin::kBytes, s.host.byte_type, step.peer, tag_of(ordinal),
+                   way_.host_comm, &dropped.host_request);
+      if (dropped.host_request == 0) continue;
+    }
+    pending_.push_back(dropped);
+  }
+}
+
+void CollectiveOp::recall(Pending& pending) {
+  if (pending.request == nullptr) {
+    if (pending.host_request != 0) owner_->endpoint.host.cancel(&pending.host_request);
+  } else if (!pending.request->complete && pending.request->incoming == nullptr) {
+    owner_->endpoint.matching.unpost(*pending.request);
+    pending.request->status = host::Status{};
+    pending.request->complete = true;
+  }
 }
 
 void CollectiveOp::complete(std::uint32_t index) {
@@ -415,6 +456,7 @@ std::string CollectiveOp::describe() const {
     text += ", " + std::string(task_.decision.algorithm->name) + ", " +
             std::to_string(run_.open_steps()) + " steps open";
     for (const Pending& pending : pending_) {
+      if (pending.step == kNoStep) continue;
       const Step& step = schedule_->steps[pending.step];
       if (step.kind == StepKind::kNode) continue;
       if (step.kind == StepKind::kElsewhere) {
@@ -438,23 +480,9 @@ void CollectiveOp::finish() {
   done_ = true;
 }
 
-void CollectiveOp::count() {
-  using Way = CollectiveStats::Way;
-  CollectiveStats::Call call;
-  call.collective = task_.call->collective;
-  const bool levels = team_ != nullptr || (arrival_ != nullptr && arrival_->shares_memory());
-  call.way = whole_ ? Way::shared : (levels ? Way::both_levels : Way::messages);
-  call.algorithm = task_.decision.algorithm->number;
-  call.bytes = task_.bytes;
-  call.ns = now_ns() - started_ns_;
-  if (whole_) {
-    call.arrivals_known = team_->team().arrivals_apart(works_[0]->operation, &call.apart_ns);
-  }
-  owner_->stats.add(call);
-}
-
 void CollectiveOp::release() {
   buffers_.release();
+  bin_.close();
   schedule_.reset();
   arrival_.reset();
   // A few of the team's operations at once are common, hundreds are not.

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "coll/plan/schedule.h"
@@ -21,6 +22,7 @@
 #include "coll/run/arrival_call.h"
 #include "coll/run/buffers.h"
 #include "coll/run/call.h"
+#include "coll/run/first_messages.h"
 #include "coll/run/host_channel.h"
 #include "coll/run/step_log.h"
 #include "coll/run/team.h"
@@ -88,6 +90,8 @@ class CollectiveOp {
             std::int64_t units_per_unit, CollectiveTeam* team);
   // From prepare() to the end; null: nobody.
   void watch(StepWatcher* watcher) { watcher_ = watcher; }
+  // Between prepare() and begin().
+  void expect(FirstMessages firsts) { firsts_ = std::move(firsts); }
   // Starts as one operation of the team.
   void begin_whole(CollectiveTeam& team);
   // Starts as a call that whoever comes first begins, or whoever comes last ends.
@@ -132,6 +136,9 @@ class CollectiveOp {
   std::int32_t first_tag = 0;      // likewise
 
  private:
+  // Of a message that no step has expected.
+  static constexpr std::uint32_t kNoStep = ~0u;
+
   // A message on its way.
   struct Pending {
     Request* request;  // local; null: the host's, or the team's
@@ -153,6 +160,9 @@ class CollectiveOp {
   void start_message(std::uint32_t step);
   // Its three ways, once it is known what there is to send or receive.
   void start_in_host(std::uint32_t step, char* address, std::int64_t units);
+  std::int32_t tag_of(std::uint32_t ordinal) const {
+    return way_.first_tag + static_cast<std::int32_t>(ordinal & (coll::kMostOrdinals - 1));
+  }
   void send(std::uint32_t step, char* address, std::int64_t units);
   void receive(std::uint32_t step, char* address, std::int64_t units);
   // Null if there is no memory; then the step is done with that error.
@@ -160,6 +170,11 @@ class CollectiveOp {
   TeamWork* take_work();
   void test_in_host();
   bool finished(Pending& pending);
+  // How long a message may be that the step receives.
+  std::int64_t room_bytes(std::uint32_t step, std::int64_t bytes) const;
+  // A block comes in another number of messages than was expected.
+  void follow_sender(std::uint32_t step, std::uint32_t told);
+  void recall(Pending& pending);
   // A step is done; the schedule goes on.
   void complete(std::uint32_t step);
   void note(int error);
@@ -182,6 +197,8 @@ class CollectiveOp {
   std::size_t works_used_ = 0;
   CollectiveBuffers buffers_;
   std::shared_ptr<const coll::Schedule> schedule_;
+  FirstMessages firsts_;
+  MessageBin bin_;
   coll::Run run_;
   std::vector<Pending> pending_;
   std::uint64_t started_ns_ = 0;  // 0: not timed

@@ -7,6 +7,7 @@
 
 #include "base/json_text.h"
 #include "coll/plan/hierarchy/node_steps.h"
+#include "coll/run/operation.h"
 
 namespace od {
 
@@ -132,6 +133,25 @@ std::string StepLog::json(int world_rank, int world_size) const {
   json.close_array();
   json.close_object();
   return json.take();
+}
+
+// Of an operation that begins.
+void CollectiveOp::begin_log(StepLog& log) {
+  const coll::Nodes& nodes = task_.comm->collectives->nodes();
+  StepLog::Call call;
+  call.collective = task_.call->collective;
+  call.decision = task_.decision;
+  call.whole = whole_ || arrival_ != nullptr;
+  call.bytes = task_.bytes;
+  call.unit_bytes = buffers_.unit_bytes();
+  call.rank = task_.comm->rank;
+  call.size = task_.comm->size;
+  for (int rank = 0; rank < nodes.ranks(); ++rank) {
+    call.node_of_rank.push_back(nodes.node_of(rank));
+  }
+  call.begin_ns = started_ns_;
+  log_number_ = log.begin_call(std::move(call));
+  begun_ns_.assign(schedule_ == nullptr ? 0 : schedule_->steps.size(), 0);
 }
 
 }  // namespace od
