@@ -38,7 +38,7 @@ int main(int argc, char** argv) {
     for (int i = 0; i < count; i++) in[i] = rank + i;
     // Groups at switches are made and measured in the first calls, the host is measured against:
     // with the barriers of the calls below, because calls one after the other are another program.
-    for (int i = 0; i < 60; i++) {
+    for (int i = 0; i < 100; i++) {
       MPI_Barrier(MPI_COMM_WORLD);
       MPI_Allreduce(in, out, count, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
     }

@@ -4,10 +4,8 @@
 // placement of its ranks, and what MPI makes equal in the call. Calls that do not block belong to
 // the host where it has to compute, and on communicators that span nodes unless `progress` is on.
 
-#include <cstdio>
 #include <memory>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -20,7 +18,6 @@
 #include "engine/engine.h"
 #include "engine/rank_state.h"
 #include "engine/shared_core_looks.h"
-#include "observe/log.h"
 #include "p2p/context.h"
 
 namespace od {
@@ -38,27 +35,6 @@ constexpr int kLooks = 2000;
 bool served_here(const RankState& s, const Comm& comm) {
   if (!s.collectives.enabled || comm.inter || comm.size == 1) return false;
   return s.host.comm_is_revoked == nullptr || !s.host.comm_is_revoked(comm.handle);
-}
-
-// What each way took, so that a choice can be understood.
-void tell_verdict(const Contest& contest, const Comm& comm) {
-  const auto name = [&](int way) {
-    const coll::Decision& decision = contest.decision(way);
-    std::string text = decision.algorithm->name;
-    if (!decision.algorithm->is_host()) text += std::string("/") + coll::mode_name(decision.mode);
-    return text;
-  };
-  std::string times;
-  for (int way = 0; way < contest.ways(); ++way) {
-    if (contest.ns_of(way) == 0) continue;
-    char text[32];
-    std::snprintf(text, sizeof(text), " %.1f us, ", contest.ns_of(way) / comm.size / 1e3);
-    times += name(way) + text;
-  }
-  log(Level::kDebug, "%s of %llu to %llu bytes, %d ranks on %d nodes: %sso %s serves it",
-      contest.compared.name, static_cast<unsigned long long>(contest.compared.least_bytes),
-      static_cast<unsigned long long>(contest.compared.most_bytes), comm.size,
-      comm.collectives->layout().nodes, times.c_str(), name(contest.winner()).c_str());
 }
 
 // Whether there is nothing to serve but calls that outlast themselves. The first rank that shares
@@ -123,8 +99,22 @@ void RankState::let_host_follow() {
 
 int Rank::collective(const CollectiveCall& call, Comm& comm, bool* served) {
   Contest* trial = nullptr;
-  if (comm.collectives != nullptr) comm.collectives->watched = nullptr;
+  std::uint64_t follow_began_ns = 0;
+  if (comm.collectives != nullptr) {
+    comm.collectives->watched = nullptr;
+    comm.collectives->follow_began_ns = 0;
+    if (comm.collectives->samples.open()) [[unlikely]]
+      follow_began_ns = now_ns();
+  }
   const int error = serve_collective(call, comm, served, &trial, nullptr);
+  // The next call of the same kind has ended the sample.
+  if (follow_began_ns != 0 && comm.collectives->samples.open()) [[unlikely]] {
+    if (*served) {
+      comm.collectives->samples.add(now_ns() - follow_began_ns);
+    } else {
+      comm.collectives->follow_began_ns = follow_began_ns;
+    }
+  }
   if (*served && comm.collectives != nullptr && comm.collectives->watched != nullptr) {
     std::exchange(comm.collectives->watched, nullptr)->habit.ended(now_ns());
   }
@@ -150,6 +140,7 @@ int Rank::collective(const CollectiveCall& call, Comm& comm, bool* served) {
 bool Rank::in_host_turn(const Comm& comm) const {
   return comm.collectives != nullptr &&
          (comm.collectives->host_turn != nullptr || comm.collectives->watched != nullptr ||
+          comm.collectives->follow_began_ns != 0 ||
           (state_->overlap != nullptr && state_->overlap->awaits_return()));
 }
 
@@ -157,37 +148,20 @@ int Rank::host_turn_ended(Comm& comm) {
   CollectiveComm& own = *comm.collectives;
   ArrivalChoice* const watched = std::exchange(own.watched, nullptr);
   if (watched != nullptr) watched->habit.ended(now_ns());
+  const std::uint64_t follow_began_ns = std::exchange(own.follow_began_ns, 0);
+  if (follow_began_ns != 0) own.samples.add(now_ns() - follow_began_ns);
   Contest* const trial = std::exchange(own.host_turn, nullptr);
   const int error = trial == nullptr ? kSuccess : turn_ended(*trial, own.turn_began_ns, comm);
   if (state_->overlap != nullptr) state_->overlap->call_returned();
   return error;
 }
 
-// Adds up what the ranks have measured where that is due.
 int Rank::turn_ended(Contest& trial, std::uint64_t began_ns, Comm& comm) {
-  RankState& s = *state_;
-  if (!trial.took(began_ns == 0 ? 0 : now_ns() - began_ns)) return kSuccess;
-  bool served = false;
-  const int error = own_reduce(coll::ops::Op::sum, trial.samples(), comm, &served);
-  const int before = trial.winner();
-  if (error != kSuccess || !served || !trial.judge()) return error;
-  const int now = trial.winner();
-  if (trial.rival() == Trial::Rival::first_arrival) {
-    Guard guard(s);
-    ++s.counters.arrival_trials;
-    if (now == Trial::kRival && now != before) ++s.counters.arrival_chosen;
-    return kSuccess;
-  }
-  {
-    Guard guard(s);
-    ++s.counters.trials;
-    if (now != Trial::kOwn && now != before) {
-      const bool to_host = trial.decision(now).algorithm->is_host();
-      ++(to_host ? s.counters.trials_to_host : s.counters.trials_to_other);
-    }
-  }
-  if (comm.rank == 0 && log_enabled(Level::kDebug)) tell_verdict(trial, comm);
-  return trial.later != nullptr ? agree_on_later_calls(trial, comm) : kSuccess;
+  const bool opens = trial.follows() && trial.measuring();
+  const bool switched = trial.turn() == Trial::kRival;
+  const bool due = trial.took(began_ns == 0 ? 0 : now_ns() - began_ns);
+  if (opens) comm.collectives->samples.begin(trial, switched);
+  return due ? judge_together(trial, comm) : kSuccess;
 }
 
 // With `decided` the call is served that way.

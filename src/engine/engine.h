@@ -265,6 +265,7 @@ class Rank {
   int next_call_of_all(Comm& comm, std::uint64_t* number);
   int count_sockets(Comm& comm, int* sockets);
   int check_switch(Comm& comm);
+  int settle_switch_trial(const CollectiveCall& call, Comm& comm);
   int agree_on_later_calls(Contest& contest, Comm& comm);
   int serve_collective(const CollectiveCall& call, Comm& comm, bool* served, Contest** trial,
                        const coll::Decision* decided);
@@ -273,6 +274,7 @@ class Rank {
   int overlapped(const CollectiveCall& call, Comm& comm, overlap::Automatic::Turn turn,
                  bool* served);
   int turn_ended(Contest& trial, std::uint64_t began_ns, Comm& comm);
+  int judge_together(Contest& trial, Comm& comm);
   int make_collective(CollectiveCall&& call, Comm& comm, bool persistent, Request** request,
                       bool* served);
   std::unique_ptr<RankState> state_;

@@ -48,7 +48,25 @@ int Rank::prepare_switch(const CollectiveCall& call, Comm& comm) {
     comm.collectives->with_sockets = true;
     found = Need::group;
   }
-  return found == Need::group ? open_switch(comm) : kSuccess;
+  if (found == Need::group) {
+    const int error = open_switch(comm);
+    if (error != kSuccess) return error;
+  }
+  return settle_switch_trial(call, comm);
+}
+
+// The call ends the sample of the one before it of the same kind, and so perhaps a measurement.
+int Rank::settle_switch_trial(const CollectiveCall& call, Comm& comm) {
+  RankState& s = *state_;
+  Contest* trial = nullptr;
+  {
+    Guard guard(s);
+    if (comm.collectives->in_network == nullptr) return kSuccess;
+    trial = s.collectives.switch_trial(call, comm);
+    if (trial == nullptr) return kSuccess;
+    comm.collectives->samples.end(*trial);
+  }
+  return trial->due() ? judge_together(*trial, comm) : kSuccess;
 }
 
 // Whether all leaders still use the switch. If one does not, none does: then a new group may be

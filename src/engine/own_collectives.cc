@@ -3,15 +3,50 @@
 // find so alike.
 
 #include <cstdint>
+#include <cstdio>
 #include <span>
+#include <string>
 
 #include "coll/run/buffers.h"
+#include "coll/run/trial.h"
 #include "engine/engine.h"
 #include "engine/rank_state.h"
+#include "observe/log.h"
 
 namespace od {
 
 using host::kSuccess;
+
+namespace {
+
+// What each way took, so that a choice can be understood.
+void tell_verdict(const Contest& contest, const Comm& comm) {
+  const auto name = [&](int way) {
+    const coll::Decision& decision = contest.decision(way);
+    std::string text = decision.algorithm->name;
+    if (!decision.algorithm->is_host()) text += std::string("/") + coll::mode_name(decision.mode);
+    return text;
+  };
+  std::string times;
+  for (int way = 0; way < contest.ways(); ++way) {
+    if (contest.ns_of(way) == 0) continue;
+    char text[64];
+    std::snprintf(text, sizeof(text), " %.1f us", contest.ns_of(way) / comm.size / 1e3);
+    times += name(way) + text;
+    if (contest.ns_after(way) != 0) {
+      std::snprintf(text, sizeof(text), " (and %.1f in what follows)",
+                    contest.ns_after(way) / comm.size / 1e3);
+      times += text;
+    }
+    times += ", ";
+  }
+  log(Level::kDebug, "%s of %llu to %llu bytes, %d ranks on %d nodes: %sso %s serves it",
+      contest.compared.name.c_str(), static_cast<unsigned long long>(contest.compared.least_bytes),
+      static_cast<unsigned long long>(contest.compared.most_bytes), comm.size,
+      comm.collectives->layout().nodes, times.c_str(), name(contest.winner()).c_str());
+}
+
+}  // namespace
 
 // *served is false where only the host could do it, unless `otherwise` names an algorithm for that
 // case.
@@ -71,6 +106,36 @@ int Rank::own_gather(const void* mine, std::uint64_t bytes, void* all, Comm& com
   call.send_type = call.recv_type = CollectiveBuffers::byte_layout();
   call.send_count = call.recv_count = static_cast<std::int64_t>(bytes);
   return own_collective(call, bytes, comm, served, otherwise);
+}
+
+// Adds up what the ranks have measured.
+int Rank::judge_together(Contest& trial, Comm& comm) {
+  RankState& s = *state_;
+  bool served = false;
+  const int error = own_reduce(coll::ops::Op::sum, trial.samples(), comm, &served);
+  const int before = trial.winner();
+  if (error != kSuccess || !served) {
+    trial.give_up();
+    return error;
+  }
+  if (!trial.judge()) return kSuccess;
+  const int now = trial.winner();
+  if (trial.rival() == Trial::Rival::first_arrival) {
+    Guard guard(s);
+    ++s.counters.arrival_trials;
+    if (now == Trial::kRival && now != before) ++s.counters.arrival_chosen;
+    return kSuccess;
+  }
+  {
+    Guard guard(s);
+    ++s.counters.trials;
+    if (now != Trial::kOwn && now != before) {
+      const bool to_host = trial.decision(now).algorithm->is_host();
+      ++(to_host ? s.counters.trials_to_host : s.counters.trials_to_other);
+    }
+  }
+  if (comm.rank == 0 && log_enabled(Level::kDebug)) tell_verdict(trial, comm);
+  return trial.later != nullptr ? agree_on_later_calls(trial, comm) : kSuccess;
 }
 
 }  // namespace od

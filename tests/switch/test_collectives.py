@@ -42,12 +42,13 @@ RULES = {
 
 @pytest.fixture
 def start(host: Host, compiled: Callable[[Path], str]) -> Callable[..., jobs.Result]:
-    """Return a function that runs the program on ranks that stand for nodes."""
-    program = compiled(HERE / "collectives.c")
+    """Return a function that runs a program on ranks that stand for nodes."""
+    usual = compiled(HERE / "collectives.c")
 
     def run(
         place: str,
         *words: str,
+        program: str = usual,
         remote: str = PAIRS,
         ruled: bool = True,
         synthetic: str = "",
@@ -150,6 +151,24 @@ def test_without_rules_the_switch_is_measured_against_all_others(running, start)
     assert result.counter("switch_operations") >= 2 * 2 * 4 * 4, result.report()
     # Each is judged in several ranges of sizes.
     assert result.counter("trials") >= 4 * 2 * 4 * 2, result.report()
+    expect_nothing_left(switch)
+
+
+@QUICK
+def test_barriers_are_measured_for_each_loop_and_with_what_follows(running, start, compiled):
+    switch = running()
+    result = start(
+        switch.address, "--loops=120", program=compiled(HERE / "loops.c"), ruled=False, verbose="3"
+    )
+    assert result.counter("switch_groups") == 2, result.report()
+    assert result.counter("switch_fallbacks") == 0, result.report()
+    verdicts = [line for line in result.stderr.splitlines() if line.endswith("serves it")]
+    for kind in ("barrier after allreduce of 8 to 15", "barrier after allreduce of 4096 to 8191"):
+        assert any(f"{kind} bytes" in line and "in what follows" in line for line in verdicts), (
+            kind,
+            verdicts,
+        )
+    assert sum(" allreduce of " in line and "after" not in line for line in verdicts) >= 2, verdicts
     expect_nothing_left(switch)
 
 

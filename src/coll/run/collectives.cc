@@ -106,6 +106,16 @@ Collectives::SwitchNeed Collectives::switch_need(const CollectiveCall& call, Com
   return own.in_network->due_for_check() ? SwitchNeed::check : SwitchNeed::nothing;
 }
 
+Contest* Collectives::switch_trial(const CollectiveCall& call, Comm& comm) {
+  CollectiveComm& own = *comm.collectives;
+  if (endpoint.settings.collective_shuffle != 0) return nullptr;
+  const std::uint64_t bytes = message_bytes(call, comm.size, comm.rank);
+  const bool commutative = call.reduction.commutative;
+  own.choose(selection, call.collective, commutative, bytes);
+  if (!switch_competes(own, call, bytes)) return nullptr;
+  return own.switch_contest(selection, call.collective, commutative, bytes, only_switch);
+}
+
 bool Collectives::decide(const CollectiveCall& call, Comm& comm, coll::Decision* decision,
                          Contest** trial) {
   if (call.neighbours != nullptr) return decide_neighbours(call, comm, decision, trial);
@@ -121,9 +131,8 @@ bool Collectives::decide(const CollectiveCall& call, Comm& comm, coll::Decision*
       if (only_switch && !own.ruled(call.collective, commutative, bytes)) {
         *decision = coll::host_decision(call.collective);
       }
-      if (switch_competes(own, call, bytes)) {
-        *trial = own.switch_contest(selection, call.collective, commutative, bytes, only_switch);
-      }
+      *trial = switch_trial(call, comm);
+      own.passes(call.collective, bytes);
       if (only_switch && *trial == nullptr) trial = nullptr;
     }
     if (trial != nullptr && *trial == nullptr && learns(own)) {
@@ -136,7 +145,10 @@ bool Collectives::decide(const CollectiveCall& call, Comm& comm, coll::Decision*
         *trial = own.contest(selection, call.collective, commutative, bytes, *decision, others);
       }
     }
-    if (trial != nullptr && *trial != nullptr) (*trial)->obey_turn(decision);
+    if (trial != nullptr && *trial != nullptr) {
+      if ((*trial)->rival() != Trial::Rival::first_arrival) own.samples.shift_aside(**trial);
+      (*trial)->obey_turn(decision);
+    }
   }
   if (decision->algorithm->leads_by_socket()) {
     decision->parameters.leaders = own.in_network != nullptr ? own.in_network->leaders() : 1;

@@ -84,6 +84,8 @@ class Collectives {
   // the trial how long it took.
   bool decide(const CollectiveCall& call, Comm& comm, coll::Decision* decision,
               Contest** trial = nullptr);
+  // The measurement of a call that a switch may serve; null: there is none.
+  Contest* switch_trial(const CollectiveCall& call, Comm& comm);
   // What is to be done about the switch before a call; the same on all ranks.
   enum class SwitchNeed : std::uint8_t { nothing, group, sockets, check };
   SwitchNeed switch_need(const CollectiveCall& call, Comm& comm);

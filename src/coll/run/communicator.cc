@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -183,7 +184,11 @@ SwitchedLater& CollectiveComm::switched_later(Collective collective, bool commut
 
 Contest* CollectiveComm::switch_contest(const coll::Selection& selection, Collective collective,
                                         bool commutative, std::uint64_t bytes, bool only_switch) {
-  Place<Contest>& place = this->place(switch_contests_, collective, commutative, bytes);
+  const bool barrier = collective == Collective::kBarrier;
+  const bool room = switch_barriers_.size() < kMostBarriers || switch_barriers_.contains(previous_);
+  const std::uint32_t before = barrier && room ? previous_ : 0;
+  Place<Contest>& place = barrier ? switch_barriers_[before]
+                                  : this->place(switch_contests_, collective, commutative, bytes);
   if (!place.known) [[unlikely]] {
     place.known = true;
     const QuietFloats quiet;
@@ -198,11 +203,23 @@ Contest* CollectiveComm::switch_contest(const coll::Selection& selection, Collec
     // Enough calls have gone by before there was a group.
     place.made = std::make_unique<Contest>(static_cast<int>(rivals.size()) + 1,
                                            Trial::Rival::in_network, Trial::kOwn, 0);
-    place.made->compared = compared(collective, commutative, bytes, usual);
-    place.made->compared.rivals = std::move(rivals);
+    Compared& made = place.made->compared;
+    made = compared(collective, commutative, bytes, usual);
+    made.rivals = std::move(rivals);
+    if (before != 0) {
+      const std::uint64_t end = std::uint64_t{1} << (before & 0xff) >> 1;
+      made.name += std::string(" after ") + coll::info(Collective(before >> 8)).name;
+      made.least_bytes = end >> 1;
+      made.most_bytes = end - 1;
+    }
     place.made->later = &switched_later(collective, commutative, bytes);
   }
   return place.made.get();
+}
+
+void CollectiveComm::passes(Collective collective, std::uint64_t bytes) {
+  previous_ = static_cast<std::uint32_t>(collective) << 8 |
+              static_cast<std::uint32_t>(std::bit_width(bytes) + 1);
 }
 
 bool CollectiveComm::any_first_bcast(const coll::Selection& selection) {

@@ -7,12 +7,14 @@
 #ifndef OVERDRIVE_COLL_RUN_COMMUNICATOR_H_
 #define OVERDRIVE_COLL_RUN_COMMUNICATOR_H_
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <map>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -57,7 +59,7 @@ class SwitchedLater {
 
 // What a measurement compares.
 struct Compared {
-  const char* name = "";               // of the calls
+  std::string name;                    // of the calls
   coll::Decision usual;                // Overdrive's choice
   std::vector<coll::Decision> rivals;  // the ways after it
   std::uint64_t least_bytes = 0;       // of the calls that are counted together
@@ -77,6 +79,64 @@ struct Contest : Trial {
   Compared compared;
   // Of a switch's: which calls that do not block follow its verdicts.
   SwitchedLater* later = nullptr;
+};
+
+// Samples of contests to which the communicator's next calls belong. There are several only where
+// nothing was known of any: those were served alike, all by the switch or none.
+class OpenSamples {
+ public:
+  bool open() const { return count_ > 0; }
+  // `switched`: the switch has served the call.
+  void begin(Contest& contest, bool switched) {
+    if (count_ == samples_.size()) return;
+    samples_[count_++] = {&contest, Trial::kFollowing};
+    switched_ = switched;
+  }
+  // A call of a contest begins, whose own sample has ended.
+  void shift_aside(Contest& other) {
+    other.step_aside(false, false);
+    if (!open()) return;
+    if (!other.follows() || other.judged()) {
+      other.step_aside(true, false);
+      return;
+    }
+    bool all_new = true;
+    for (std::size_t i = 0; i < count_; ++i) {
+      all_new = all_new && !samples_[i].of->judged();
+      samples_[i].of->together();
+    }
+    const bool alike = (other.turn() == Trial::kRival) == switched_;
+    if (all_new && alike && other.measuring()) {
+      other.together();
+    } else {
+      other.step_aside(true, switched_);
+    }
+  }
+  // Another call has taken so long.
+  void add(std::uint64_t ns) {
+    for (std::size_t i = 0; i < count_; ++i) samples_[i].of->followed(ns);
+    remove_if([](Sample& sample) { return --sample.left == 0; });
+  }
+  // The contest's next call begins.
+  void end(const Contest& contest) {
+    remove_if([&](const Sample& sample) { return sample.of == &contest; });
+  }
+
+ private:
+  struct Sample {
+    Contest* of = nullptr;
+    int left = 0;
+  };
+  template <typename Gone>
+  void remove_if(Gone&& gone) {
+    const auto end = samples_.begin() + static_cast<std::ptrdiff_t>(count_);
+    count_ =
+        static_cast<std::size_t>(std::remove_if(samples_.begin(), end, gone) - samples_.begin());
+  }
+
+  std::array<Sample, Trial::kFollowing + 1> samples_{};
+  std::size_t count_ = 0;
+  bool switched_ = false;
 };
 
 // Whether calls of one kind and range of sizes are served by what starts with whoever comes first:
@@ -124,11 +184,19 @@ class CollectiveComm {
   Contest* contest(const coll::Selection& selection, coll::Collective collective, bool commutative,
                    std::uint64_t bytes, const coll::Decision& usual, Others others);
   // The measurement of calls that the switch could serve against the host and, unless there is
-  // nothing but a switch, the choice of choose(); null where there is nothing to measure.
+  // nothing but a switch, the choice of choose(); null where there is nothing to measure. Barriers
+  // have one for each kind and length of the call before them: what a barrier is good for lies in
+  // the calls around it.
   Contest* switch_contest(const coll::Selection& selection, coll::Collective collective,
                           bool commutative, std::uint64_t bytes, bool only_switch);
+  // A call for which the switch is on goes by: the next barrier's is that after it.
+  void passes(coll::Collective collective, std::uint64_t bytes);
   // For another group of the leaders, which may lie elsewhere.
-  void forget_switch_contests() { switch_contests_.clear(); }
+  void forget_switch_contests() {
+    samples = {};
+    switch_contests_.clear();
+    switch_barriers_.clear();
+  }
   // What was agreed about calls that do not block, for which choose() has decided.
   SwitchedLater& switched_later(coll::Collective collective, bool commutative, std::uint64_t bytes);
   // Forgets what contest() has found, because Overdrive's own choice has changed.
@@ -187,7 +255,9 @@ class CollectiveComm {
   // Of a call that is measured: when it began, and its trial while the host serves it.
   std::uint64_t turn_began_ns = 0;
   Contest* host_turn = nullptr;
-  ArrivalChoice* watched = nullptr;  // of the call under way, if anybody looks when ranks come
+  OpenSamples samples;                // of a switch's contests
+  std::uint64_t follow_began_ns = 0;  // of a call that belongs to it while the host serves it
+  ArrivalChoice* watched = nullptr;   // of the call under way, if anybody looks when ranks come
   // What is known about calls that may outlast themselves (engine/overlap.h); null: nothing yet.
   std::shared_ptr<void> overlap;
 
@@ -225,6 +295,10 @@ class CollectiveComm {
                      std::uint64_t bytes) const;
   Places<Contest> contests_;
   Places<Contest> switch_contests_;
+  // Of barriers, by the call before; a program with many kinds of calls has one for the rest.
+  static constexpr std::size_t kMostBarriers = 24;
+  std::map<std::uint32_t, Place<Contest>> switch_barriers_;
+  std::uint32_t previous_ = 0;  // kind and length of the last call, from 1
   Places<SwitchedLater> switched_later_;
   Places<ArrivalChoice> arrivals_;
   // By collective and number of bits of the size.

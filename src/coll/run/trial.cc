@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "base/quiet_floats.h"
 
@@ -18,6 +19,8 @@ constexpr double kFar = 1.5;
 constexpr double kNear = 1.5;
 // One that had a bad moment may be tried again.
 constexpr double kMostRatio = 100;
+// Later calls may seem to gain more than the call itself takes.
+constexpr double kLeastRatio = 0.01;
 
 }  // namespace
 
@@ -42,22 +45,44 @@ bool Trial::took(std::uint64_t ns) {
   const bool measured = measuring();
   const int at = position();
   ++calls_;
-  if (!measured) return false;
+  open_ = false;
+  if (!measured) {
+    if (std::exchange(aside_, false) && at >= 0) ++begins_;
+    return false;
+  }
   const int in_block = at % kBlock;
   if (in_block > 0) {
     samples_[static_cast<std::size_t>(at / kBlock * kMeasured + in_block - 1)] =
         std::max<std::int64_t>(1, static_cast<std::int64_t>(ns));
+    open_ = follows();
   }
-  return at == blocks_ * kBlock - 1;
+  return !follows() && due();
 }
 
-Trial::Times Trial::times_of(int way) const {
+void Trial::followed(std::uint64_t ns) {
+  if (!open_) return;
+  const int last = position() - 1;
+  const int sample = last / kBlock * kMeasured + last % kBlock - 1;
+  samples_[static_cast<std::size_t>(count() + sample)] += static_cast<std::int64_t>(ns);
+}
+
+void Trial::together() {
+  together_ = true;
+  // Those who have no verdict yet come first. The first call of a block is not measured.
+  if (phase_ != Phase::apart || stage_ != 1 || position() != 1 || delays_ == kMostDelays) return;
+  ++delays_;
+  begin_stage(1, calls_ + kQuiet);
+}
+
+Trial::Times Trial::times_of(int way, bool own, bool after) const {
   std::array<double, kMostBlocks * kMeasured> values{};
   std::size_t count = 0;
+  const auto later = static_cast<std::size_t>(this->count());
   for (std::size_t block = 0; block < static_cast<std::size_t>(blocks_); ++block) {
     if (order_[block] != way) continue;
-    for (std::size_t i = 0; i < kMeasured; ++i) {
-      values[count++] = static_cast<double>(samples_[block * kMeasured + i]);
+    for (std::size_t i = block * kMeasured; i < (block + 1) * kMeasured; ++i) {
+      const std::int64_t ns = (own ? samples_[i] : 0) + (after ? samples_[later + i] : 0);
+      values[count++] = static_cast<double>(ns);
     }
   }
   Times times;
@@ -78,33 +103,60 @@ Trial::Times Trial::times_of(int way) const {
   return times;
 }
 
-int Trial::best_of(const AllTimes& times) const {
-  const Times& usual = times[static_cast<std::size_t>(winner_)];
+Trial::AllFound Trial::find() const {
+  AllFound all{};
+  for (int way = 0; way < ways_; ++way) {
+    Found& found = all[static_cast<std::size_t>(way)];
+    found.own = found.whole = times_of(way, true, false);
+    if (!follows()) continue;
+    found.after = times_of(way, false, true);
+    found.whole = times_of(way, true, true);
+  }
+  const Found& usual = all[static_cast<std::size_t>(winner_)];
+  for (int way = 0; way < ways_; ++way) {
+    Found& found = all[static_cast<std::size_t>(way)];
+    found.cost = found.own.median;
+    found.error = found.own.error;
+    if (way == winner_ || !follows() || !takes_part(way)) continue;
+    // What a call does to later ones is hardly more than it takes itself; so the difference is
+    // believed as far as that is more than its noise. Nobody wins by what he seems to spare others
+    // if that is not sure.
+    const double error = std::hypot(usual.after.error, found.after.error);
+    const double noise = kNoises * error / std::max(usual.own.median, found.own.median);
+    const double belief = 1 / (1 + noise * noise);
+    const double later = belief * (found.after.median - usual.after.median);
+    found.cost += later;
+    if (later < 0) found.error = std::hypot(found.error, belief * error);
+  }
+  return all;
+}
+
+int Trial::best_of(const AllFound& found) const {
+  const Found& usual = found[static_cast<std::size_t>(winner_)];
   int best = winner_;
   for (int way = 0; way < ways_; ++way) {
-    const Times& other = times[static_cast<std::size_t>(way)];
+    const Found& other = found[static_cast<std::size_t>(way)];
     if (way == winner_ || !takes_part(way)) continue;
     const double noise = kNoises * std::hypot(usual.error, other.error);
-    if (usual.median - other.median <= std::max(kLeastGain * usual.median, noise)) continue;
-    if (other.median < times[static_cast<std::size_t>(best)].median) best = way;
+    if (usual.cost - other.cost <= std::max(kLeastGain * usual.cost, noise)) continue;
+    if (other.cost < found[static_cast<std::size_t>(best)].cost) best = way;
   }
   return best;
 }
 
 bool Trial::judge() {
   const QuietFloats quiet;
-  AllTimes times{};
-  for (int way = 0; way < ways_; ++way) times[static_cast<std::size_t>(way)] = times_of(way);
-  const Times& usual = times[static_cast<std::size_t>(winner_)];
+  const AllFound found = find();
+  const Found& usual = found[static_cast<std::size_t>(winner_)];
   for (int block = 0; block < blocks_; ++block) {
-    const int way = order_[static_cast<std::size_t>(block)];
-    double& ratio = ratios_[static_cast<std::size_t>(way)];
-    ns_[static_cast<std::size_t>(way)] = times[static_cast<std::size_t>(way)].median;
-    ratio = std::min(times[static_cast<std::size_t>(way)].median / usual.median, kMostRatio);
-    if (judged_) spent_ += kBlock * std::max(ratio - 1, 0.0);
+    const auto way = static_cast<std::size_t>(order_[static_cast<std::size_t>(block)]);
+    ns_[way] = found[way].own.median;
+    ns_after_[way] = found[way].after.median;
+    ratios_[way] = std::clamp(found[way].cost / usual.cost, kLeastRatio, kMostRatio);
+    if (phase_ == Phase::later) spent_ += kBlock * std::max(ratios_[way] - 1, 0.0);
   }
-  if (stage_ == 1) return !begin_final(times);
-  const int best = best_of(times);
+  if (stage_ == 1) return !begin_final(found);
+  const int best = best_of(found);
   if (stage_ == 2 && judged_ && best != winner_) {
     blocks_ = 0;
     for (const int way : {winner_, best, best, winner_}) add_block(way);
@@ -115,22 +167,29 @@ bool Trial::judge() {
   return true;
 }
 
-bool Trial::begin_final(const AllTimes& times) {
+bool Trial::clear(const AllFound& found, int best) const {
+  const Found& it = found[static_cast<std::size_t>(best)];
+  for (int way = 0; way < ways_; ++way) {
+    if (way == best || !takes_part(way)) continue;
+    const Found& other = found[static_cast<std::size_t>(way)];
+    if (it.own.largest * kFar >= other.own.smallest) return false;
+    if (it.whole.largest >= other.whole.smallest) return false;
+  }
+  return true;
+}
+
+bool Trial::begin_final(const AllFound& found) {
   std::array<int, kMostWays> able{};
   int count = 0;
   for (int way = 0; way < ways_; ++way) {
     if (takes_part(way)) able[static_cast<std::size_t>(count++)] = way;
   }
-  const auto of = [&](int way) -> const Times& { return times[static_cast<std::size_t>(way)]; };
+  const auto cost = [&](int way) { return found[static_cast<std::size_t>(way)].cost; };
   std::stable_sort(able.begin(), able.begin() + count,
-                   [&](int a, int b) { return of(a).median < of(b).median; });
+                   [&](int a, int b) { return cost(a) < cost(b); });
   const int best = able[0];
-  bool clear = true;
-  for (int i = 1; i < count; ++i) {
-    clear = clear && of(best).largest * kFar < of(able[static_cast<std::size_t>(i)]).smallest;
-  }
   // Something that disturbs one whole block looks the same, so a verdict that stands is not undone.
-  if (clear && (best == winner_ || !judged_)) {
+  if (clear(found, best) && (best == winner_ || !judged_)) {
     end(best);
     return false;
   }
@@ -138,7 +197,7 @@ bool Trial::begin_final(const AllTimes& times) {
   int chosen = 1;
   for (int i = 0; i < count && chosen < kFinalists; ++i) {
     const int way = able[static_cast<std::size_t>(i)];
-    if (way == winner_ || of(way).median > kNear * of(winner_).median) continue;
+    if (way == winner_ || cost(way) > kNear * cost(winner_)) continue;
     finalists[static_cast<std::size_t>(chosen++)] = way;
   }
   if (chosen == 1) {
@@ -156,6 +215,7 @@ void Trial::begin_stage(int stage, std::uint64_t at) {
   stage_ = stage;
   begins_ = at;
   samples_ = {};
+  open_ = false;
 }
 
 void Trial::end(int winner) {
@@ -165,7 +225,23 @@ void Trial::end(int winner) {
   }
   winner_ = winner;
   judged_ = true;
-  plan();
+  if (phase_ == Phase::first && together_) {
+    plan_apart();
+  } else {
+    phase_ = Phase::later;
+    plan();
+  }
+  together_ = false;
+}
+
+void Trial::plan_apart() {
+  phase_ = Phase::apart;
+  blocks_ = 0;
+  add_block(winner_);
+  for (int way = 0; way < ways_; ++way) {
+    if (way != winner_) add_block(way);
+  }
+  begin_stage(1, calls_ + kQuiet);
 }
 
 void Trial::plan() {

@@ -26,6 +26,19 @@
 //
 // What is measured is the time inside the call, on all ranks together: who waits for a late rank
 // waits as long with either, and a root that leaves early is paid for by nobody.
+//
+// Where a switch competes that is not all. A barrier by which all ranks leave at once may be quick
+// and the call after it slow, because all of them want the same cores then. So a sample has a
+// second part there, the time inside the communicator's other calls until the next one of the same
+// kind, and of these the first kFollowing. Its end is known only when that next call begins: then
+// the ranks add up. How far the second part counts follows from how sure it is: what strays by
+// more than a whole call takes says little about the call. While a sample is open all other kinds
+// of calls step aside and measure nothing, so that the sample tells about one way alone: they go
+// their usual ways; but of those about which nothing is known yet the switch serves all or none, as
+// it does the sample's call; whose turn is the same is measured, too. Kinds that gain only together
+// would never be found otherwise: a host's call after a switch's is slow, and a switch's after a
+// host's as well. What was found so with others is measured once more when there are verdicts about
+// them.
 #ifndef OVERDRIVE_COLL_RUN_TRIAL_H_
 #define OVERDRIVE_COLL_RUN_TRIAL_H_
 
@@ -54,27 +67,46 @@ class Trial {
   static constexpr std::uint64_t kEarly = 128;
   static constexpr std::uint64_t kAgain = 1024;
   static constexpr double kShare = 0.01;
+  static constexpr int kFollowing = 3;  // other calls that belong to a sample
+  static constexpr int kMostDelays = 8;
 
   // `first`: the way of the calls before the first measurement; `quiet`: their number.
   explicit Trial(int ways = 2, Rival rival = Rival::host, int first = kOwn, int quiet = kQuiet);
   Rival rival() const { return rival_; }
+  // Whether other calls belong to the samples.
+  bool follows() const { return rival_ == Rival::in_network; }
   int ways() const { return ways_; }
 
   // Which way serves the next call.
   int turn() const {
-    if (!measuring()) return judged_ ? winner_ : first_;
+    if (!measuring()) return judged_ ? winner_ : (aside_ && along_ ? kRival : first_);
     return order_[static_cast<std::size_t>(position() / kBlock)];
   }
   // Whether the next call belongs to a measurement.
-  bool measuring() const { return calls_ >= begins_; }
+  bool measuring() const { return !aside_ && calls_ >= begins_; }
+  // Whether the next call is left out of the measurement, which goes on with the one after it;
+  // where nothing is known yet it is the rival's with `along`.
+  void step_aside(bool aside, bool along) {
+    aside_ = aside;
+    along_ = along;
+  }
+  // Calls about which nothing was known have gone the way of the last one.
+  void together();
 
   // The call has ended after so many nanoseconds on this rank. True: samples() must be added up
   // over all ranks, and judge() be called, before the next call.
   bool took(std::uint64_t ns);
-  // What this rank has measured in the stage: nanoseconds of each call.
+  // Another call, which belongs to the sample of the last one.
+  void followed(std::uint64_t ns);
+  // Where calls follow: whether what took() says otherwise is so before the call that begins now.
+  bool due() const { return position() == blocks_ * kBlock; }
+  // What this rank has measured in the stage: nanoseconds of each call, then, where calls follow,
+  // of those that have followed each.
   std::span<std::int64_t> samples() {
-    return std::span(samples_).first(static_cast<std::size_t>(blocks_ * kMeasured));
+    return std::span(samples_).first(static_cast<std::size_t>(count() * (follows() ? 2 : 1)));
   }
+  // The ranks could not add up: the stage is begun anew, much later.
+  void give_up() { begin_stage(stage_, calls_ + kAgain); }
   // True: there is a verdict. False: another stage follows.
   bool judge();
   // Whether there has been a verdict.
@@ -83,6 +115,8 @@ class Trial {
   int winner() const { return winner_; }
   // Nanoseconds of a call on all ranks together when the way was last measured; 0: never.
   double ns_of(int way) const { return ns_[static_cast<std::size_t>(way)]; }
+  // Likewise of the calls that have followed one.
+  double ns_after(int way) const { return ns_after_[static_cast<std::size_t>(way)]; }
 
  private:
   struct Times {
@@ -91,20 +125,36 @@ class Trial {
     double largest = 0;
     double error = 0;  // of the median, from the distance of the quartiles
   };
-  using AllTimes = std::array<Times, kMostWays>;
+  // What is known of a way.
+  struct Found {
+    Times own;    // the call's time
+    Times after;  // that of the calls that follow it
+    Times whole;  // both together
+    // What is compared: the time of the call, and by how much later calls take longer than with
+    // the usual way.
+    double cost = 0;
+    double error = 0;  // of a gain by it
+  };
+  using AllFound = std::array<Found, kMostWays>;
 
   int position() const { return static_cast<int>(calls_ - begins_); }
-  Times times_of(int way) const;
+  int count() const { return blocks_ * kMeasured; }
+  Times times_of(int way, bool own, bool after) const;
+  AllFound find() const;
+  // Whether every call of the way is shorter by far than each of the others.
+  bool clear(const AllFound& found, int best) const;
   void add_block(int way);
   bool takes_part(int way) const;
   // The second stage follows the first; false: there is a verdict already.
-  bool begin_final(const AllTimes& times);
+  bool begin_final(const AllFound& found);
   void begin_stage(int stage, std::uint64_t at);
   // The best of those that have won; the usual way if nobody has.
-  int best_of(const AllTimes& times) const;
+  int best_of(const AllFound& found) const;
   void end(int winner);
   // The next measurement.
   void plan();
+  // All ways once more, soon.
+  void plan_apart();
 
   std::uint64_t calls_ = 0;
   std::uint64_t begins_;  // number of the first call of the present or next stage
@@ -114,12 +164,21 @@ class Trial {
   int stage_ = 1;
   Rival rival_;
   bool judged_ = false;
+  bool aside_ = false;
+  bool along_ = false;
+  bool open_ = false;  // other calls belong to the last sample
+  // Where calls follow: of the present measurement, and those that are one time each.
+  bool together_ = false;
+  enum class Phase : std::uint8_t { first, apart, later };
+  Phase phase_ = Phase::first;
+  int delays_ = 0;
   int blocks_ = 0;
-  std::array<std::uint8_t, kMostBlocks> order_{};                // ways of the stage's blocks
-  std::array<std::int64_t, kMostBlocks * kMeasured> samples_{};  // block by block
+  std::array<std::uint8_t, kMostBlocks> order_{};                    // ways of the stage's blocks
+  std::array<std::int64_t, 2 * kMostBlocks * kMeasured> samples_{};  // block by block
   // Of each way when it was last measured: its time as a multiple of the usual way's.
   std::array<double, kMostWays> ratios_{};
   std::array<double, kMostWays> ns_{};
+  std::array<double, kMostWays> ns_after_{};
   double spent_ = 0;  // on later measurements, in calls of the usual way
 };
 
