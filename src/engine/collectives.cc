@@ -102,7 +102,8 @@ int Rank::collective(const CollectiveCall& call, Comm& comm, bool* served) {
   std::uint64_t follow_began_ns = 0;
   if (comm.collectives != nullptr) {
     comm.collectives->watched = nullptr;
-    comm.collectives->follow_began_ns = 0;
+    // An error handler of the program has jumped away from the last one, perhaps on this rank only.
+    if (std::exchange(comm.collectives->follow_began_ns, 0) != 0) comm.collectives->samples.add(0);
     if (comm.collectives->samples.open()) [[unlikely]]
       follow_began_ns = now_ns();
   }
