@@ -248,6 +248,10 @@ TEST_F(GuardsTest, HandlersOfTheProgramAreCalled) {
 
 // By a handler that has interrupted the wait.
 TEST_F(GuardsTest, WhoJumpsAwayFromAWaitHoldsNobody) {
+#if defined(__SANITIZE_THREAD__)
+  // It runs handlers with all signals blocked, and holds others back until the next call it knows.
+  GTEST_SKIP() << "the thread sanitizer lets no handler interrupt the wait";
+#endif
   struct sigaction action = {};
   struct sigaction before = {};
   action.sa_handler = [](int) { siglongjmp(jump, 1); };
