@@ -42,19 +42,17 @@ __attribute__((constructor)) void FindAllWrapped() {
   dlerror();  // an older C library does not have all of them
 }
 
-uintptr_t Number(const void* address) { return reinterpret_cast<uintptr_t>(address); }
-
 // The vector itself is read here, and so waited for where it is guarded.
 void SettleVector(const iovec* vector, int64_t count) {
   if (!memory::guard::is_active() || vector == nullptr) return;
-  for (int64_t i = 0; i < count; ++i) Settle(Number(vector[i].iov_base), vector[i].iov_len);
+  for (int64_t i = 0; i < count; ++i) SettleAt(vector[i].iov_base, vector[i].iov_len);
 }
 
 void SettleMessage(const msghdr* message) {
   if (!memory::guard::is_active() || message == nullptr) return;
   SettleVector(message->msg_iov, static_cast<int64_t>(message->msg_iovlen));
-  Settle(Number(message->msg_control), message->msg_controllen);
-  Settle(Number(message->msg_name), message->msg_namelen);
+  SettleAt(message->msg_control, message->msg_controllen);
+  SettleAt(message->msg_name, message->msg_namelen);
 }
 
 void SettleMessages(const mmsghdr* messages, unsigned count) {
@@ -65,7 +63,7 @@ void SettleMessages(const mmsghdr* messages, unsigned count) {
 void SettleItems(const void* start, size_t bytes, size_t count) {
   size_t total;
   if (__builtin_mul_overflow(bytes, count, &total)) total = SIZE_MAX;
-  Settle(Number(start), total);
+  SettleAt(start, total);
 }
 
 // What is handed over in a structure that is not looked into.
@@ -80,7 +78,7 @@ using namespace od::loader;
 
 #define OD_BUFFER(Result, name, parameters, arguments, buffer, bytes) \
   OD_WRAPPED(Result, name, parameters) {                              \
-    Settle(Number(buffer), bytes);                                    \
+    SettleAt(buffer, bytes);                                          \
     return OD_NEXT(name) arguments;                                   \
   }
 #define OD_VECTOR(Result, name, parameters, arguments, vector, count) \

@@ -22,16 +22,12 @@ namespace {
 
 // How long a name is is not looked at: an address that is wrong is the kernel's to complain about.
 void SettleName(const void* name) {
-  if (name != nullptr) Settle(reinterpret_cast<uintptr_t>(name), PATH_MAX);
+  if (name != nullptr) SettleAt(name, PATH_MAX);
 }
 
 template <typename T>
 void SettleResult(const T* result) {
-  if (result != nullptr) Settle(reinterpret_cast<uintptr_t>(result), sizeof *result);
-}
-
-void SettleBytes(const void* start, size_t bytes) {
-  Settle(reinterpret_cast<uintptr_t>(start), bytes);
+  if (result != nullptr) SettleAt(result, sizeof *result);
 }
 
 bool HasMode(int flags) { return (flags & (O_CREAT | O_TMPFILE)) != 0; }
@@ -149,7 +145,7 @@ OD_ABOUT(__fxstat64, (int version, int file, struct stat64* about), (version, fi
 #define OD_READLINK(name, parameters, arguments) \
   OD_WRAPPED(ssize_t, name, parameters) {        \
     SettleName(path);                            \
-    SettleBytes(to, n);                          \
+    SettleAt(to, n);                             \
     return OD_NEXT(name) arguments;              \
   }
 OD_READLINK(readlink, (const char* path, char* to, size_t n), (path, to, n))
@@ -161,10 +157,10 @@ OD_READLINK(__readlinkat_chk, (int folder, const char* path, char* to, size_t n,
 
 // Names of sockets.
 OD_WRAPPED(int, connect, (int socket, const void* name, unsigned bytes)) {
-  SettleBytes(name, bytes);
+  SettleAt(name, bytes);
   return OD_NEXT(connect)(socket, name, bytes);
 }
 OD_WRAPPED(int, bind, (int socket, const void* name, unsigned bytes)) {
-  SettleBytes(name, bytes);
+  SettleAt(name, bytes);
   return OD_NEXT(bind)(socket, name, bytes);
 }

@@ -59,11 +59,7 @@ OwnPages::Mremap g_mremap;
 OwnPages::Mmap NextMmap() { return Next(&g_mmap, "mmap", PlainMmap); }
 OwnPages::Munmap NextMunmap() { return Next(&g_munmap, "munmap", PlainMunmap); }
 
-// What is on its way arrives before its pages change.
-void SettleAt(const void* start, size_t bytes) {
-  Settle(reinterpret_cast<uintptr_t>(start), bytes);
-}
-
+// What is on its way arrives before its pages change, here and below.
 void* Map(void* start, size_t bytes, int access, int flags, int fd, off_t offset) {
   if ((flags & MAP_FIXED) != 0) SettleAt(start, bytes);
   if ((flags & MAP_FIXED) != 0 && own_pages.overlaps(start, bytes)) {

@@ -28,6 +28,9 @@ inline F NextOf(F& next, const Wrapped& wrapped) {
 inline void Settle(uintptr_t start, uint64_t bytes) {
   if (memory::guard::is_active()) memory::guard::guards.settle_range(start, bytes);
 }
+inline void SettleAt(const void* start, uint64_t bytes) {
+  Settle(reinterpret_cast<uintptr_t>(start), bytes);
+}
 
 }  // namespace od::loader
 
