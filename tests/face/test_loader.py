@@ -233,6 +233,38 @@ def test_no_host_at_all(bench: Bench) -> None:
     assert "MPI_Session_init" in result.stderr and "no MPI library" in result.stderr
 
 
+@pytest.mark.parametrize("options", [(), ("-Wl,-z,now",), ("-Wl,-z,lazy",)])
+def test_what_stands_in_for_mpi(bench: Bench, options: tuple[str, ...]) -> None:
+    """Sequential programs have a library with a few functions of MPI: it serves them."""
+    library = bench.shared_object("stand_in.c", "libseq.so", "-Wl,-soname,libseq.so")
+    program = bench.compile("stand_in.c", "program", "-DPROGRAM", *options, str(library))
+    direct = bench.output(program, preload=False)
+    assert direct == (
+        "stand-in: 40, 0 then 1, rank 105\n" "stand-in: 40, 1 then 1, rank 105\n"
+    )
+    faces = str(bench.folder / "faces")
+    assert bench.output(program, OVERDRIVE_FACE_DIR=faces) == direct
+
+
+def test_stand_in_of_a_plugin(bench: Bench) -> None:
+    """The same where only a plugin has it, which is loaded for its own use."""
+    library = bench.shared_object("stand_in.c", "libseq.so", "-Wl,-soname,libseq.so")
+    plugin = bench.shared_object("stand_in.c", "plugin.so", "-DPLUGIN", str(library))
+    program = bench.compile("load_plugin.c", "program")
+    direct = bench.output(program, plugin, preload=False)
+    assert direct == "stand-in: 40, 0 then 1, rank 105\n"
+    assert bench.output(program, plugin) == direct
+
+
+@pytest.mark.parametrize("binding", ["-Wl,-z,now", "-Wl,-z,lazy"])
+def test_weak_references_of_a_program_without_mpi(bench: Bench, binding: str) -> None:
+    """They are not null with the loader: whoever asks is told that MPI is not initialised."""
+    program = bench.compile("asks.c", "program", binding)
+    direct = bench.output(program, preload=False)
+    assert direct == "rank 0, initialised 0, finalised 0\n"
+    assert bench.output(program) == direct
+
+
 @pytest.mark.parametrize("with_library", [False, True])
 def test_questions_by_name(bench: Bench, linked: Callable[..., Path], with_library: bool) -> None:
     """dlsym answers as without the loader, before and after an MPI library is there."""

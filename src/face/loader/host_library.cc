@@ -75,6 +75,29 @@ bool HostSearch::Refresh() {
 
 namespace {
 
+struct DefinitionSearch {
+  const char* name;
+  void* found;
+};
+
+int VisitDefinition(dl_phdr_info* info, size_t, void* search_pointer) {
+  auto& search = *static_cast<DefinitionSearch*>(search_pointer);
+  ElfView elf;
+  if (!elf.Open(*info) || elf.Contains(&kHere) || !elf.Defines(search.name)) return 0;
+  search.found = elf.PlainFunction(elf.Find(search.name));
+  return search.found != nullptr;
+}
+
+}  // namespace
+
+void* FindDefinition(const char* name) {
+  DefinitionSearch search = {name, nullptr};
+  dl_iterate_phdr(&VisitDefinition, &search);
+  return search.found;
+}
+
+namespace {
+
 // The file that /proc says is mapped at this loader's address.
 bool PathFromMaps(char* buffer, size_t buffer_bytes) {
   const int file = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);

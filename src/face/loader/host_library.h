@@ -38,6 +38,10 @@ class HostSearch {
   bool changed_ = false;
 };
 
+// The function of this name in the first loaded object, other than this loader, that defines it;
+// null if none does.
+void* FindDefinition(const char* name);
+
 // The path of this loader as an absolute one where that can be found out; `buffer` may hold the
 // result.
 const char* LoaderPath(char* buffer, size_t buffer_bytes);

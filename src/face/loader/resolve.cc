@@ -24,7 +24,8 @@ namespace {
 
 enum State : int { kNew = 0, kBusy = 1, kDone = 2 };
 
-// Whoever resolves is the only writer of everything here, until g_state is kDone.
+// Whoever resolves is the only writer of everything here, until g_state is kDone. Without a host it
+// is kNew again: one may still come.
 int g_state;
 long g_resolver;                 // thread id of the one that resolves
 void* g_host[OD_ENTRY_COUNT];    // the host's functions
@@ -143,9 +144,34 @@ void* MissingStub(unsigned index) {
   return const_cast<unsigned char*>(od_missing + index * kStubBytes);
 }
 
-void Resolve(unsigned index) {
+// What is right in a process without an MPI library, for those who ask before they use one.
+int NotYet(int* flag) {
+  *flag = 0;
+  return 0;  // MPI_SUCCESS in every ABI
+}
+
+// The function that a process without a host calls: that of a library which stands in for MPI in
+// sequential programs (MUMPS brings one), as if this loader were not there. References that are
+// weak, null without us, are not null with us; who has one asks next whether MPI is initialised.
+void* WithoutHost(unsigned index) {
+  char p_name[64] = "P";
+  strcpy(p_name + 1, Name(index));
+  const char* const names[] = {Name(index), p_name};
+  for (const char* name : names) {
+    // Also in what was loaded for the use of some objects only; names with versions are dlsym's.
+    if (void* const other = FindDefinition(name)) return other;
+    if (void* const other = RealDlsym()(RTLD_NEXT, name)) return other;
+  }
+  if (strcmp(Name(index), "MPI_Initialized") == 0 || strcmp(Name(index), "MPI_Finalized") == 0) {
+    return reinterpret_cast<void*>(&NotYet);
+  }
+  Fail(Name(index), " (no MPI library is loaded)", "", "");
+}
+
+// Null: the entries are filled for good. Else there is no host as yet, and this call goes there.
+void* Resolve(unsigned index) {
   const HostLibrary host = FindHostAndAdjustNames();
-  if (!host.found) Fail(Name(index), " (no MPI library is loaded)", "", "");
+  if (!host.found) return WithoutHost(index);
   // Keeps the library in the process from here on.
   g_host_handle = RealDlopen()(host.path, RTLD_LAZY | RTLD_NOLOAD);
   if (g_host_handle == nullptr) Fail(Name(index), " (cannot get hold of ", host.path, ")");
@@ -188,6 +214,7 @@ void Resolve(unsigned index) {
     // Release: see the head of this file; pairs with the stubs, which load before they jump.
     __atomic_store_n(&od_entry[i], g_filled[i], __ATOMIC_RELEASE);
   }
+  return nullptr;
 }
 
 }  // namespace
@@ -203,26 +230,30 @@ void* const* ResolvedEntries() {
 void* od_resolve(unsigned index) {
   using namespace od::loader;
   const long self = syscall(SYS_gettid);
-  int expected = kNew;
-  // Acquire pairs with the release of kDone below.
-  if (__atomic_compare_exchange_n(&g_state, &expected, kBusy, false, __ATOMIC_ACQUIRE,
-                                  __ATOMIC_ACQUIRE)) {
-    __atomic_store_n(&g_resolver, self, __ATOMIC_RELAXED);
-    Resolve(index);
-    __atomic_store_n(&g_state, kDone, __ATOMIC_RELEASE);
-  } else {
-    // Acquire pairs with the same release. Loading a face takes milliseconds at most.
+  for (;;) {
+    int expected = kNew;
+    // Acquire pairs with the releases of kDone and kNew below.
+    if (__atomic_compare_exchange_n(&g_state, &expected, kBusy, false, __ATOMIC_ACQUIRE,
+                                    __ATOMIC_ACQUIRE)) {
+      __atomic_store_n(&g_resolver, self, __ATOMIC_RELAXED);
+      void* const other = Resolve(index);
+      __atomic_store_n(&g_state, other == nullptr ? kDone : kNew, __ATOMIC_RELEASE);
+      return other != nullptr ? other : __atomic_load_n(&od_entry[index], __ATOMIC_RELAXED);
+    }
+    // Acquire pairs with the same releases. Loading a face takes milliseconds at most.
     while (__atomic_load_n(&g_state, __ATOMIC_ACQUIRE) == kBusy) {
       if (__atomic_load_n(&g_resolver, __ATOMIC_RELAXED) == self) {
         return g_host[index] != nullptr ? g_host[index] : MissingStub(index);
       }
       sched_yield();
     }
-    // Here again: calls are watched (guarding.h), or this one was when it began.
-    SettleCall(index);
-    return g_filled[index];
+    // Else there is no host, and this call has to look for itself.
+    if (__atomic_load_n(&g_state, __ATOMIC_ACQUIRE) == kDone) {
+      // Here again: calls are watched (guarding.h), or this one was when it began.
+      SettleCall(index);
+      return g_filled[index];
+    }
   }
-  return __atomic_load_n(&od_entry[index], __ATOMIC_RELAXED);
 }
 
 void od_report_missing(unsigned index) {
