@@ -2,9 +2,10 @@
 //
 // What a direct read costs depends on it: it leaves the sender's lines shared, so that a program
 // that rewrites its buffer pays for every line again, while one that sends the same data again pays
-// nothing (docs/design/direct-copies.md). A few words of each buffer are remembered and compared; a
-// wrong guess costs time and never changes data. Receives are told, because a message that brings
-// the same data again rewrites a buffer without changing any word of it.
+// nothing, and one that rewrites a part pays for that part (docs/design/direct-copies.md). Of a few
+// words of each buffer some bits are remembered and compared; a wrong guess costs time and never
+// changes data. Receives are told, because a message that brings the same data again rewrites a
+// buffer without changing any word of it.
 //
 // Used by one thread at a time (the rank's lock, when the program is multi-threaded).
 #ifndef OVERDRIVE_MEMORY_SEND_HISTORY_H_
@@ -19,7 +20,8 @@ namespace od::memory {
 // What has happened to a buffer since it was last sent, as far as it is known or guessed.
 enum class BufferUse : std::uint8_t {
   fresh,      // it is not known: never sent, or long ago
-  rewritten,  // by the program
+  rewritten,  // by the program, most of it
+  partly,     // rewritten by the program, at most half of it
   unchanged,
   received,  // a message has been received into it, and perhaps the program has written it too
 };
@@ -36,26 +38,26 @@ class SendHistory {
       if (entry.address == address && entry.bytes == bytes) found = &entry;
     }
     if (found == nullptr) {
-      set.entries[set.oldest++ % kWays] = {address, bytes, sample, 0, false};
+      set.entries[set.oldest++ % kWays] = {.address = address, .bytes = bytes, .sample = sample};
       return BufferUse::fresh;
     }
     Entry& entry = *found;
-    const bool same = entry.sample == sample;
+    const std::uint32_t changed = changed_places(entry.sample ^ sample);
     entry.sample = sample;
     if (entry.received) {
       entry.received = false;
       return BufferUse::received;
     }
-    if (same) {
-      if (entry.distrust != 0) {
-        --entry.distrust;
-        return BufferUse::rewritten;
-      }
-      return BufferUse::unchanged;
+    if (changed == 0) {
+      if (entry.distrust == 0) return BufferUse::unchanged;
+      --entry.distrust;
+      return entry.change;
     }
-    // A buffer that has changed once will change again, perhaps not in every step of the program.
+    // A buffer that has changed once will change again, perhaps not in every step of the program,
+    // or in a part of it where we do not look.
     entry.distrust = kDistrust;
-    return BufferUse::rewritten;
+    entry.change = changed > kPlaces / 2 ? BufferUse::rewritten : BufferUse::partly;
+    return entry.change;
   }
 
   // A message has been received into memory that begins here.
@@ -71,8 +73,9 @@ class SendHistory {
     std::uintptr_t address = 0;
     std::uint64_t bytes = 0;
     std::uint64_t sample = 0;
-    std::uint32_t distrust = 0;  // unchanged sends that are still taken for rewritten ones
-    bool received = false;       // since the last send
+    std::uint8_t distrust = 0;  // unchanged sends that are still taken for such as the last change
+    BufferUse change = BufferUse::rewritten;  // the last one
+    bool received = false;                    // since the last send
   };
   // 128 buffers: a program that goes round more of them at once is not known to us; 4 KiB per rank.
   // Several to a set, because buffers often lie at equal distances.
@@ -82,10 +85,13 @@ class SendHistory {
     std::array<Entry, kWays> entries{};
     std::uint32_t oldest = 0;
   };
-  static constexpr std::uint32_t kDistrust = 2;
+  static constexpr std::uint8_t kDistrust = 2;
   // Places looked at, evenly spread. Each may cost the sender a cache miss (overlapping ones), so
   // they are few; a program that rewrites a buffer usually rewrites all of it.
   static constexpr std::uint64_t kPlaces = 6;
+  // Remembered of each place: 1 of 1,024 changes of a word is not seen.
+  static constexpr unsigned kPlaceBits = 10;
+  static_assert(kPlaces * kPlaceBits <= 64);
 
   static std::size_t set_of(std::uintptr_t address) {
     // The upper bits are folded in first: buffers often differ in these only.
@@ -100,10 +106,19 @@ class SendHistory {
     for (std::uint64_t place = 0; place < kPlaces; ++place) {
       std::uint64_t word;
       std::memcpy(&word, data + last * place / (kPlaces - 1), sizeof word);
-      sample = (sample ^ word) * 0x9e3779b97f4a7c15u;
-      sample ^= sample >> 32;
+      // Both halves count: a word that grows by one differs below, a double in its exponent above.
+      word = (word ^ word >> 32) * 0x9e3779b97f4a7c15u;
+      sample = sample << kPlaceBits | word >> (64 - kPlaceBits);
     }
     return sample;
+  }
+  // `difference`: of two samples.
+  static std::uint32_t changed_places(std::uint64_t difference) {
+    std::uint32_t changed = 0;
+    for (; difference != 0; difference >>= kPlaceBits) {
+      changed += (difference & ((std::uint64_t{1} << kPlaceBits) - 1)) != 0;
+    }
+    return changed;
   }
 
   std::array<Set, std::size_t{1} << kSetBits> sets_{};

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <vector>
 
 namespace od::memory {
@@ -53,11 +55,47 @@ TEST(SendHistory, ChangesAtBothEndsAreSeen) {
   std::vector<char> buffer(8192, 1);
   history.look(buffer.data(), buffer.size());
   buffer.front() = 2;
-  EXPECT_EQ(history.look(buffer.data(), buffer.size()), BufferUse::rewritten);
+  EXPECT_EQ(history.look(buffer.data(), buffer.size()), BufferUse::partly);
   SendHistory other;
   other.look(buffer.data(), buffer.size());
   buffer.back() = 2;
-  EXPECT_EQ(other.look(buffer.data(), buffer.size()), BufferUse::rewritten);
+  EXPECT_EQ(other.look(buffer.data(), buffer.size()), BufferUse::partly);
+}
+
+// An eighth of the buffer after the other, some of which lie between the places that are looked at.
+TEST(SendHistory, ABufferRewrittenInPartsIsToldFromOneRewrittenWhole) {
+  SendHistory history;
+  std::vector<char> buffer(8192, 1);
+  history.look(buffer.data(), buffer.size());
+  for (int turn = 0; turn < 16; ++turn) {
+    std::fill_n(buffer.begin() + turn % 8 * 1024, 1024, static_cast<char>(2 + turn));
+    EXPECT_EQ(history.look(buffer.data(), buffer.size()), BufferUse::partly) << turn;
+  }
+  for (int turn = 0; turn < 4; ++turn) {
+    buffer.assign(buffer.size(), static_cast<char>(30 + turn));
+    EXPECT_EQ(history.look(buffer.data(), buffer.size()), BufferUse::rewritten) << turn;
+  }
+  std::fill_n(buffer.begin(), 1024, static_cast<char>(40));
+  EXPECT_EQ(history.look(buffer.data(), buffer.size()), BufferUse::partly);
+}
+
+// Small counters and floating-point numbers: few of their bits differ.
+TEST(SendHistory, WordsThatDifferByLittleAreToldApart) {
+  SendHistory history;
+  std::vector<double> numbers(1024, 1.0);
+  std::vector<std::uint64_t> counters(1024, 0);
+  const auto bytes = numbers.size() * sizeof(double);
+  const auto look = [&](const auto& values) {
+    return history.look(reinterpret_cast<const char*>(values.data()), bytes);
+  };
+  look(numbers);
+  look(counters);
+  for (int turn = 1; turn < 100; ++turn) {
+    numbers.assign(numbers.size(), 1.0 + turn);
+    counters.assign(counters.size(), static_cast<std::uint64_t>(turn));
+    EXPECT_EQ(look(numbers), BufferUse::rewritten) << turn;
+    EXPECT_EQ(look(counters), BufferUse::rewritten) << turn;
+  }
 }
 
 TEST(SendHistory, AnotherLengthIsAnotherMessage) {

@@ -70,7 +70,7 @@ class PathTable {
   }
 
  private:
-  static constexpr std::size_t kUses = 5;    // those of BufferUse, and buffers out of reach
+  static constexpr std::size_t kUses = 6;    // those of BufferUse, and buffers out of reach
   static constexpr std::size_t kSizes = 11;  // doublings from 4 KiB; the last: 4 MiB and more
   static constexpr int kLeastBits = static_cast<int>(std::bit_width(kLeastBytes));
   // Nobody who is trying takes longer between two messages; perhaps there are no more of them.
