@@ -60,6 +60,10 @@ def gcc() -> dict[str, str]:
     return {"CMAKE_C_COMPILER": f"gcc-{GCC}", "CMAKE_CXX_COMPILER": f"g++-{GCC}"}
 
 
+WARNS_OF_MORE = {"OVERDRIVE_WERROR": "OFF"}
+"""Of compilers newer than the distribution: they find fault with its C++ library, too, as clang 22
+does with `std::stable_sort` of GCC 12. Their warnings end no build, whatever the check was told."""
+
 MATRIX = {
     "gcc12-O0": Configuration(
         {**gcc(), "CMAKE_BUILD_TYPE": "None",
@@ -72,9 +76,11 @@ MATRIX = {
         {**gcc(), "OVERDRIVE_LTO": "ON", "OVERDRIVE_LTO_TARGETS": "tests"},
         [f"gcc-{GCC}", f"g++-{GCC}"],
     ),
-    "clang": Configuration({"OVERDRIVE_WERROR": "OFF"}, clang=True),
+    "clang": Configuration(WARNS_OF_MORE, clang=True),
     "clang-O0": Configuration(
-        {"CMAKE_BUILD_TYPE": "None", "CMAKE_C_FLAGS": "-O0", "CMAKE_CXX_FLAGS": "-O0"}, clang=True
+        {**WARNS_OF_MORE, "CMAKE_BUILD_TYPE": "None",
+         "CMAKE_C_FLAGS": "-O0", "CMAKE_CXX_FLAGS": "-O0"},
+        clang=True,
     ),
     "aarch64": Configuration(
         {
