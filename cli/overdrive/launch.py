@@ -155,6 +155,8 @@ def find_in_path(word: str, path: str | None = None) -> str | None:
 
 
 def _find_program(word: str, remedy: str) -> str:
+    if not word:
+        raise CommandError("the name of the program is empty: is a variable of the shell not set?")
     path = find_in_path(word)
     if path is None:
         where = "is not an executable file" if "/" in word else "was not found in PATH"

@@ -54,6 +54,12 @@ def test_run_starts_a_program_directly(overdrive, library):
     assert run.variables()["OVERDRIVE_DISABLE"] == "1"
 
 
+def test_an_empty_name_of_a_program_is_refused(overdrive):
+    run = overdrive("run", "")
+    assert run.code == 2
+    assert "the name of the program is empty" in run.err
+
+
 def test_exit_status_is_that_of_the_program(overdrive):
     assert overdrive("run", "sh", "-c", "exit 7").code == 7
 

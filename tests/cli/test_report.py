@@ -225,8 +225,27 @@ def test_what_is_no_record_is_refused(overdrive, tmp_path, run8):
         assert words in run.err
     assert "--diff takes two" in overdrive("report", "--diff", str(run8)).err
     foreign = made_up(0, 9)
-    (run8 / "rank-9.json").write_text(json.dumps({**foreign, "rank": 9}))
+    (run8 / "rank-8.json").write_text(json.dumps({**foreign, "rank": 8}))
     assert "different runs" in overdrive("report", str(run8)).err
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"rank": 8}, "is no record of a rank: rank 8 of 8"),
+        ({"rank": "0"}, "is no record of a rank: rank is '0', not a whole number"),
+        ({"counters": [1]}, "is no record of a rank: counters are not named"),
+        ({"call_sites": [{"function": "MPI_Send"}]}, "is damaged, or was recorded by a version"),
+        ({"recording": {"timeline": 3}}, "is damaged, or was recorded by a version"),
+    ],
+)
+def test_a_forged_record_is_refused(overdrive, tmp_path, changed, words):
+    folder = write(tmp_path / "forged", 8)
+    (folder / "rank-0.json").write_text(json.dumps({**made_up(0, 8), **changed}))
+    run = overdrive("report", str(folder))
+    assert run.code == 2, run.err
+    assert words in run.err
+    assert "Traceback" not in run.err
 
 
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium")

@@ -40,8 +40,16 @@ def parser() -> Parser:
 
 def summary(path: Path) -> dict[str, Any]:
     """Return the numbers and the advice of a record."""
-    found = record.summarise(record.load(path), path.resolve().name)
-    found["advice"] = advice.advise(found)
+    ranks = record.load(path)
+    try:
+        found = record.summarise(ranks, path.resolve().name)
+        found["advice"] = advice.advise(found)
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as reason:
+        version = ranks[0].get("overdrive", "an unknown version")
+        raise CommandError(
+            f"{path} is damaged, or was recorded by a version of Overdrive that writes something "
+            f"else ({version}): {type(reason).__name__}: {reason}"
+        ) from reason
     return found
 
 

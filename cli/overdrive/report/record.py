@@ -46,17 +46,31 @@ def _rank_files(path: Path) -> list[Path]:
     return found
 
 
+def _said(reason: Exception) -> str:
+    return f"it has no {reason}" if isinstance(reason, KeyError) else str(reason)
+
+
+def _demand_whole(rank: Mapping[str, Any]) -> None:
+    for name in ("rank", "size", "elapsed_ns"):
+        if not isinstance(rank[name], int):
+            raise TypeError(f"{name} is {rank[name]!r}, not a whole number")
+    if not 0 <= rank["rank"] < rank["size"]:
+        raise ValueError(f"rank {rank['rank']} of {rank['size']}")
+    if not isinstance(rank["counters"], dict):
+        raise TypeError("counters are not named")
+
+
 def load(path: Path) -> list[dict[str, Any]]:
     """Return the files of all ranks, in the order of ranks."""
     ranks = []
     for file in _rank_files(path):
         try:
             rank = json.loads(file.read_text(encoding="utf-8"))
-            rank["rank"], rank["size"], rank["counters"], rank["elapsed_ns"]
+            _demand_whole(rank)
         except (OSError, UnicodeDecodeError) as reason:
             raise CommandError(f"{file} cannot be read: {reason}") from reason
         except (ValueError, KeyError, TypeError) as reason:
-            raise CommandError(f"{file} is no record of a rank: {reason}") from reason
+            raise CommandError(f"{file} is no record of a rank: {_said(reason)}") from reason
         ranks.append(rank)
     ranks.sort(key=lambda rank: rank["rank"])
     numbers = [rank["rank"] for rank in ranks]
