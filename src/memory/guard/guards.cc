@@ -61,6 +61,9 @@ Guards::Inside::~Inside() {
 bool Guards::begin(GuardPart* parts, uint32_t count, bool one_by_one) {
   leave_table();
   __atomic_store_n(&one_by_one_, one_by_one, __ATOMIC_RELAXED);
+  // Parts ascend. Release, both: pairs with may_overlap().
+  __atomic_store_n(&flight_start_, count == 0 ? 0 : parts[0].start, __ATOMIC_RELEASE);
+  __atomic_store_n(&flight_end_, count == 0 ? 0 : parts[count - 1].end, __ATOMIC_RELEASE);
   for (uint32_t i = 0; i < count; ++i) {
     if (parts[i].start < lowest_) __atomic_store_n(&lowest_, parts[i].start, __ATOMIC_RELAXED);
     if (parts[i].end > highest_) __atomic_store_n(&highest_, parts[i].end, __ATOMIC_RELAXED);
@@ -223,9 +226,19 @@ bool Guards::may_try_again(uintptr_t address) {
   return true;
 }
 
+// Without a look at the table, for which signals have to be blocked: most of what programs free or
+// write lies elsewhere. Who may touch memory of a flight has heard of it from the thread that began
+// it, and so sees its bounds. Or those of a later one, or one of either: then all of this one is
+// open, because its end came before. Acquire, both: pairs with begin().
+bool Guards::may_overlap(uintptr_t start, uintptr_t end) const {
+  return start < __atomic_load_n(&flight_end_, __ATOMIC_ACQUIRE) &&
+         end > __atomic_load_n(&flight_start_, __ATOMIC_ACQUIRE);
+}
+
 bool Guards::settle_range(uintptr_t start, uint64_t bytes, uint64_t limit_ns) {
   if (bytes == 0 || t_exempt) return false;
   const uintptr_t end = bytes > ~uintptr_t{0} - start ? ~uintptr_t{0} : start + bytes;
+  if (!may_overlap(start, end)) return false;
   bool found = false;
   for (uint64_t waited_ns = 0;;) {
     const uint32_t* const awaited = open_range(start, end, &found);

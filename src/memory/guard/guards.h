@@ -62,6 +62,7 @@ class Guards {
     uint64_t signals_ = 0;  // what the thread has blocked by itself, as the kernel keeps it
   };
 
+  bool may_overlap(uintptr_t start, uintptr_t end) const;
   GuardPart* find(uintptr_t address) const;  // the first part that ends behind it; null: none
   void leave_table();
   // When somebody first wanted what lies there, and when it could be had.
@@ -82,6 +83,8 @@ class Guards {
   uint32_t count_ = 0;
   uint32_t inside_ = 0;
   bool one_by_one_ = false;
+  uintptr_t flight_start_ = 0;  // of the last flight: all parts lie between
+  uintptr_t flight_end_ = 0;
   uint64_t flight_ = 0;               // number of the last one
   uintptr_t lowest_ = ~uintptr_t{0};  // of all that was ever guarded
   uintptr_t highest_ = 0;

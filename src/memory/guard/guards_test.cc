@@ -3,14 +3,18 @@
 #include "memory/guard/guards.h"
 
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <csetjmp>
+#include <cstddef>
 #include <cstring>
 #include <thread>
 #include <vector>
@@ -148,6 +152,89 @@ TEST_F(GuardsTest, SettlesWhatOverlapsOnly) {
   guards.arrived(&parts_[2]);
   waiter.join();
   EXPECT_EQ(parts_[2].state, GuardPart::kOpen);
+}
+
+// Ends a child that changes its mask of signals from here on; false: the kernel does not.
+bool forbid_masks() {
+  sock_filter steps[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_rt_sigprocmask, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog program = {sizeof steps / sizeof *steps, steps};
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+// The child's exit code; -1: it was ended.
+int settle_without_masks(uintptr_t start, uint64_t bytes) {
+  constexpr int kCannotForbid = 3;
+  const pid_t child = fork();
+  if (child == 0) {
+    if (!forbid_masks()) _exit(kCannotForbid);
+    _exit(guards.settle_range(start, bytes) ? 1 : 0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+TEST_F(GuardsTest, WhatLiesOutsideCostsNoSystemCall) {
+  guard(4, {2, 2});
+  for (GuardPart& part : parts_) guards.arrived(&part);
+  const auto at = reinterpret_cast<std::uintptr_t>(seen_);
+  // What the first part overlaps is looked up.
+  const int inside = settle_without_masks(at, 4 * kPage + 1);
+  if (inside == 3) GTEST_SKIP() << "system calls cannot be forbidden here";
+  EXPECT_EQ(inside, -1);
+  EXPECT_EQ(settle_without_masks(at + 8 * kPage - 1, 1), -1);
+  EXPECT_EQ(settle_without_masks(0, ~std::uint64_t{0}), -1);
+  EXPECT_EQ(settle_without_masks(at, 4 * kPage), 0);
+  EXPECT_EQ(settle_without_masks(at + 8 * kPage, kPage), 0);
+  guards.end();
+  // Calls that are only measured have no parts.
+  ASSERT_TRUE(guards.begin(nullptr, 0));
+  EXPECT_TRUE(is_active());
+  EXPECT_EQ(settle_without_masks(at + 4 * kPage, kPage), 0);
+  EXPECT_EQ(settle_without_masks(0, ~std::uint64_t{0}), 0);
+}
+
+// As free() of a thread that has heard of some flight while others come and go.
+TEST_F(GuardsTest, WhoHasHeardOfAFlightFindsIt) {
+  constexpr int kFlights = 300;
+  std::atomic<int> heard{0};
+  std::atomic<int> missed{0};
+  std::thread other([&] {
+    for (int flight = 1; flight <= kFlights; ++flight) {
+      while (heard.load(std::memory_order_acquire) < flight) std::this_thread::yield();
+      const std::size_t page = flight % 2 != 0 ? 0 : 12;
+      // Waits, or finds it open: then what was written is there.
+      guards.settle_range(reinterpret_cast<std::uintptr_t>(seen_ + page * kPage), 1);
+      char byte = 0;
+      // The kernel does not wait.
+      int ends[2];
+      if (pipe(ends) != 0) break;
+      if (write(ends[1], seen_ + page * kPage, 1) != 1 || read(ends[0], &byte, 1) != 1 ||
+          byte != static_cast<char>(flight)) {
+        ++missed;
+      }
+      close(ends[0]);
+      close(ends[1]);
+      heard.store(-flight, std::memory_order_release);
+    }
+  });
+  for (int flight = 1; flight <= kFlights; ++flight) {
+    const std::size_t page = flight % 2 != 0 ? 0 : 12;
+    guard(page, {4});
+    heard.store(flight, std::memory_order_release);
+    written_[page * kPage] = static_cast<char>(flight);
+    guards.arrived(&parts_[0]);
+    while (heard.load(std::memory_order_acquire) != -flight) std::this_thread::yield();
+    guards.end();
+  }
+  other.join();
+  EXPECT_EQ(missed, 0);
 }
 
 TEST_F(GuardsTest, WaitsNoLongerThanItMay) {
