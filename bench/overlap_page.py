@@ -3,7 +3,7 @@
 With the computation C and, all of `overlap=on`, the time T of a collective whose data is read at
 once, T_init of the call alone and the whole W with C, hidden is H = T + C - W. The model allows
 min(T - T_init, C): for computation that reads what comes as well, because reading all of it takes
-C (SPEC: T_comm * R_comm / R_crc).
+C (SPEC: T_comm * R_comm / R_crc). Where ranks share cores C is what all of them take together.
 """
 
 from __future__ import annotations
@@ -66,7 +66,9 @@ def hidden(rows: list[Row], kind: str, part: str) -> tuple[float, float] | None:
     off, on = at.get(("off", kind, part)), at.get(("on", kind, part))
     if none is None or off is None or on is None:
         return None
-    comm, computation = float(none["whole"]), float(on["ms"])
+    alone = at.get(("on", "computation", part))
+    comm = float(none["whole"])
+    computation = float(on["ms"]) if alone is None else float(alone["whole"])
     allowed = min(comm - init_ms(rows), computation)
     if allowed <= 0:
         return None
@@ -76,7 +78,8 @@ def hidden(rows: list[Row], kind: str, part: str) -> tuple[float, float] | None:
 
 def init_ms(rows: list[Row]) -> float:
     """Return the time of the call alone, with `on`."""
-    return median(float(one["call"]) for one in rows if one["overlap"] == "on")
+    calls = [one for one in rows if one["overlap"] == "on" and one["kind"] != "computation"]
+    return median(float(one["call"]) for one in calls)
 
 
 def micro_row(rows: list[Row]) -> list[str]:

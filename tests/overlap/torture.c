@@ -1,7 +1,8 @@
 // Collectives whose data may still be on its way when they return, and everything that a program
 // may do with the memory next: what it sees must be what it would see if they had been complete.
 //
-//   --rounds=N  calls (200)
+//   --rounds=N   calls (200)
+//   --largest=N  bytes that a rank receives, at most (3 MiB)
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
@@ -310,6 +311,8 @@ static char* memory_for(Received* got, long bytes, int kind, long shift) {
 int main(int argc, char** argv) {
   odt_start("torture", &argc, &argv);
   const long rounds = odt_number("rounds", 200);
+  long largest = odt_number("largest", kLargest);
+  if (largest > kLargest) largest = kLargest;
   const int size = odt.size;
   OdtRandom shared = odt_random(1);
   OdtRandom own = odt_random(100 + (uint64_t)odt.rank);
@@ -327,7 +330,7 @@ int main(int argc, char** argv) {
     int rank;
     MPI_Comm_rank(comm, &rank);
     const int what = (int)odt_below(&shared, 6);
-    const long most = what == 0 ? kLargest : kLargest / size;
+    const long most = what == 0 ? largest : largest / size;
     long bytes = odt_below(&shared, 3) == 0 ? odt_below(&shared, most)
                                             : most / 2 + odt_below(&shared, most / 2);
     if (odt_below(&shared, 4) == 0) bytes = bytes / kPage * kPage;
