@@ -126,6 +126,44 @@ def test_handlers_jump_away_from_a_wait(
     assert result.counter(waits) > 0, result.report()
 
 
+@pytest.mark.one
+@pytest.mark.parametrize("how", ["mask", "attribute"])
+def test_threads_with_all_signals_blocked(
+    how: str, host: Host, compiled: Callable[[Path], str], needs_overdrive: None
+) -> None:
+    result = run(host, compiled(HERE / "blocked.c"), "1+1", f"--how={how}")
+    expect.passed(result)
+    assert result.counter("overlapped") > 0, result.report()
+    assert result.counter("overlap_faults") > 0, result.report()
+
+
+@pytest.mark.one
+@pytest.mark.parametrize("mode", ["on", "trace"])
+def test_nothing_is_guarded_where_a_thread_cannot_wait(
+    mode: str,
+    host: Host,
+    compiled: Callable[[Path], str],
+    tmp_path: Path,
+    needs_overdrive: None,
+) -> None:
+    result = run(
+        host,
+        compiled(HERE / "blocked.c"),
+        "1+1",
+        "--how=kernel",
+        OVERDRIVE_OVERLAP=mode,
+        OVERDRIVE_OVERLAP_TRACE=str(tmp_path),
+        OVERDRIVE_VERBOSE="1",
+    )
+    expect.passed(result)
+    # The root of a broadcast sends from a copy: nothing of it is guarded.
+    counters = result.stats[1]["counters"]
+    assert (counters["overlap_complete"] > 0) == (mode == "on"), result.report()
+    assert counters["overlapped"] == 0, result.report()
+    assert counters["overlap_traced"] == 0, result.report()
+    assert "has SIGSEGV blocked" in result.stderr, result.report()
+
+
 def traced_file(folder: Path) -> Path:
     (path,) = folder.glob("*.json")
     return path

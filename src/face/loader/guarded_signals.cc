@@ -2,16 +2,25 @@
 // that are its own, and the signal is not blocked, because a fault while it is blocked ends the
 // process.
 //
-// Before guards are installed everything goes on as it is.
+// Before guards are installed everything goes on as it is; but in a rank that is going to ask for
+// them, which its environment says, the signal is not blocked from the start: programs block
+// signals before they start threads, and MPI_Init may come after that.
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/epoll.h>
 #include <sys/select.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "guarding.h"
 #include "memory/guard/fault_handler.h"
+#include "memory/heap/environment.h"
+#include "process.h"
 #include "wrapped.h"
 
 using od::memory::guard::handler_installed;
@@ -48,10 +57,36 @@ Handler TakeHandler(Handler handler, int flags) {
   return before.sa_handler;  // both kinds of handler lie in the same place
 }
 
+bool AsksForGuards(const char* const* environment) {
+  const char* const overlap = memory::heap::find_variable(environment, "OVERDRIVE_OVERLAP");
+  return overlap != nullptr && *overlap != '\0' && strcasecmp(overlap, "off") != 0 && !Disabled() &&
+         memory::heap::looks_like_rank(environment);
+}
+
+// Whether there are guards, or as far as can be told will be.
+bool NeedsSignal() {
+  if (handler_installed()) return true;
+  enum : int { kUnknown, kNo, kYes };
+  static int known;
+  // Relaxed: whoever computes it finds the same.
+  int answer = __atomic_load_n(&known, __ATOMIC_RELAXED);
+  if (answer == kUnknown) {
+    answer = AsksForGuards(environ) ? kYes : kNo;
+    __atomic_store_n(&known, answer, __ATOMIC_RELAXED);
+  }
+  return answer == kYes;
+}
+
+// What another program has left to this one.
+__attribute__((constructor)) void UnblockAtStart() {
+  if (!NeedsSignal()) return;
+  const uint64_t only = uint64_t{1} << (SIGSEGV - 1);
+  syscall(SYS_rt_sigprocmask, SIG_UNBLOCK, &only, nullptr, sizeof only);
+}
+
 // The set without SIGSEGV, where it would block that.
 const sigset_t* Unblocked(int how, const sigset_t* set, sigset_t* changed) {
-  if (!handler_installed() || set == nullptr || how == SIG_UNBLOCK ||
-      sigismember(set, SIGSEGV) != 1) {
+  if (set == nullptr || how == SIG_UNBLOCK || sigismember(set, SIGSEGV) != 1 || !NeedsSignal()) {
     return set;
   }
   *changed = *set;
@@ -95,6 +130,12 @@ OD_WRAPPED(int, sigprocmask, (int how, const sigset_t* set, sigset_t* before)) {
 OD_WRAPPED(int, pthread_sigmask, (int how, const sigset_t* set, sigset_t* before)) {
   sigset_t changed;
   return OD_NEXT(pthread_sigmask)(how, Unblocked(how, set, &changed), before);
+}
+
+// Threads begin with it.
+OD_WRAPPED(int, pthread_attr_setsigmask_np, (pthread_attr_t * attributes, const sigset_t* set)) {
+  sigset_t changed;
+  return OD_NEXT(pthread_attr_setsigmask_np)(attributes, Unblocked(SIG_SETMASK, set, &changed));
 }
 
 // While they wait, and while handlers run that end the wait, the mask is the one that they are

@@ -2,8 +2,10 @@
 #include "guarding.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "memory/guard/blocked_threads.h"
 #include "memory/guard/fault_handler.h"
 #include "memory/guard/guards.h"
 #include "process.h"
@@ -55,8 +57,26 @@ bool Install(const GuardClient* client) {
   return registered;
 }
 
+// Whether every thread can wait at a page. Asked once, when the first is about to be closed:
+// threads that come later have the masks of those that are here.
+bool AllCanWait() {
+  static bool asked;
+  static pid_t blocked;
+  if (!asked) {
+    asked = true;
+    blocked = memory::guard::find_blocked_thread();
+    char number[16];
+    snprintf(number, sizeof number, "%d", static_cast<int>(blocked));
+    const char* const parts[] = {"overlap: collectives complete before they return: thread ",
+                                 number, " has SIGSEGV blocked", nullptr};
+    if (blocked != 0 && Verbosity() >= 1) Say(parts);
+  }
+  return blocked == 0;
+}
+
 bool Begin(GuardPart* parts, uint32_t count, bool one_by_one) {
-  if (g_smpi || !guards.begin(parts, count, one_by_one)) return false;
+  if (g_smpi || (count != 0 && !AllCanWait())) return false;
+  if (!guards.begin(parts, count, one_by_one)) return false;
   WatchCalls(ResolvedEntries(), true);
   return true;
 }
