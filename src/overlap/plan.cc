@@ -31,7 +31,8 @@ constexpr std::int64_t kLeastMiddleBytes = 24 << 10;
 // a mapping of its own.
 constexpr std::int64_t kMiddleBytes = 60 << 10;
 constexpr std::int64_t kMostMiddles = 128;
-static_assert(kMostEndBytes == kEdgeBytes + kBytesPerPiece * (kMostMiddles + 2));
+constexpr std::uint32_t kMostPieces = kMostMiddles + kEnds;
+static_assert(kMostEndBytes == kEdgeBytes + kBytesPerPiece * kMostPieces);
 // Of what one rank sends to another: a host whose messages wait for the receiver's answer would
 // otherwise send all of them at once, and none would be there before the others.
 constexpr std::size_t kUnderWay = 4;
@@ -233,6 +234,9 @@ Plan plan_allgather(const coll::Nodes& nodes, int rank, std::span<const std::int
   Builder builder;
   Sender sender(builder);
   std::vector<Piece> pieces;
+  std::vector<First> firsts;
+  // Who sent last under each tag: tags repeat, and messages with the same one must not overtake.
+  std::vector<Builder::StepId> under_tag(coll::kMostOrdinals, Builder::kNoStep);
   if (in_place) {
     add_pieces(starts[me], bytes[me], me, order, &pieces);
   } else if (bytes[me] != 0) {
@@ -242,17 +246,28 @@ Plan plan_allgather(const coll::Nodes& nodes, int rank, std::span<const std::int
   for (std::size_t step = 0; step + 1 < size; ++step) {
     const std::size_t sent = at(step);
     const bool from_input = step == 0 && !in_place;
+    // Into however many pieces others have cut the blocks before.
+    const std::uint32_t number = static_cast<std::uint32_t>(step) * kMostPieces;
+    builder.number_from(number);
+    std::uint32_t tag = number;
     for (const Cut& each : cut(bytes[sent], order)) {
       const Place from = from_input ? input(blocks ? me : 0, 0) : starts[sent];
-      sender.send(right, from + each.offset, each.bytes);
+      const Builder::StepId id = sender.send(right, from + each.offset, each.bytes);
+      Builder::StepId& before = under_tag[tag++ % coll::kMostOrdinals];
+      builder.order(before, id);
+      before = id;
     }
     const std::size_t received = at(step + 1);
     add_pieces(starts[received], bytes[received], received, order, &pieces);
-    for (const Cut& each : cut(bytes[received], order)) {
-      builder.receive(left, starts[received] + each.offset, each.bytes);
+    const std::vector<Cut> cuts = cut(bytes[received], order);
+    for (const Cut& each : cuts) {
+      const Builder::StepId id = builder.receive(left, starts[received] + each.offset, each.bytes);
+      if (each.offset == 0) firsts.push_back(first_of(id, cuts.size(), bytes[received]));
     }
   }
-  return finish(builder, std::move(pieces));
+  Plan plan = finish(builder, std::move(pieces));
+  plan.firsts = std::move(firsts);
+  return plan;
 }
 
 Plan plan_alltoall(const coll::Nodes& nodes, int rank, std::span<const std::int64_t> sent,

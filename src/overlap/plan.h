@@ -46,7 +46,7 @@ struct Plan {
   coll::Schedule schedule;
   std::vector<Piece> pieces;
   std::vector<std::int32_t> piece_of_step;  // which piece of the output a step touches
-  std::vector<First> firsts;                // not of allgathers
+  std::vector<First> firsts;
 };
 
 // The pieces of a block: offset and length, in the order in which they travel.

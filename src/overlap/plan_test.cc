@@ -171,10 +171,12 @@ TEST(PlanTest, FirstPiecesSayHowManyThereAre) {
       EXPECT_EQ(step.kind, StepKind::kReceive);
       EXPECT_EQ(pieces_told(step.count), first.pieces);
       EXPECT_GE(first.room_bytes, step.count);
-      // The others are the next ones of that peer.
+      // The others are the next ones of that peer; room is left for those that nobody expects.
       std::uint32_t others = 0;
       for (const Step& other : plan.schedule.steps) {
-        if (other.kind == step.kind && other.peer == step.peer && other.ordinal >= step.ordinal) {
+        if (other.kind == step.kind && other.peer == step.peer && other.ordinal >= step.ordinal &&
+            other.ordinal < step.ordinal + cut(std::int64_t{1} << 32).size()) {
+          EXPECT_EQ(other.ordinal, step.ordinal + others);
           ++others;
         }
       }
@@ -185,6 +187,68 @@ TEST(PlanTest, FirstPiecesSayHowManyThereAre) {
   check(plan_broadcast(nodes, 1, 0, 300000), 1);
   check(plan_alltoall(nodes, 1, bytes, bytes, true), 2);
   check(plan_alltoall(nodes, 0, bytes, bytes, true), 2);
+  check(plan_allgather(nodes, 0, bytes, true, false), 2);
+  check(plan_allgather(nodes, 2, bytes, true, true), 2);
+}
+
+// Whoever cuts the blocks before into other numbers of pieces numbers a block alike.
+TEST(PlanTest, BlocksOfAllgathersAreNumberedByThemselves) {
+  const std::vector<int> placement = {0, 1, 2, 3};
+  const coll::Nodes nodes(placement);
+  const auto first_ordinals = [&](std::int64_t length) {
+    const std::vector<std::int64_t> bytes(4, length);
+    const Plan plan = plan_allgather(nodes, 0, bytes, false, false);
+    std::vector<std::uint32_t> ordinals;
+    for (const First& first : plan.firsts) {
+      ordinals.push_back(plan.schedule.steps[first.step].ordinal);
+    }
+    return ordinals;
+  };
+  EXPECT_EQ(first_ordinals(100).size(), 3u);
+  EXPECT_EQ(first_ordinals(300000), first_ordinals(100));
+  EXPECT_EQ(first_ordinals(100000000), first_ordinals(100));
+}
+
+// More blocks and pieces than there are tags: a message that could be taken for an earlier one
+// leaves when that one has.
+TEST(PlanTest, MessagesOfTheSameTagDoNotOvertake) {
+  constexpr int kRanks = 70;
+  std::vector<int> placement;
+  for (int rank = 0; rank < kRanks; ++rank) placement.push_back(rank);
+  const coll::Nodes nodes(placement);
+  const std::vector<std::int64_t> bytes(kRanks, 8 << 20);
+  const Plan plan = plan_allgather(nodes, 0, bytes, false, false);
+  ASSERT_GT(plan.schedule.ordinals, coll::kMostOrdinals);
+  coll::Run run;
+  run.begin(plan.schedule);
+  std::map<std::uint32_t, std::uint32_t> last;  // ordinal by tag
+  std::vector<std::uint32_t> slow;
+  std::size_t sent = 0;
+  for (;;) {
+    bool moved = false;
+    for (std::uint32_t index; run.take(index); moved = true) {
+      const Step& step = plan.schedule.steps[index];
+      if (step.kind == StepKind::kSend) {
+        const auto [before, first] =
+            last.try_emplace(step.ordinal % coll::kMostOrdinals, step.ordinal);
+        ASSERT_LE(before->second, step.ordinal);
+        before->second = step.ordinal;
+        ++sent;
+      }
+      // What lies between the ends takes as long as it can.
+      if (step.count > kMostEndBytes && step.kind == StepKind::kSend) {
+        slow.push_back(index);
+      } else {
+        run.complete(index);
+      }
+    }
+    if (moved) continue;
+    if (slow.empty()) break;
+    run.complete(slow.back());
+    slow.pop_back();
+  }
+  EXPECT_TRUE(run.done());
+  EXPECT_EQ(sent, (kRanks - 1) * cut(bytes[0]).size());
 }
 
 TEST(PlanTest, PiecesOfLongBlocksAreShortMessagesAndFollowTheOrder) {

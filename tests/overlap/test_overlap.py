@@ -206,6 +206,22 @@ def test_later_runs_follow_a_trace(
 
 
 @pytest.mark.one
+def test_nobody_waits_for_a_turn_that_is_not_given(
+    host: Host, compiled: Callable[[Path], str], tmp_path: Path, needs_overdrive: None
+) -> None:
+    program = compiled(HERE / "turns.c")
+    variables = {"OVERDRIVE_OVERLAP_TRACE": str(tmp_path)}
+    expect.passed(run(host, program, "2+2", OVERDRIVE_OVERLAP="trace", **variables))
+    ordered = run(host, program, "2+2", **variables)
+    expect.passed(ordered)
+    assert ordered.counter("overlap_ordered") > 0, ordered.report()
+    for rank in (0, 1):
+        result = run(host, program, "2+2", f"--shorter={rank}", **variables)
+        expect.passed(result)
+        assert 0 < result.counter("overlap_ordered") < ordered.counter("overlap_ordered")
+
+
+@pytest.mark.one
 def test_a_damaged_trace_is_left_aside(
     host: Host, compiled: Callable[[Path], str], tmp_path: Path, needs_overdrive: None
 ) -> None:

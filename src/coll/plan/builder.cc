@@ -189,6 +189,7 @@ Builder::StepId Builder::add(const Step& step) {
   has_follower_.push_back(false);
   if (step.kind == StepKind::kSend || step.kind == StepKind::kReceive) {
     std::uint32_t& next = sent_[peer_key(step.peer, step.kind)];
+    next = std::max(next, least_ordinal_);
     steps_.back().ordinal = next++;
     ordinals_ = std::max(ordinals_, next);
   }

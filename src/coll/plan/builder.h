@@ -65,6 +65,10 @@ class Builder {
   // `later` waits for `earlier`; later must be the newest step. kNoStep on either side: nothing.
   void order(StepId earlier, StepId later);
 
+  // Messages that follow have this ordinal or a later one, with whomever: where sender and receiver
+  // may not agree how many there were before.
+  void number_from(std::uint32_t ordinal) { least_ordinal_ = ordinal; }
+
   // What follows belongs to this segment of a pipeline; for people who look at time lines.
   void mark_segment(std::int64_t segment) { segment_ = static_cast<std::uint16_t>(segment); }
 
@@ -109,6 +113,7 @@ class Builder {
   std::int64_t reuse_next_ = 0;
   std::int64_t reuse_end_ = 0;
   std::uint32_t ordinals_ = 0;
+  std::uint32_t least_ordinal_ = 0;
   std::uint32_t node_steps_ = 0;
   Frame frame_;
   bool framed_ = false;

@@ -397,7 +397,10 @@ void CollectiveOp::follow_sender(std::uint32_t index, std::uint32_t told) {
     const bool never_sent = other.kind == StepKind::kReceive && other.peer == step.peer &&
                             other.ordinal >= step.ordinal + told &&
                             other.ordinal < step.ordinal + first->messages;
-    if (never_sent) recall(pending);
+    // It may order its messages otherwise as well, and then waits for nobody and tells nobody.
+    const bool never_told =
+        other.kind == StepKind::kReceive && other.peer == step.peer && other.count == 0;
+    if (never_sent || never_told) recall(pending);
   }
   if (told <= first->messages) return;
   void* const bin = bin_.open();
