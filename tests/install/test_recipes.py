@@ -200,6 +200,7 @@ def test_spacks_recipe_names_headers_only_where_they_are(
     package = recipe.Overdrive()
     package.spec = Spec(highway=system, nlohmann_json=system, openmpi=own, mpich=system)
     args = package.cmake_args()
+    assert "-DOVERDRIVE_UNITY=True" in args, "compiled as what `make check` has tested"
     assert f"-DOVERDRIVE_OPENMPI_INCLUDE={own}/include" in args
     assert not [word for word in args if "MPICH_INCLUDE" in word]
     assert f"-DOVERDRIVE_HIGHWAY_INCLUDE={system}/include" in args

@@ -52,6 +52,8 @@ class Overdrive(CMakePackage):
         args = [
             self.define("OVERDRIVE_TESTS", False),
             self.define_from_variant("OVERDRIVE_LTO", "lto"),
+            # As the wheel and the Debian packages are compiled.
+            self.define("OVERDRIVE_UNITY", True),
             self.define("OVERDRIVE_HIGHWAY_INCLUDE", self.spec["highway"].prefix.include),
             self.define("OVERDRIVE_JSON_INCLUDE", self.spec["nlohmann-json"].prefix.include),
         ]

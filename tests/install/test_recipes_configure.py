@@ -52,7 +52,8 @@ def demand_settings(system: Image, folder: str) -> None:
     cache = system.need(f"cat $(find {folder} -name CMakeCache.txt)")
     settings = dict(re.findall(r"^(OVERDRIVE_\w+):\w+=(.*)$", cache, re.MULTILINE))
     assert settings["OVERDRIVE_TESTS"] in ("OFF", "False"), settings
-    assert settings["OVERDRIVE_LTO"] in ("ON", "True", "1"), settings
+    for name in ("OVERDRIVE_LTO", "OVERDRIVE_UNITY"):
+        assert settings[name] in ("ON", "True", "1"), settings
     assert settings["OVERDRIVE_HIGHWAY_INCLUDE"] == "/usr/include", settings
     missing = {name for name, value in settings.items() if value.endswith("-NOTFOUND")}
     assert missing <= {"OVERDRIVE_XPMEM_INCLUDE", "OVERDRIVE_CCACHE"}, missing
