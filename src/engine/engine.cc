@@ -245,8 +245,7 @@ bool RankState::progress() {
   bool moved = transport->progress();
   // Neither side starves: the host has its turn whatever arrives locally.
   const bool messages = host_traffic_pending();
-  const bool host_turn =
-      (messages || collectives.waits_for_host()) && drive.due(HostDrive::Need::shared);
+  const bool host_turn = (messages || collectives.waits_for_host()) && drive.due_for_messages();
   if (collectives.waits_for_host()) [[unlikely]] {
     moved |= host_turn ? drive.ask([this] { return collectives.advance(false); })
                        : collectives.advance(true);

@@ -39,9 +39,14 @@ class HostDrive {
         return false;
       return passed(kQuietShare);
     }
-    if (forced_rounds_ != 0) return rounds_ >= forced_rounds_;
+    if (forced_rounds_ != 0) return counted(rounds_);
     if (need == Need::every_round) return true;
     return passed(need == Need::shared ? 1 : kBusyShare);
+  }
+  // The same for who looks for messages in every round, before it is known whether it is idle: a
+  // forced interval is each one's own, or the one who counts last would always be it.
+  bool due_for_messages() {
+    return forced_rounds_ != 0 ? counted(++message_rounds_) : due(Need::shared);
   }
 
   // Asks the host, and takes the time now and then. Returns what `question` returns.
@@ -69,7 +74,7 @@ class HostDrive {
       if (timed_) started_ns_ = now_ns();
     }
     ~Asking() {
-      drive_.rounds_ = 0;
+      if (drive_.forced_rounds_ == 0) drive_.rounds_ = 0;
       if (!timed_) return;
       drive_.asked_ns_ = now_ns();
       const std::uint64_t took_ns = std::min(drive_.asked_ns_ - started_ns_, kLongestNs);
@@ -84,13 +89,19 @@ class HostDrive {
     std::uint64_t started_ns_ = 0;
   };
 
+  bool counted(std::uint32_t& rounds) const {
+    if (rounds < forced_rounds_) return false;
+    rounds = 0;
+    return true;
+  }
   bool passed(std::uint64_t share) {
     reading_interval_ = 1;
     return now_ns() - asked_ns_ >= share * ask_ns_;
   }
 
   std::uint32_t forced_rounds_;
-  std::uint32_t rounds_ = 0;  // since the host was asked
+  std::uint32_t rounds_ = 0;          // since the host was asked
+  std::uint32_t message_rounds_ = 0;  // likewise, with a forced interval
   std::uint32_t asks_ = 0;
   std::uint32_t reading_interval_ = kAsksPerReading;
   std::uint64_t asked_ns_ = 0;  // when it was asked last

@@ -40,6 +40,21 @@ TEST(HostDrive, ForcedInterval) {
   EXPECT_LE(asked_in(drive, Need::quiet), kRounds / 32 + 1);
 }
 
+// Who looks for messages and who is idle take turns in each round, whatever the interval.
+TEST(HostDrive, ForcedIntervalServesAllWhoAsk) {
+  for (const int interval : {1, 2, 3, 100}) {
+    HostDrive drive(static_cast<std::uint32_t>(interval));
+    int messages = 0;
+    int idle = 0;
+    for (int i = 0; i < kRounds; ++i) {
+      if (drive.due_for_messages()) drive.ask([&] { ++messages; });
+      if (drive.due(Need::shared)) drive.ask([&] { ++idle; });
+    }
+    EXPECT_EQ(messages, kRounds / interval) << interval;
+    EXPECT_EQ(idle, kRounds / interval) << interval;
+  }
+}
+
 // What asking costs follows what it has cost.
 TEST(HostDrive, CostsAreMeasured) {
   HostDrive drive;

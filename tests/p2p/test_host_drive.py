@@ -32,6 +32,23 @@ def test_targets_drive_the_host(ranks: int, host: Host, compiled: Build, overdri
 
 
 @pytest.mark.quick
+@pytest.mark.parametrize("interval", ["2", "10"])
+def test_forced_interval(
+    interval: str, host: Host, compiled: Build, needs_overdrive: None
+) -> None:
+    """Messages of other nodes are looked for in any case, whatever the interval is."""
+    result = jobs.run(
+        host,
+        3,
+        [compiled(HERE / "wildcards.c"), "--messages=20"],
+        settings={"host_poll_interval": interval, "test_remote": "0-2,1-2"},
+        limit=60,
+    )
+    expect.passed(result)
+    expect.took_our_path(result, 20)
+
+
+@pytest.mark.quick
 def test_host_is_left_alone(host: Host, compiled: Build) -> None:
     """Without anything in the host it is asked rarely."""
     result = jobs.run(host, 2, [compiled(HERE / "polling.c"), f"--polls={POLLS}"], overdrive=True)
