@@ -28,7 +28,8 @@ enum class BufferUse : std::uint8_t {
 
 class SendHistory {
  public:
-  // Looks at the buffer that is about to be sent, remembers it and returns the guess.
+  // Looks at the buffer that is about to be sent, remembers it and returns the guess. Of at least 8
+  // bytes.
   BufferUse look(const char* data, std::uint64_t bytes) {
     const auto address = reinterpret_cast<std::uintptr_t>(data);
     Set& set = sets_[set_of(address)];

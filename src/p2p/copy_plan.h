@@ -23,8 +23,8 @@ class CopyPlan {
     for (const PathRow& row : kPathRows) {
       if (row.forced == forced_) forced_path_ = static_cast<Path>(&row - kPathRows);
     }
-    floor_bytes_ = std::min(near_.smallest(), far_.smallest());
-    if (forced_ != config::CopyPath::kAuto) floor_bytes_ = kForcedMinBytes;
+    floor_bytes_ = std::max(kLeastBytes, std::min(near_.smallest(), far_.smallest()));
+    if (forced_ != config::CopyPath::kAuto) floor_bytes_ = kLeastBytes;
     if (forced_ == config::CopyPath::kCells) floor_bytes_ = ~std::uint64_t{0};
   }
 
@@ -77,8 +77,9 @@ class CopyPlan {
       return std::min({pull_min_bytes, pull_rewritten_min_bytes, push_min_bytes, kernel_min_bytes});
     }
   };
-  // Below it even a forced path is not taken: the message fits the line that would describe it.
-  static constexpr std::uint64_t kForcedMinBytes = 64;
+  // Below it no path is taken, not even a forced one, whatever the thresholds are: the message fits
+  // the line that would describe it. (And there is nothing to see of so few bytes, SendHistory.)
+  static constexpr std::uint64_t kLeastBytes = 64;
 
   config::CopyPath forced_;
   Path forced_path_ = Path::cells;

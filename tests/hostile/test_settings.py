@@ -184,6 +184,19 @@ def test_calibration_of_no_use(
     assert all("`overdrive calibrate`" in line for line in about)
 
 
+@pytest.mark.quick
+@pytest.mark.one
+@pytest.mark.parametrize("path", ["pull", "push", "kernel"])
+def test_thresholds_of_nothing(
+    path: str, host: Host, compiled: Build, overdrive: bool, needs_overdrive: None
+) -> None:
+    """A path that is to begin at 0 bytes begins where there is something to copy."""
+    settings = {f"{distance}_{path}_min": "0" for distance in ("near", "far")}
+    result = jobs.run(host, 2, [compiled(HERE / "traffic.c"), "--rounds=2"], settings=settings)
+    expect.passed(result)
+    expect.took_our_path(result, 50)
+
+
 def _extremes() -> list[tuple[str, str]]:
     tool = jobs.overdrive_library().parent / "overdrive" / "overdrive-settings"
     if not tool.exists():

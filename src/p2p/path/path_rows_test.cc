@@ -40,6 +40,14 @@ TEST(PathRows, EveryValueOfCopyPathForcesItsRow) {
   EXPECT_EQ(seen.size(), std::size(config::ChoiceWords<CopyPath>::kWords) - 1);
 }
 
+// Of messages without content nothing can be looked at.
+TEST(PathRows, ShortMessagesTakeNoneWhateverTheThresholds) {
+  config::Settings settings;
+  settings.near_pull_min_bytes = settings.far_pull_min_bytes = 0;
+  settings.near_push_min_bytes = settings.far_kernel_min_bytes = 0;
+  EXPECT_EQ(CopyPlan(settings).floor_bytes(), 64u);
+}
+
 TEST(PathRows, HoldTogether) {
   for (const PathRow& row : kPathRows) {
     const std::string name = row.words.name;
