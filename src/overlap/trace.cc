@@ -358,8 +358,11 @@ std::string write_trace(const std::string& folder, std::span<const SiteRecord> r
   if (mkdir(folder.c_str(), 0777) != 0 && errno != EEXIST) return failed();
   // In one go: whoever reads it sees the old one or this one.
   const std::string made = path + '.' + std::to_string(getpid());
-  const int file = open(made.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+  const int file = open(made.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
   if (file < 0) return failed();
+  // For its owner to read and for nobody else to write, whatever the umask: else it would not
+  // count.
+  fchmod(file, 0644);
   const std::string text = trace_text(records, program);
   std::size_t done = 0;
   while (done < text.size()) {

@@ -142,6 +142,13 @@ TEST(TraceTest, FilesOfThisProgram) {
   EXPECT_EQ(write_trace(traces, records), "");  // in place of the older one
   EXPECT_EQ(read_trace(traces, note), trace_text(records, own_program()));
   EXPECT_EQ(note, "");
+  // What is written counts, whatever the umask.
+  for (const mode_t mask : {mode_t{0002}, mode_t{0777}}) {
+    const mode_t usual = umask(mask);
+    EXPECT_EQ(write_trace(traces, records), "");
+    umask(usual);
+    EXPECT_EQ(read_trace(traces, note), trace_text(records, own_program())) << note;
+  }
   EXPECT_EQ(read_trace("off", note), "");
   std::ofstream(path, std::ios::trunc) << "{";
   EXPECT_EQ(read_trace(traces, note), "");
