@@ -126,6 +126,9 @@ FileContent read_settings_file(const std::string& path, LastLink last_link) {
   content.exists = file.exists;
   content.error = std::move(file.error);
   if (!file.text) return content;
+  // Editors of other systems begin a file with it; to the parser it is nothing.
+  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+  if (file.text->starts_with(kByteOrderMark)) file.text->erase(0, kByteOrderMark.size());
   if (const auto [line, why] = wrong_name(*file.text); line != 0) {
     content.error_line = line;
     content.error = why;

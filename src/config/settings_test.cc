@@ -147,6 +147,14 @@ TEST_F(SettingsTest, MissingFileIsSilentOddFileIsNot) {
   EXPECT_EQ(load({}, {fifo, ""}).issues.size(), 1u);  // and does not hang
 }
 
+TEST_F(SettingsTest, FilesOfOtherSystemsAreRead) {
+  const std::string text = "\xef\xbb\xbfverbose = 1\r\n\tspin\t= \"1ms\"\r\n";
+  const LoadResult result = load({}, {write("project.toml", text), ""});
+  EXPECT_TRUE(result.issues.empty());
+  EXPECT_EQ(result.settings.verbose, 1);
+  EXPECT_EQ(result.settings.spin_ns, 1'000'000);
+}
+
 TEST_F(SettingsTest, ProjectFilesNameNoFilesToWrite) {
   const std::string text = "stats = \"/tmp/x\"\ntimeline = \"y\"\nverbose = 1\n";
   const LoadResult result = load({}, {write("project.toml", text), ""});
