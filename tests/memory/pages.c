@@ -1,6 +1,7 @@
 // The program gives pages of shared blocks and static data back, maps other things over them,
 // unmaps, moves and protects them: the effects are those on private memory, messages carry what the
-// program sees, a forked child has it too, and freed blocks can be used anew.
+// program sees, a forked child has it too, and freed blocks can be used anew. Also when the program
+// has closed the descriptor of the memory (--lost=1).
 #define _GNU_SOURCE
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -103,7 +104,19 @@ static void protect(const char* what, char* start) {
   CHECK(all(start, kBytes, 7), "%s: contents", what);
 }
 
+// What programs do that close all descriptors that they do not know: here those of memory alone,
+// because launchers hand down some that the MPI library needs.
+static void lose_descriptors(void) {
+  free(malloc(kBytes));
+  for (int fd = 3; fd < 1024; fd++) {
+    char link[64], path[64] = "";
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    if (readlink(link, path, sizeof path - 1) > 0 && strstr(path, "memfd:") != NULL) close(fd);
+  }
+}
+
 int main(int argc, char** argv) {
+  if (argc > 1 && strcmp(argv[argc - 1], "--lost=1") == 0) lose_descriptors();
   odt_start("pages", &argc, &argv);
   got = malloc(kBytes);
   char* bss = (char*)(((uintptr_t)fixed + kPage - 1) / kPage * kPage);

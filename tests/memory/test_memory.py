@@ -90,9 +90,11 @@ def test_forks(forks: int, size: int, host: Host, compiled: Build, needs_overdri
 
 
 @pytest.mark.quick
-def test_pages(host: Host, compiled: Build, needs_overdrive: None) -> None:
+@pytest.mark.parametrize("descriptor", ["open", "lost"])
+def test_pages(descriptor: str, host: Host, compiled: Build, needs_overdrive: None) -> None:
     """madvise, mmap, munmap, mremap and mprotect on shared memory do what they do on private."""
-    result = jobs.run(host, 2, [compiled(HERE / "pages.c")])
+    lost = ["--lost=1"] if descriptor == "lost" else []
+    result = jobs.run(host, 2, [compiled(HERE / "pages.c"), *lost])
     expect.passed(result)
     expect.took_our_path(result, 8)
 

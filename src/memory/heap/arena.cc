@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/falloc.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -159,6 +160,48 @@ bool Arena::open(char* start, uint64_t bytes) {
 
 bool Arena::give_back(char* start, uint64_t bytes) {
   return madvise(start, bytes, private_ ? MADV_DONTNEED : MADV_REMOVE) == 0;
+}
+
+// System calls of its own throughout: the functions of those names are the loader's, which come to
+// what calls this.
+char* Arena::second_view() const {
+  // Of nothing at the old place: the file is mapped at a new one as well. The first page is never
+  // the program's.
+  const long mapped = syscall(SYS_mremap, start_, 0, bytes_, MREMAP_MAYMOVE);
+  if (mapped == -1) return nullptr;
+  auto* const view = reinterpret_cast<char*>(mapped);
+  if (syscall(SYS_mprotect, view, bytes_, PROT_READ | PROT_WRITE) == 0) return view;
+  drop_view(view);
+  return nullptr;
+}
+
+void Arena::drop_view(char* view) const { syscall(SYS_munmap, view, bytes_); }
+
+void Arena::discard(uint64_t offset, uint64_t bytes) const {
+  const int fd = descriptor();
+  if (fd >= 0) {
+    syscall(SYS_fallocate, fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+            static_cast<off_t>(offset), static_cast<off_t>(bytes));
+    return;
+  }
+  char* const view = second_view();
+  if (view == nullptr) return;
+  syscall(SYS_madvise, view + offset, bytes, MADV_REMOVE);
+  drop_view(view);
+}
+
+bool Arena::map_at(void* start, uint64_t bytes, uint64_t offset, int access) const {
+  const int fd = descriptor();
+  if (fd >= 0) {
+    return syscall(SYS_mmap, start, bytes, access, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, fd,
+                   static_cast<off_t>(offset)) == reinterpret_cast<long>(start);
+  }
+  char* const view = second_view();
+  if (view == nullptr) return false;
+  const bool mapped = syscall(SYS_mremap, view + offset, 0, bytes, MREMAP_MAYMOVE | MREMAP_FIXED,
+                              start) == reinterpret_cast<long>(start);
+  drop_view(view);
+  return mapped && syscall(SYS_mprotect, start, bytes, access) == 0;
 }
 
 bool collapse(char* start, uint64_t bytes) {

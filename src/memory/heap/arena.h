@@ -3,7 +3,8 @@
 // The whole range is mapped at once, inaccessible and left out of core files; the allocator opens
 // it piece by piece. So neither a core file nor mlockall() fills what was never used. The
 // descriptor stays open for peers; programs close descriptors that they do not know, so
-// descriptor() tells whether the number still is the file.
+// descriptor() tells whether the number still is the file. Without it the file is reached by a
+// second mapping of it.
 #ifndef OVERDRIVE_MEMORY_HEAP_ARENA_H_
 #define OVERDRIVE_MEMORY_HEAP_ARENA_H_
 
@@ -38,6 +39,14 @@ class Arena {
 
   bool open(char* start, uint64_t bytes);
   bool give_back(char* start, uint64_t bytes);
+
+  // What belongs to the file and not to where it is mapped, and so goes whatever the program has
+  // mapped or protected there. Not for private arenas.
+  void discard(uint64_t offset, uint64_t bytes) const;
+  bool map_at(void* start, uint64_t bytes, uint64_t offset, int access) const;
+  // All of it once more, for reading and writing; null where the kernel refuses.
+  char* second_view() const;
+  void drop_view(char* view) const;
 
  private:
   char* start_ = nullptr;

@@ -41,6 +41,7 @@ Copy g_copies[kMostCopies];
 unsigned g_copy_count;
 uint64_t g_count;
 int g_spill = -1;  // the file that holds the copies
+char* g_view;      // the arena's second mapping, where its descriptor is lost
 bool g_refused;    // there are no copies
 bool g_said;
 
@@ -116,6 +117,10 @@ void prepare_to_copy(const Copy& copy, char* to, uint64_t bytes) {
 // Through the file: the program may have mapped other things where the pages were, or protected
 // them.
 bool read_file(int fd, uint64_t offset, char* to, uint64_t bytes) {
+  if (g_view != nullptr) {
+    raw_copy(to, g_view + offset, bytes);
+    return true;
+  }
   while (bytes > 0) {
     const long got = syscall(SYS_pread64, fd, to, bytes, static_cast<off_t>(offset));
     if (got <= 0) return false;
@@ -285,11 +290,14 @@ void prepare() {
     g_spill = fd >= 0 ? open_spill(end, bytes) : -1;
     g_refused = g_spill < 0;
   }
+  if (fd < 0 && own_pages.count() != 0) g_view = arena.second_view();
   for (unsigned i = 0; i < g_copy_count && !g_refused; ++i) {
     Walk walk = {.fd = fd, .copy = &g_copies[i], .bytes = 0};
     walk_copy(walk, g_copies[i]);
     g_refused = walk.failed;
   }
+  if (g_view != nullptr) arena.drop_view(g_view);
+  g_view = nullptr;
   errno = saved_errno;
 }
 

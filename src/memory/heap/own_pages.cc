@@ -3,8 +3,6 @@
 #include "memory/heap/own_pages.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <linux/falloc.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -162,18 +160,13 @@ void OwnPages::publish() {
 }
 
 void OwnPages::discard(uint64_t offset, uint64_t bytes) {
-  const int fd = arena_->descriptor();
-  if (fd < 0 || bytes == 0) return;
+  if (bytes == 0) return;
   discarded_(offset, bytes);
-  syscall(SYS_fallocate, fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
-          static_cast<off_t>(bytes));
+  arena_->discard(offset, bytes);
 }
 
 bool OwnPages::map_back(uintptr_t start, uintptr_t end, uint64_t offset, int access) {
-  const int fd = arena_->descriptor();
-  return fd >= 0 && syscall(SYS_mmap, pointer(start), end - start, access,
-                            MAP_SHARED | MAP_FIXED | MAP_NORESERVE, fd,
-                            static_cast<off_t>(offset)) == static_cast<long>(start);
+  return arena_->map_at(pointer(start), end - start, offset, access);
 }
 
 bool OwnPages::close_range(uintptr_t start, uintptr_t end, uint64_t offset) {
