@@ -154,24 +154,23 @@ overlap::Plan Overlap::plan(const CollectiveCall& call, const Comm& comm,
                             const overlap::Order& order) const {
   const coll::Nodes& nodes = comm.collectives->nodes();
   const auto size = static_cast<std::size_t>(comm.size);
-  const std::int64_t most = pace_.under_way_bytes();
   switch (call.collective) {
     case Collective::kBcast:
-      return overlap::plan_broadcast(nodes, comm.rank, call.root, block_of(call), order, most);
+      return overlap::plan_broadcast(nodes, comm.rank, call.root, block_of(call), order);
     case Collective::kAllgather: {
       const std::vector<std::int64_t> bytes(size, block_of(call));
-      return overlap::plan_allgather(nodes, comm.rank, bytes, false, call.in_place, order, most);
+      return overlap::plan_allgather(nodes, comm.rank, bytes, false, call.in_place, order);
     }
     case Collective::kAllgatherv:
       return overlap::plan_allgather(nodes, comm.rank, bytes_of(call.recv_blocks, call.recv_type),
-                                     true, call.in_place, order, most);
+                                     true, call.in_place, order);
     case Collective::kAlltoall: {
       const std::vector<std::int64_t> bytes(size, block_of(call));
-      return overlap::plan_alltoall(nodes, comm.rank, bytes, bytes, false, order, most);
+      return overlap::plan_alltoall(nodes, comm.rank, bytes, bytes, false, order);
     }
     default:
       return overlap::plan_alltoall(nodes, comm.rank, bytes_of(call.send_blocks, call.send_type),
-                                    bytes_of(call.recv_blocks, call.recv_type), true, order, most);
+                                    bytes_of(call.recv_blocks, call.recv_type), true, order);
   }
 }
 
@@ -203,7 +202,6 @@ int Overlap::serve(const CollectiveCall& call, Comm& comm, const coll::Decision&
   call_begins(call, comm, automatic(call, comm));
   // Of the collective before. This one is served all the same: other ranks take part in it.
   const int late_error = std::exchange(late_error_, kSuccess);
-  const std::uint64_t began_ns = now_ns();
   CollectiveOp* op;
   bool early = false;
   bool traced = false;
@@ -254,7 +252,6 @@ int Overlap::serve(const CollectiveCall& call, Comm& comm, const coll::Decision&
   if (turn == overlap::Automatic::Turn::kOn) ++s.counters.overlap_complete;
   const int error = op->error();
   call_.log_number = op->log_number();
-  pace_.took(plan_.far_bytes, now_ns() - began_ns);
   s.collectives.give_back(op);
   s.let_host_follow();
   call_returned();
@@ -339,7 +336,6 @@ void Overlap::land() {
   }
   call_.record->waited_ns += waited_ns;
   call_.landed_ns = now_ns();
-  pace_.took(plan_.far_bytes, call_.landed_ns - call_.began_ns);
   late_error_ = op->error();
   if (late_error_ != kSuccess) {
     log(Level::kError, "overlap: %s has failed after its call returned; the next one says so",

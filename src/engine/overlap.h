@@ -28,7 +28,6 @@
 #include "memory/guard/guard_service.h"
 #include "overlap/automatic.h"
 #include "overlap/call_site.h"
-#include "overlap/pace.h"
 #include "overlap/pages.h"
 #include "overlap/plan.h"
 #include "overlap/trace.h"
@@ -99,7 +98,6 @@ class Overlap final : public StepWatcher, public AgentWork {
   int process_ = 0;  // a forked child is not a rank
 
   overlap::Plan plan_;
-  overlap::Pace pace_;
   overlap::Pages pages_;
   bool watched_ = false;            // steps touch guarded pages
   std::size_t placed_ = 0;          // pieces that have pages

@@ -36,7 +36,6 @@ static_assert(kMostEndBytes == kEdgeBytes + kBytesPerPiece * kMostPieces);
 // Of what one rank sends to another: a host whose messages wait for the receiver's answer would
 // otherwise send all of them at once, and none would be there before the others.
 constexpr std::size_t kUnderWay = 4;
-constexpr std::int64_t kMostUnderWay = 32;
 // Beyond, the rest of a chain of nodes would wait too long for its first piece.
 constexpr int kLongestChain = 8;
 
@@ -59,31 +58,27 @@ std::vector<Place> block_starts(Buffer buffer, std::span<const std::int64_t> byt
   return starts;
 }
 
-// Sends pieces, to each rank so many at a time: a few, or as many as hold so many bytes. The ends
-// of blocks go at once, as calls wait for them.
+// Sends pieces, to each rank so many at a time. The ends of blocks go at once, as calls wait for
+// them.
 class Sender {
  public:
-  Sender(Builder& builder, std::int64_t under_way_bytes)
-      : builder_(builder), under_way_bytes_(under_way_bytes) {}
+  explicit Sender(Builder& builder) : builder_(builder) {}
 
   Builder::StepId send(int peer, Place source, std::int64_t bytes) {
     const Builder::StepId step = builder_.send(peer, source, bytes);
     if (bytes <= kMostEndBytes) return step;
     std::vector<Builder::StepId>& sent = sent_[peer];
-    const std::size_t most = std::max(
-        kUnderWay, static_cast<std::size_t>(std::min(under_way_bytes_ / bytes, kMostUnderWay)));
-    if (sent.size() >= most) builder_.order(sent[sent.size() - most], step);
+    if (sent.size() >= kUnderWay) builder_.order(sent[sent.size() - kUnderWay], step);
     sent.push_back(step);
     return step;
   }
 
  private:
   Builder& builder_;
-  std::int64_t under_way_bytes_;
   std::map<int, std::vector<Builder::StepId>> sent_;
 };
 
-Plan finish(Builder& builder, std::vector<Piece> pieces, const coll::Nodes& nodes, int rank) {
+Plan finish(Builder& builder, std::vector<Piece> pieces) {
   Plan plan;
   plan.schedule = builder.finish();
   plan.pieces = std::move(pieces);
@@ -92,7 +87,6 @@ Plan finish(Builder& builder, std::vector<Piece> pieces, const coll::Nodes& node
     const Place& place = plan.pieces[i].place;
     at[{place.block, place.offset}] = static_cast<std::int32_t>(i);
   }
-  std::int64_t sent = 0, received = 0;
   for (const Step& step : plan.schedule.steps) {
     const bool reads = step.kind == StepKind::kSend;
     const bool writes = step.kind == StepKind::kReceive || step.kind == StepKind::kCopy;
@@ -102,11 +96,7 @@ Plan finish(Builder& builder, std::vector<Piece> pieces, const coll::Nodes& node
       piece = at.at({place.block, place.offset});
     }
     plan.piece_of_step.push_back(piece);
-    const bool is_far = (step.kind == StepKind::kSend || step.kind == StepKind::kReceive) &&
-                        nodes.node_of(step.peer) != nodes.node_of(rank);
-    if (is_far) (reads ? sent : received) += step.count;
   }
-  plan.far_bytes = std::max(sent, received);
   return plan;
 }
 
@@ -191,7 +181,7 @@ std::uint32_t pieces_told(std::int64_t first_bytes) {
 }
 
 Plan plan_broadcast(const coll::Nodes& nodes, int rank, int root, std::int64_t bytes,
-                    const Order& order, std::int64_t under_way_bytes) {
+                    const Order& order) {
   const int count = nodes.count();
   const int root_node = nodes.node_of(root);
   const int own_node = nodes.node_of(rank);
@@ -212,7 +202,7 @@ Plan plan_broadcast(const coll::Nodes& nodes, int rank, int root, std::int64_t b
     parent = leader(own_node);
   }
   Builder builder;
-  Sender sender(builder, under_way_bytes);
+  Sender sender(builder);
   std::vector<Piece> pieces;
   std::vector<First> firsts;
   add_pieces(output(0, 0), bytes, static_cast<std::size_t>(root), order, &pieces);
@@ -223,13 +213,13 @@ Plan plan_broadcast(const coll::Nodes& nodes, int rank, int root, std::int64_t b
     }
     for (const int child : children) sender.send(child, piece.place, piece.bytes);
   }
-  Plan plan = finish(builder, std::move(pieces), nodes, rank);
+  Plan plan = finish(builder, std::move(pieces));
   plan.firsts = std::move(firsts);
   return plan;
 }
 
 Plan plan_allgather(const coll::Nodes& nodes, int rank, std::span<const std::int64_t> bytes,
-                    bool blocks, bool in_place, const Order& order, std::int64_t under_way_bytes) {
+                    bool blocks, bool in_place, const Order& order) {
   const std::span<const int> ring = nodes.by_node();
   const std::size_t size = ring.size();
   const auto own =
@@ -242,7 +232,7 @@ Plan plan_allgather(const coll::Nodes& nodes, int rank, std::span<const std::int
   const auto me = static_cast<std::size_t>(rank);
   const std::vector<Place> starts = block_starts(Buffer::kOutput, bytes, blocks);
   Builder builder;
-  Sender sender(builder, under_way_bytes);
+  Sender sender(builder);
   std::vector<Piece> pieces;
   std::vector<First> firsts;
   // Who sent last under each tag: tags repeat, and messages with the same one must not overtake.
@@ -275,22 +265,19 @@ Plan plan_allgather(const coll::Nodes& nodes, int rank, std::span<const std::int
       if (each.offset == 0) firsts.push_back(first_of(id, cuts.size(), bytes[received]));
     }
   }
-  Plan plan = finish(builder, std::move(pieces), nodes, rank);
+  Plan plan = finish(builder, std::move(pieces));
   plan.firsts = std::move(firsts);
   return plan;
 }
 
 Plan plan_alltoall(const coll::Nodes& nodes, int rank, std::span<const std::int64_t> sent,
-                   std::span<const std::int64_t> received, bool blocks, const Order& order,
-                   std::int64_t under_way_bytes) {
+                   std::span<const std::int64_t> received, bool blocks, const Order& order) {
   const std::size_t size = sent.size();
   const auto me = static_cast<std::size_t>(rank);
   const std::vector<Place> from = block_starts(Buffer::kInput, sent, blocks);
   const std::vector<Place> to = block_starts(Buffer::kOutput, received, blocks);
   Builder builder;
-  const auto near = static_cast<std::int64_t>(nodes.members(nodes.node_of(rank)).size());
-  const std::int64_t far_ranks = static_cast<std::int64_t>(size) - near;
-  Sender sender(builder, under_way_bytes / std::max<std::int64_t>(far_ranks, 1));
+  Sender sender(builder);
   std::vector<Piece> pieces;
   std::vector<First> firsts;
   // A program whose ranks do not agree about a block gets the error of the receiving side.
@@ -341,7 +328,7 @@ Plan plan_alltoall(const coll::Nodes& nodes, int rank, std::span<const std::int6
     builder.order(gate, done);
     for (const Builder::StepId step : on_link) builder.order(step, done);
   }
-  Plan plan = finish(builder, std::move(pieces), nodes, rank);
+  Plan plan = finish(builder, std::move(pieces));
   plan.firsts = std::move(firsts);
   return plan;
 }

@@ -47,7 +47,6 @@ struct Plan {
   std::vector<Piece> pieces;
   std::vector<std::int32_t> piece_of_step;  // which piece of the output a step touches
   std::vector<First> firsts;
-  std::int64_t far_bytes = 0;  // sent to or received from other nodes, whichever is more
 };
 
 // The pieces of a block: offset and length, in the order in which they travel.
@@ -62,19 +61,15 @@ inline constexpr std::int64_t kMostEndBytes = 4096 + 8 * 130;
 // How many pieces there are when the first one has so many bytes.
 std::uint32_t pieces_told(std::int64_t first_bytes);
 
-// What else there is to know: `under_way_bytes` may be so to all other nodes together, beside the
-// few pieces that always are (pace.h).
 Plan plan_broadcast(const coll::Nodes& nodes, int rank, int root, std::int64_t bytes,
-                    const Order& order = {}, std::int64_t under_way_bytes = 0);
+                    const Order& order = {});
 // `bytes` of each rank's block. With `blocks` they are blocks of the output, else they follow each
 // other in one.
 Plan plan_allgather(const coll::Nodes& nodes, int rank, std::span<const std::int64_t> bytes,
-                    bool blocks, bool in_place, const Order& order = {},
-                    std::int64_t under_way_bytes = 0);
+                    bool blocks, bool in_place, const Order& order = {});
 // Bytes to and from each rank.
 Plan plan_alltoall(const coll::Nodes& nodes, int rank, std::span<const std::int64_t> sent,
-                   std::span<const std::int64_t> received, bool blocks, const Order& order = {},
-                   std::int64_t under_way_bytes = 0);
+                   std::span<const std::int64_t> received, bool blocks, const Order& order = {});
 
 }  // namespace od::overlap
 

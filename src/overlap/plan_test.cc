@@ -400,54 +400,6 @@ TEST(PlanTest, FewPiecesAreUnderWayBetweenTwoRanks) {
   EXPECT_EQ(sent, cut(4 << 20).size() - 2);
 }
 
-// As many as are taken before the first has left.
-std::size_t sent_at_once(const Plan& plan) {
-  coll::Run run;
-  run.begin(plan.schedule);
-  std::size_t count = 0;
-  for (std::uint32_t index; run.take(index);) {
-    const Step& step = plan.schedule.steps[index];
-    if (step.kind != StepKind::kSend || step.count <= kMostEndBytes) {
-      run.complete(index);
-    } else {
-      ++count;
-    }
-  }
-  return count;
-}
-
-TEST(PlanTest, MoreIsUnderWayOnFastLinks) {
-  const std::vector<int> pair = {0, 1};
-  const coll::Nodes nodes(pair);
-  const std::int64_t block = 1 << 20;
-  const std::int64_t piece = cut(block)[3].bytes;
-  const std::vector<std::int64_t> bytes(2, block);
-  const auto exchange = [&](std::int64_t under_way_bytes) {
-    return sent_at_once(plan_alltoall(nodes, 0, bytes, bytes, false, {}, under_way_bytes));
-  };
-  EXPECT_EQ(exchange(0), 4u);
-  EXPECT_EQ(exchange(2 * piece), 4u);
-  EXPECT_EQ(exchange(7 * piece), 7u);
-  EXPECT_EQ(exchange(std::int64_t{1} << 40), cut(block).size() - 2);
-  EXPECT_EQ(sent_at_once(plan_broadcast(nodes, 0, 0, block, {}, 9 * piece)), 9u);
-  EXPECT_EQ(sent_at_once(plan_broadcast(nodes, 0, 0, 8 << 20, {}, std::int64_t{1} << 40)), 32u);
-  // To all other nodes together.
-  const std::vector<int> four = {0, 1, 1, 2};
-  const coll::Nodes more(four);
-  const std::vector<std::int64_t> blocks(4, block);
-  EXPECT_EQ(sent_at_once(plan_alltoall(more, 0, blocks, blocks, false, {}, 18 * piece)), 18u);
-}
-
-TEST(PlanTest, WhatTravelsBetweenNodesIsCounted) {
-  const std::vector<int> placement = {0, 0, 1};
-  const coll::Nodes nodes(placement);
-  const std::vector<std::int64_t> bytes = {100000, 200000, 300000};
-  EXPECT_EQ(plan_alltoall(nodes, 0, bytes, bytes, true).far_bytes, 300000);
-  EXPECT_EQ(plan_broadcast(nodes, 0, 0, 70000).far_bytes, 70000);
-  EXPECT_EQ(plan_broadcast(nodes, 1, 0, 70000).far_bytes, 0);
-  EXPECT_EQ(plan_broadcast(nodes, 2, 0, 70000).far_bytes, 70000);
-}
-
 TEST(PlanTest, Alltoalls) {
   constexpr int kSize = 5;
   const std::vector<int> placement = {0, 1, 0, 1, 0};
