@@ -2,6 +2,7 @@
 #include "face/request_handles.h"
 
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 
@@ -18,7 +19,15 @@ bool RequestHandles::reserve(std::uint32_t capacity, bool pointers) {
   }
   static_assert((kBlockBytes & (kBlockBytes - 1)) == 0);
   shift_ = static_cast<unsigned>(__builtin_ctzl(kBlockBytes));
-  // A narrow limit of address space leaves room for fewer requests rather than for none.
+  // A limit of address space leaves room for fewer requests, and to the program what it counts on.
+  constexpr std::uint32_t kEnough = 1 << 16;
+  constexpr std::uint64_t kShareOfAddressSpace = 32;
+  rlimit limit;
+  const bool limited = getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+  while (limited && capacity > kEnough &&
+         capacity * kBlockBytes > limit.rlim_cur / kShareOfAddressSpace) {
+    capacity /= 2;
+  }
   for (; capacity >= 1024; capacity /= 2) {
     void* memory = mmap(nullptr, capacity * kBlockBytes, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

@@ -81,7 +81,7 @@ std::uint64_t mapping_limit() {
   if (read_text("/proc/self/statm", text, sizeof text) > 0) {
     used = std::strtoull(text, nullptr, 10) * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
   }
-  // Half of what is left: the program has not allocated its data yet.
+  // Half of what is left, and of that as little as will do (plan_sparing_region).
   return used >= limit.rlim_cur ? 0 : std::min(kAddressSpace, (limit.rlim_cur - used) / 2);
 }
 

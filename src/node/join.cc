@@ -179,7 +179,7 @@ class Joiner {
       file_limit = std::min(file_limit, identity.file_limit_bytes);
       mapping_limit = std::min(mapping_limit, identity.mapping_limit_bytes);
     }
-    const std::optional<RegionLayout> layout = plan_region(
+    const std::optional<RegionLayout> layout = plan_sparing_region(
         options_.region, static_cast<std::uint32_t>(group_.size()), file_limit, mapping_limit);
     if (!layout) {
       because("the limits on address space or file size (ulimit -v, -f) are too low");

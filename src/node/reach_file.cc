@@ -84,8 +84,9 @@ std::uint64_t reach_mapping_limit() {
     std::fclose(file);
   }
   const std::uint64_t used = used_pages * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
-  // Half of what is left: the program has not allocated its data yet.
-  return used >= limit.rlim_cur ? 0 : std::min(kMostMappedBytes, (limit.rlim_cur - used) / 2);
+  // A quarter of what is left: the program has not allocated its data yet. Arenas are made so that
+  // those of a node fit (memory/heap/arena.cc).
+  return used >= limit.rlim_cur ? 0 : std::min(kMostMappedBytes, (limit.rlim_cur - used) / 4);
 }
 
 }  // namespace od::node

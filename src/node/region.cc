@@ -146,6 +146,16 @@ std::optional<RegionLayout> plan_region(const RegionRequest& request, std::uint3
   return layout;
 }
 
+std::optional<RegionLayout> plan_sparing_region(const RegionRequest& request, std::uint32_t ranks,
+                                                std::uint64_t file_limit_bytes,
+                                                std::uint64_t mapping_limit_bytes) {
+  for (const std::uint64_t part : {8, 2, 1}) {
+    const auto layout = plan_region(request, ranks, file_limit_bytes, mapping_limit_bytes / part);
+    if (layout) return layout;
+  }
+  return std::nullopt;
+}
+
 int create_region_file() {
   // The name only shows in /proc/PID/maps. The system call and not the library's function: that one
   // is missing from old C libraries. MFD_NOEXEC_SEAL is demanded by vm.memfd_noexec=2 and unknown

@@ -27,6 +27,11 @@ struct RegionOwner {
 std::optional<RegionLayout> plan_region(const RegionRequest& request, std::uint32_t ranks,
                                         std::uint64_t file_limit_bytes,
                                         std::uint64_t mapping_limit_bytes);
+// The same, with an eighth of the limit on mappings where that will do, else a half: the program,
+// which has not allocated its data yet, may have counted on all of its address space.
+std::optional<RegionLayout> plan_sparing_region(const RegionRequest& request, std::uint32_t ranks,
+                                                std::uint64_t file_limit_bytes,
+                                                std::uint64_t mapping_limit_bytes);
 
 // An empty memfd that can be sealed, or -1 (errno says why).
 int create_region_file();

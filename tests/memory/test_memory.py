@@ -112,6 +112,27 @@ def test_functions_that_allocate_while_the_heap_begins(
     expect.took_our_path(result, 4)
 
 
+@pytest.mark.quick
+@pytest.mark.parametrize(("ranks", "limit_kib"), [(2, 1_500_000), (4, 1_500_000), (4, 6_000_000)])
+def test_most_of_a_limited_address_space(
+    ranks: int, limit_kib: int, host: Host, compiled: Build, needs_overdrive: None
+) -> None:
+    """A program gets nearly as much of its `ulimit -v` as without Overdrive."""
+    program = shell(f"ulimit -v {limit_kib}", [compiled(HERE / "address_space.c")])
+    got = []
+    for overdrive in (False, True):
+        result = jobs.run(host, ranks, program, overdrive=overdrive)
+        if not overdrive and result.returncode != 0:
+            pytest.skip(f"{host.name} itself fails with so little address space")
+        expect.passed(result)
+        if overdrive:
+            expect.took_our_path(result, ranks)
+        found = re.search(r"^got (\d+) MiB$", result.stdout, re.MULTILINE)
+        assert found, result.report()
+        got.append(int(found[1]))
+    assert got[1] > 0.75 * got[0], f"{got[1]} MiB of {got[0]} MiB"
+
+
 LIMITS = {
     # Address space for a small arena and for the region.
     "enough address space": ("ulimit -v 8000000", True),

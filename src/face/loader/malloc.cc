@@ -22,6 +22,7 @@
 #include "memory/heap/environment.h"
 #include "memory/heap/process_heap.h"
 #include "memory/heap/small_cache.h"
+#include "node/launch_variables.h"
 #include "process.h"
 
 // Of the dynamic linker; weak, so that no library has to be linked for it.
@@ -230,7 +231,8 @@ void Decide() {
   const Allocator allocator = g_sanitized ? Allocator::kSanitizer
                               : g_foreign ? Allocator::kForeign
                                           : Allocator::kLibc;
-  if (!memory::heap::decide(environ, allocator)) return;
+  const node::LocalPlace place = node::local_place(node::Variables(environ));
+  if (!memory::heap::decide(environ, allocator, static_cast<unsigned>(place.size))) return;
   g_decided = true;
   // The first allocation is before the constructors of most libraries: what starts threads there,
   // or counts processors, shall find the final ones. Under a sanitizer our constructor does it.

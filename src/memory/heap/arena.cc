@@ -31,9 +31,10 @@ namespace {
 constexpr uint64_t kMostBytes = uint64_t{256} << 30;
 // Below that an arena is not worth having.
 constexpr uint64_t kLeastBytes = uint64_t{64} << 20;
-// Part of a limited address space that the arena may take: what it takes and does not use is lost
-// to the program, and peers map it as well.
-constexpr uint64_t kShareOfAddressSpace = 8;
+// Part of a limited address space that the arenas of all ranks of a node may take together: what is
+// not used of them is lost to the program, and each rank maps all of them. And that of one.
+constexpr uint64_t kShareOfArenas = 8;
+constexpr uint64_t kShareOfArena = 16;
 // Where descriptors of ours are out of the program's way; shells use low numbers by themselves.
 constexpr int kHighDescriptor = 900;
 
@@ -76,7 +77,7 @@ const char* read_line(const char* path, char* buffer, uint64_t buffer_bytes) {
   return buffer;
 }
 
-bool Arena::create(uint64_t most_bytes, HugePages huge, const char** why) {
+bool Arena::create(uint64_t most_bytes, HugePages huge, const char** why, unsigned ranks) {
   struct sysinfo machine;
   uint64_t bytes = kMostBytes;
   if (sysinfo(&machine) == 0) bytes = least(bytes, 2 * machine.totalram * machine.mem_unit);
@@ -84,7 +85,9 @@ bool Arena::create(uint64_t most_bytes, HugePages huge, const char** why) {
   bytes = least(bytes, kMostBytes);
   bytes = least(bytes, soft_limit(RLIMIT_FSIZE));
   const bool limited_file = bytes < kLeastBytes;
-  bytes = least(bytes, soft_limit(RLIMIT_AS) / kShareOfAddressSpace);
+  const uint64_t address_space = soft_limit(RLIMIT_AS);
+  bytes = least(bytes, address_space / kShareOfArena);
+  if (ranks > 1) bytes = least(bytes, address_space / kShareOfArenas / ranks);
   bytes = bytes / kHugeBytes * kHugeBytes;
   if (bytes < kLeastBytes) {
     *why = limited_file ? "the limit on file sizes (ulimit -f) is too low"

@@ -25,8 +25,9 @@ inline constexpr uint64_t kHugeBytes = 2 << 20;
 class Arena {
  public:
   // False with a reason; nothing is left then. `most_bytes` 0: twice the machine's memory, at most
-  // 256 GiB. Limits of the process (ulimit -v, -f) make it smaller or refuse it.
-  bool create(uint64_t most_bytes, HugePages huge, const char** why);
+  // 256 GiB. Limits of the process (ulimit -v, -f) make it smaller or refuse it; `ranks`: of this
+  // node, each with an arena, or 0.
+  bool create(uint64_t most_bytes, HugePages huge, const char** why, unsigned ranks = 0);
   void destroy();  // for tests
 
   char* start() const { return start_; }

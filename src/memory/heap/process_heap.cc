@@ -38,6 +38,7 @@ enum Begun : int { kNotYet = 0, kUsable = 1, kFailed = 2 };
 
 // Process-wide by nature. No constructor may run: it would come after the first use.
 constinit HeapSettings g_settings;
+unsigned g_local_ranks;
 constinit Arena g_arena;
 constinit Budget g_budget;
 constinit SpanAllocator g_spans;
@@ -177,7 +178,7 @@ void in_child() { hot.min_bytes = SIZE_MAX; }
 bool begin() {
   g_budget.init();
   g_huge = find_huge_policy(g_settings.huge);
-  if (!g_arena.create(g_settings.limit_bytes, g_huge, &g_why)) return false;
+  if (!g_arena.create(g_settings.limit_bytes, g_huge, &g_why, g_local_ranks)) return false;
   const uint64_t keep = g_settings.keep_bytes != 0 ? g_settings.keep_bytes : g_budget.keep_bytes();
   const SpanAllocator::System system = {
       .open = open_pages, .give_back = give_back_pages, .fill = fill_pages, .context = nullptr};
@@ -231,8 +232,9 @@ bool usable() {
 
 }  // namespace
 
-bool decide(const char* const* environment, Allocator allocator) {
+bool decide(const char* const* environment, Allocator allocator, unsigned local_ranks) {
   if (environment == nullptr) return false;
+  g_local_ranks = local_ranks;
   g_settings = read_heap_settings(environment);
   size_t min_bytes = SIZE_MAX;
   if (g_settings.off) {

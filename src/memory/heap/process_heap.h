@@ -37,8 +37,9 @@ inline bool is_ours(const void* block) {
 
 // Reads the environment and sets hot.min_bytes; to be repeated as long as it returns false, which
 // is before the C library knows the environment. `allocator`: who serves the program.
+// `local_ranks`: of this node, as the launcher tells; 0: it does not.
 enum class Allocator : uint8_t { kLibc, kForeign, kSanitizer };
-bool decide(const char* const* environment, Allocator allocator);
+bool decide(const char* const* environment, Allocator allocator, unsigned local_ranks = 0);
 
 // The usual case of allocate(): a block of that size that was freed before; null: there is none.
 void* allocate_again(size_t bytes);
