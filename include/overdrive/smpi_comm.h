@@ -139,6 +139,17 @@ SMPI_API_ int smpi_same_group_(const struct smpi_card_* a, const struct smpi_car
   return a->has_engine && b->has_engine && a->group[0] == b->group[0] && a->group[1] == b->group[1];
 }
 
+/* How the engine knows a communicator, if it sends and receives short messages itself. */
+SMPI_API_ void* smpi_messages_(MPI_Comm comm) {
+  const struct overdrive_smpi_engine* engine = smpi_process_state_.engine;
+  if (smpi_process_state_.local ||
+      engine->size_bytes < offsetof(struct overdrive_smpi_engine, recv_short) + sizeof(void*) ||
+      engine->messages == 0) {
+    return 0;
+  }
+  return engine->messages(engine->self, &comm);
+}
+
 /* Who is near, and how the ranks fall into groups. */
 SMPI_API_ int smpi_group_(struct smpi_comm_* c, const struct smpi_card_* mine,
                           const struct smpi_card_* all) {
@@ -222,6 +233,7 @@ SMPI_API_ int SMPI_Comm_attach(MPI_Comm comm) {
                          c->hidden);
   }
   if (code == MPI_SUCCESS) code = smpi_group_(c, &mine, all);
+  if (code == MPI_SUCCESS) c->messages = smpi_messages_(c->hidden);
   free(all);
   if (code == MPI_SUCCESS) code = MPI_Comm_set_attr(comm, smpi_process_state_.keyval, c);
   if (code != MPI_SUCCESS) smpi_comm_free_(c);
@@ -251,7 +263,6 @@ SMPI_API_ int SMPI_Alloc(MPI_Aint size, void* baseptr) {
   smpi_progress_();
   block = engine->alloc(engine->self, (uint64_t)size, smpi_site_);
   if (block == 0) return smpi_raise_(MPI_COMM_WORLD, MPI_ERR_NO_MEM);
-  smpi_remember_(block);
   *(void**)baseptr = block;
   return MPI_SUCCESS;
 }
@@ -259,7 +270,6 @@ SMPI_API_ int SMPI_Alloc(MPI_Aint size, void* baseptr) {
 SMPI_API_ int SMPI_Free(void* base) {
   const struct overdrive_smpi_engine* engine = smpi_engine_();
   if (engine == 0) return MPI_ERR_OTHER;
-  smpi_forget_(base);
   if (base == 0 || engine->free(engine->self, base, smpi_site_) != OVERDRIVE_SMPI_OK) {
     return smpi_raise_(MPI_COMM_WORLD, MPI_ERR_BUFFER);
   }

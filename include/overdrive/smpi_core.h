@@ -52,10 +52,9 @@ struct smpi_head_ {
 /* And up to so much when the engine says so: data that is new, and a rank that is far. */
 #define SMPI_COPIED_BYTES_ 4096
 typedef char
+    smpi_short_head_has_its_size_[SMPI_SHORT_HEAD_BYTES_ == OVERDRIVE_SMPI_PREFIX_BYTES ? 1 : -1];
+typedef char
     smpi_head_has_its_size_[sizeof(struct smpi_head_) == OVERDRIVE_SMPI_HEAD_BYTES ? 1 : -1];
-
-/* How many blocks a process recognises at once. */
-#define SMPI_REMEMBERED_ 16u
 
 /* What a communicator has at its attribute. */
 struct smpi_comm_ {
@@ -72,6 +71,7 @@ struct smpi_comm_ {
   int *group_of, *position; /* of each rank: number of its group; its rank in `node` */
   int* group_sizes;
   struct smpi_stash_ *stash, **stash_end; /* messages that a probe has fetched */
+  void* messages; /* what the engine knows `hidden` by; null: all goes through MPI's calls */
 };
 
 /* Room for the longest message of a near rank, while it is under way and as long as its data is
@@ -124,8 +124,7 @@ struct smpi_process_ {
   struct smpi_view_* views; /* for reuse; views are never given back to the system */
   struct smpi_room_* rooms; /* likewise */
   struct smpi_pending_ *pending, **pending_end, *spare;
-  const void* own_blocks[SMPI_REMEMBERED_]; /* some that this process owns; while alone */
-  void** blocks;                            /* hash table of the blocks without Overdrive */
+  void** blocks; /* hash table of the blocks without Overdrive */
   size_t block_room, block_used;
 };
 
@@ -148,18 +147,6 @@ SMPI_HOT_ void smpi_lock_(void) {
 SMPI_HOT_ void smpi_unlock_(void) {
   if (smpi_process_state_.alone) return;
   __atomic_store_n(&smpi_process_state_.lock, 0, __ATOMIC_RELEASE);
-}
-
-/* Where it is remembered that a block is this process's own. */
-SMPI_HOT_ const void** smpi_own_entry_(const void* block) {
-  return &smpi_process_state_
-              .own_blocks[(uintptr_t)block / OVERDRIVE_SMPI_ALIGNMENT % SMPI_REMEMBERED_];
-}
-SMPI_HOT_ void smpi_remember_(const void* block) {
-  if (smpi_process_state_.alone) *smpi_own_entry_(block) = block;
-}
-SMPI_HOT_ void smpi_forget_(const void* block) {
-  if (smpi_process_state_.alone && *smpi_own_entry_(block) == block) *smpi_own_entry_(block) = 0;
 }
 
 /* Where a head is that leaves together with the contents of a block. */

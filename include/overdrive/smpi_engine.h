@@ -22,6 +22,8 @@ extern "C" {
  * the head of a message that travels together with the block's contents. */
 #define OVERDRIVE_SMPI_FRONT_BYTES 192u
 #define OVERDRIVE_SMPI_HEAD_BYTES 48u
+/* What a short message begins with. */
+#define OVERDRIVE_SMPI_PREFIX_BYTES 16u
 /* Every block begins at a multiple of this. */
 #define OVERDRIVE_SMPI_ALIGNMENT 64u
 
@@ -94,6 +96,18 @@ struct overdrive_smpi_engine {
    * gets: gives the block up now, and frees it when the program has completed the request. Anything
    * but OVERDRIVE_SMPI_OK: nothing was done, the caller has to complete the request itself. */
   int (*free_after)(void* self, void* block, const void* request);
+
+  /* Short messages without MPI's calls, on the communicator whose handle lies at `comm`: what the
+   * two functions below take for it, valid until it is freed; null: there are none. The same
+   * messages as MPI_Send and MPI_Recv send and receive, in one order with them. */
+  void* (*messages)(void* self, const void* comm);
+  /* A message of OVERDRIVE_SMPI_PREFIX_BYTES at `prefix` and `bytes` at `data` behind them.
+   * Anything but OVERDRIVE_SMPI_OK: it cannot leave at once, and nothing has been sent. */
+  int (*send_short)(void* messages, const void* prefix, const void* data, uint32_t bytes, int dest,
+                    int tag);
+  /* Receives a message of at most `room` bytes: its length. Less than 0: it has not come yet or is
+   * none of the kind, and nothing was received. */
+  int64_t (*recv_short)(void* messages, void* to, uint32_t room, int source, int tag);
 };
 
 typedef const struct overdrive_smpi_engine* (*overdrive_smpi_engine_fn)(uint32_t version);

@@ -74,20 +74,36 @@ SMPI_HOT_ void smpi_place_(const struct smpi_head_* head, struct overdrive_smpi_
   place->passed = head->kind == SMPI_PASSED_;
 }
 
+/* Sends head and data at once, past MPI. False: not sent. */
+SMPI_HOT_ int smpi_at_once_(const struct smpi_comm_* c, const struct smpi_head_* head,
+                            const void* data, uint64_t bytes, int dest, int tag) {
+  return c->messages != 0 &&
+         smpi_process_state_.engine->send_short(c->messages, head, data, (uint32_t)bytes, dest,
+                                                tag) == OVERDRIVE_SMPI_OK;
+}
+
+/* The same for a descriptor. */
+SMPI_HOT_ int smpi_descriptor_at_once_(const struct smpi_comm_* c, const struct smpi_head_* head,
+                                       int dest, int tag) {
+  return smpi_at_once_(c, head, (const char*)head + SMPI_SHORT_HEAD_BYTES_,
+                       SMPI_DESCRIPTOR_BYTES_ - SMPI_SHORT_HEAD_BYTES_, dest, tag);
+}
+
 /* Tells a near rank where the data is. */
 SMPI_HOT_ int smpi_tell_(struct smpi_comm_* c, const struct overdrive_smpi_place* place, int dest,
                          int tag, int may_block) {
   struct smpi_pending_* one;
+  struct smpi_head_ head;
   int code, complete = 0;
+  smpi_descriptor_(&head, c, tag, place);
+  if (smpi_descriptor_at_once_(c, &head, dest, tag)) return MPI_SUCCESS;
   if (may_block && !smpi_process_state_.local && !(dest == c->rank && !c->is_inter)) {
     /* Overdrive's short messages need no receiver. */
-    struct smpi_head_ head;
-    smpi_descriptor_(&head, c, tag, place);
     return MPI_Send(&head, SMPI_DESCRIPTOR_BYTES_, MPI_BYTE, dest, tag, c->hidden);
   }
   one = smpi_pending_new_();
   if (one == 0) return MPI_ERR_NO_MEM;
-  smpi_descriptor_(&one->head, c, tag, place);
+  one->head = head;
   one->block = 0;
   one->near = 1;
   code =
@@ -110,7 +126,10 @@ SMPI_HOT_ uint64_t smpi_length_(const struct smpi_head_* head) {
 SMPI_HOT_ int smpi_send_inline_(struct smpi_comm_* c, const void* buf, uint64_t bytes, int dest,
                                 int tag, int may_block) {
   struct smpi_pending_* one;
+  struct smpi_head_ head;
   int code, length, complete = 0;
+  smpi_begin_head_(&head, c, SMPI_SHORT_, tag, (uint32_t)bytes);
+  if (smpi_at_once_(c, &head, buf, bytes, dest, tag)) return MPI_SUCCESS;
   if (may_block && !smpi_process_state_.local && !(dest == c->rank && !c->is_inter)) {
     struct {
       struct smpi_head_ head;
@@ -317,7 +336,6 @@ SMPI_HOT_ int smpi_start_(const void* buf, MPI_Count count, MPI_Datatype datatyp
   smpi_progress_();
   code = smpi_check_send_(c, buf, count, datatype, dest, tag, &bytes);
   if (code != MPI_SUCCESS) return smpi_raise_(comm, code);
-  if (pass && buf != 0) smpi_forget_(buf);
   if (pass && (buf == 0 || engine->capacity(engine->self, buf, &capacity) != OVERDRIVE_SMPI_OK ||
                bytes > capacity)) {
     return smpi_raise_(comm, MPI_ERR_BUFFER);
@@ -385,36 +403,21 @@ SMPI_HOT_ uint64_t smpi_quick_bytes_(MPI_Count count, MPI_Datatype datatype) {
 /* What a short message to a near rank needs and no more. False: not sent, it goes the way of all
  * others. */
 SMPI_HOT_ int smpi_quick_send_(const void* buf, MPI_Count count, MPI_Datatype datatype, int dest,
-                               int tag, MPI_Comm comm, int* code) {
+                               int tag, MPI_Comm comm) {
   const struct smpi_comm_* c = smpi_quick_comm_(comm);
   const uint64_t bytes = smpi_quick_bytes_(count, datatype);
-  struct {
-    struct smpi_head_ head;
-    char room[SMPI_INLINE_BYTES_];
-  } message;
+  struct smpi_head_ head;
   if (c == 0 || bytes > SMPI_INLINE_BYTES_ || buf == 0 || (unsigned)dest >= (unsigned)c->size ||
       !c->quick[dest] || (unsigned)tag > (unsigned)c->tag_ub) {
     return 0;
   }
-  if (bytes >= sizeof(uint64_t) && *smpi_own_entry_(buf) == buf &&
-      smpi_front_(buf)->kind == SMPI_NOTHING_) {
-    /* A block whose front is free: nothing is copied here. */
-    struct smpi_head_* head = (struct smpi_head_*)((uintptr_t)buf - SMPI_SHORT_HEAD_BYTES_);
-    smpi_begin_head_(head, c, SMPI_SHORT_, tag, (uint32_t)bytes);
-    *code = MPI_Send(head, (int)(SMPI_SHORT_HEAD_BYTES_ + bytes), MPI_BYTE, dest, tag, c->hidden);
-    return 1;
-  }
-  *code = MPI_Send(&message, smpi_short_(&message.head, c, tag, buf, bytes), MPI_BYTE, dest, tag,
-                   c->hidden);
-  return 1;
+  smpi_begin_head_(&head, c, SMPI_SHORT_, tag, (uint32_t)bytes);
+  return smpi_at_once_(c, &head, buf, bytes, dest, tag);
 }
 
 SMPI_API_ int SMPI_Send(const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag,
                         MPI_Comm comm) {
-  int code = MPI_SUCCESS;
-  if (smpi_quick_send_(buf, count, datatype, dest, tag, comm, &code)) {
-    return smpi_raise_(comm, code);
-  }
+  if (smpi_quick_send_(buf, count, datatype, dest, tag, comm)) return MPI_SUCCESS;
   return smpi_start_(buf, count, datatype, dest, tag, comm, 0, 0);
 }
 

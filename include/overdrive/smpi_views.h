@@ -31,6 +31,11 @@ SMPI_API_ void smpi_lengthen_(void* block, struct smpi_head_* head) {
 /* Receives from a near rank. */
 SMPI_HOT_ int smpi_recv_near_(struct smpi_comm_* c, SMPI_View made, int source, int tag) {
   int code;
+  if (c->messages != 0 && source != MPI_ANY_SOURCE &&
+      smpi_process_state_.engine->recv_short(c->messages, &made->head, SMPI_HELD_BYTES_, source,
+                                             tag) >= 0) {
+    return MPI_SUCCESS;
+  }
   if (made->limit <= SMPI_INLINE_BYTES_) {
     code = MPI_Recv(&made->head, SMPI_HELD_BYTES_, MPI_BYTE, source, tag, c->hidden,
                     MPI_STATUS_IGNORE);
@@ -379,7 +384,6 @@ SMPI_API_ int SMPI_View_own(SMPI_View* view, void* baseptr) {
     if (ended->bytes > 0) memcpy(block, ended->address, (size_t)ended->bytes);
     if (!ended->inlined) engine->close(engine->self, &ended->place, ended->number);
   }
-  smpi_remember_(block);
   smpi_view_done_(ended);
   *(void**)baseptr = block;
   *view = SMPI_VIEW_NULL;

@@ -78,6 +78,10 @@ class Rank {
   // --- sending -------------------------------------------------------------------------------
   int send(const void* buf, std::int64_t count, const p2p::LayoutRef& layout, int dest, int tag,
            Comm& comm, SendMode mode);
+  // Of SMPI: p2p::kPrefixBytes at `prefix` and `bytes` behind them, as one message. False: it
+  // cannot leave at once, and nothing has happened.
+  bool send_short(const void* prefix, const void* data, std::uint32_t bytes, int dest, int tag,
+                  Comm& comm);
   // Returns null in *request never; small messages may come back complete already.
   int isend(const void* buf, std::int64_t count, const p2p::LayoutRef& layout, int dest, int tag,
             Comm& comm, SendMode mode, Request** request);
@@ -90,6 +94,9 @@ class Rank {
   // between older wildcard receives and this one.
   int recv(void* buf, std::int64_t count, const p2p::LayoutRef& layout, int source, int tag,
            Comm& comm, host::Status* status);
+  // Of SMPI: receives a short message of a given source without a request, if it comes at once; its
+  // length, or less than 0: nothing has happened, and recv() is the way.
+  std::int64_t recv_short(void* to, std::uint32_t room, int source, int tag, Comm& comm);
   int irecv(void* buf, std::int64_t count, const p2p::LayoutRef& layout, int source, int tag,
             Comm& comm, Request** request);
   int recv_init(void* buf, std::int64_t count, const p2p::LayoutRef& layout, int source, int tag,

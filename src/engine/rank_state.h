@@ -123,8 +123,9 @@ class RankState : public p2p::Endpoint {
   SharedCore shared_core;
 
   node::WaitPlan wait_plan;
-  bool tight_looks = false;      // a core of its own
-  std::uint64_t started_ns = 0;  // when MPI_Init joined the node
+  bool tight_looks = false;          // a core of its own
+  std::uint32_t short_receives = 0;  // calls of recv_short
+  std::uint64_t started_ns = 0;      // when MPI_Init joined the node
   // Whether all ranks compare their nodes' clocks, which they do at the beginning and at the end.
   bool compares_clocks = false;
   ClockReading clock_at_begin;

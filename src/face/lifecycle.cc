@@ -19,6 +19,7 @@
 #include "face/datatypes.h"
 #include "face/host_binding.h"
 #include "face/program_functions.h"
+#include "face/smpi_messages.h"
 #include "face/state.h"
 #include "face/status.h"
 #include "face/window_calls.h"
@@ -339,6 +340,7 @@ void begin() {
   if (rank != nullptr) {
     ends_in_host = call_at_end(end_rank);
     rank->state().smpi->set_follow(let_go_with);
+    offer_short_messages(*rank->state().smpi);
     __atomic_store_n(state.loader->smpi_engine, rank->state().smpi->engine(), __ATOMIC_RELAXED);
   }
   if (rank == nullptr || !rank->active()) return;

@@ -28,6 +28,7 @@
   X(sends_self, kSum, messages, "messages a rank sent to itself")                                  \
   X(sends_host, kSum, messages, "sends passed to the installed MPI library")                       \
   X(receives_inline, kSum, messages, "messages received from a fast box")                          \
+  X(receives_at_once, kSum, messages, "of these, taken without a request (SMPI)")                  \
   X(receives_cell, kSum, messages, "messages received from cells of the pool, in one go")          \
   X(receives_frame, kSum, messages, "messages received from an exchange frame, in one go")           \
   X(receives_stream, kSum, messages, "messages received piece by piece")                           \
@@ -119,6 +120,7 @@
   X(smpi_views, kSum, smpi, "messages received by address")                                        \
   X(smpi_copied, kSum, smpi, "messages whose data was copied, to ranks out of reach")              \
   X(smpi_copied_bytes, kSum, smpi, "bytes of these")                                               \
+  X(smpi_freed_after, kSum, smpi, "blocks sent to other nodes and freed with their request")       \
   X(smpi_leaked, kSum, smpi, "views that were left at MPI_Finalize (debug mode)")                  \
   X(yields, kSum, waiting, "times a waiting rank gave its core away")                              \
   X(yields_peer_away, kSum, waiting, "of these, because the rank it waited for had no core")       \

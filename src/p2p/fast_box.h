@@ -35,6 +35,7 @@ enum class Kind : std::uint8_t {
   cell = 3,          // the payload is complete in one cell of the sender's pool
   stream = 4,        // the payload comes in pieces, governed by an envelope
   frame = 5,         // the payload is complete in an exchange frame
+  split = 6,         // exchange frames only: as inline_data, see FrameSet::put_behind
 };
 
 // What both ends agree on about a message, whatever way it takes.
@@ -59,6 +60,9 @@ static_assert(sizeof(CellDescriptor) == 16);
 
 inline constexpr std::uint32_t kHeadPayloadBytes = 40;
 inline constexpr std::uint32_t kContinuationPayloadBytes = 56;
+// What a message of two parts begins with.
+inline constexpr std::uint32_t kPrefixBytes = 16;
+static_assert(kPrefixBytes < kHeadPayloadBytes);
 
 struct alignas(64) BoxLine {
   std::atomic<std::uint64_t> control;  // see box_control
@@ -181,24 +185,12 @@ class BoxProducer {
   // through frames, mod 256.
   void put(const MessageHeader& header, const void* payload, std::uint32_t payload_bytes,
            std::uint8_t frames_before = 0) {
-    BoxLine* head = lines_ + next_;
-    const unsigned lap = lap_;
-    const auto* from = static_cast<const unsigned char*>(payload);
-    const std::uint32_t first = std::min(payload_bytes, kHeadPayloadBytes);
-    head->head.context = header.context;
-    head->head.tag = header.tag;
-    head->head.checksum = header.checksum;
-    copy_small(head->head.payload, from, first);
-    advance();
-    if (payload_bytes > kHeadPayloadBytes) [[unlikely]] {
-      put_continuation(from + first, payload_bytes - first);
-    }
-    // Release: pairs with the consumer's acquire in ready(). The head goes last and publishes the
-    // continuation lines as well.
-    head->control.store(box_control(header.source, payload_bytes, frames_before, header.kind, lap),
-                        std::memory_order_release);
-    ++messages_;
-    fetch_ahead();
+    put_parts<0>(header, nullptr, payload, payload_bytes, frames_before);
+  }
+  // The same for kPrefixBytes at `prefix` and `bytes` behind them.
+  void put_behind(const MessageHeader& header, const void* prefix, const void* payload,
+                  std::uint32_t bytes, std::uint8_t frames_before = 0) {
+    put_parts<kPrefixBytes>(header, prefix, payload, bytes, frames_before);
   }
   // Messages put so far.
   BoxCount messages() const { return messages_; }
@@ -209,6 +201,30 @@ class BoxProducer {
   }
 
  private:
+  template <std::uint32_t kPrefix>
+  void put_parts(const MessageHeader& header, const void* prefix, const void* payload,
+                 std::uint32_t bytes, std::uint8_t frames_before) {
+    BoxLine* head = lines_ + next_;
+    const unsigned lap = lap_;
+    const auto* from = static_cast<const unsigned char*>(payload);
+    const std::uint32_t first = std::min(bytes, kHeadPayloadBytes - kPrefix);
+    head->head.context = header.context;
+    head->head.tag = header.tag;
+    head->head.checksum = header.checksum;
+    if constexpr (kPrefix != 0) std::memcpy(head->head.payload, prefix, kPrefix);
+    copy_small(head->head.payload + kPrefix, from, first);
+    advance();
+    if (bytes > kHeadPayloadBytes - kPrefix) [[unlikely]] {
+      put_continuation(from + first, bytes - first);
+    }
+    // Release: pairs with the consumer's acquire in ready(). The head goes last and publishes the
+    // continuation lines as well.
+    head->control.store(
+        box_control(header.source, kPrefix + bytes, frames_before, header.kind, lap),
+        std::memory_order_release);
+    ++messages_;
+    fetch_ahead();
+  }
   // Takes a line that will be written soon from the consumer's cache. Only a line that is known to
   // have been read: taking one that has not would cost the consumer a second transfer.
   void fetch_ahead() {

@@ -40,7 +40,14 @@ class FastBox : public testing::TestWithParam<std::uint64_t> {
     header.tag = static_cast<std::int32_t>(number);
     header.source = number % kMaxBoxSource;
     header.kind = Kind::inline_data;
-    producer.put(header, data.data(), bytes, static_cast<std::uint8_t>(number));
+    const auto frames_before = static_cast<std::uint8_t>(number);
+    if (number % 3 == 1 && bytes >= kPrefixBytes) {
+      // From two places.
+      const std::vector<unsigned char> rest(data.begin() + kPrefixBytes, data.end());
+      producer.put_behind(header, data.data(), rest.data(), bytes - kPrefixBytes, frames_before);
+    } else {
+      producer.put(header, data.data(), bytes, frames_before);
+    }
     return true;
   }
   // Precondition: a message waits. False if it is not message `number` of `bytes`.

@@ -24,6 +24,7 @@
 #ifndef OVERDRIVE_P2P_FRAMES_H_
 #define OVERDRIVE_P2P_FRAMES_H_
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -58,7 +59,7 @@ struct FrameControl {
   // Whether this is the message after `turns` of them.
   bool follows(std::uint8_t turns) const { return word >> 61 == ((turns + 1u) & 7u); }
 };
-static_assert(static_cast<unsigned>(Kind::frame) < 8);
+static_assert(static_cast<unsigned>(Kind::split) < 8);
 static_assert(24 + BoxCount::kBits == 38);
 
 // The frame for `peer` in the region of `owner` (node indices, `base` that region's start), or null
@@ -107,6 +108,21 @@ class FrameSet {
     }
     hand_over(frame, header, bytes, box_before);
   }
+  // The same for kPrefixBytes at `prefix` and `bytes`, at most kFrameShortBytes, behind them. What
+  // the head line has no room for begins at the next one, as without a prefix: no line more.
+  void put_behind(unsigned frame, MessageHeader header, const void* prefix, const void* payload,
+                  std::uint32_t bytes, BoxCount box_before) {
+    BoxLine* const head = heads_[frame];
+    std::memcpy(head->head.payload, prefix, kPrefixBytes);
+    if (bytes <= kHeadPayloadBytes - kPrefixBytes) {
+      copy_small(head->head.payload + kPrefixBytes, static_cast<const unsigned char*>(payload),
+                 bytes);
+    } else {
+      header.kind = Kind::split;
+      std::memcpy(reinterpret_cast<std::byte*>(head + 1), payload, bytes);
+    }
+    hand_over(frame, header, kPrefixBytes + bytes, box_before);
+  }
   // The same for `bytes` that the caller has put where payload() says.
   void hand_over(unsigned frame, const MessageHeader& header, std::uint64_t bytes,
                  BoxCount box_before) {
@@ -144,8 +160,8 @@ class FrameSet {
     FrameControl control;
     return ready(&control) != kNone;
   }
-  // Takes the message that ready() has shown; its payload stays until keep().
-  void take(unsigned frame, FrameControl control, MessageHeader* header) {
+  // Reads the head of the message that ready() has shown.
+  void peek(unsigned frame, FrameControl control, MessageHeader* header) const {
     const BoxLine& line = *heads_[frame];
     header->kind = control.kind();
     header->inline_bytes = control.bytes();
@@ -153,6 +169,10 @@ class FrameSet {
     header->context = line.head.context;
     header->tag = line.head.tag;
     header->checksum = line.head.checksum;
+  }
+  // Takes the message that ready() has shown; its payload stays until keep().
+  void take(unsigned frame, FrameControl control, MessageHeader* header) {
+    peek(frame, control, header);
     away_ &= static_cast<std::uint8_t>(~(1u << frame));
     ++turns_[frame];
     seen_ |= static_cast<std::uint8_t>(1u << frame);
@@ -161,6 +181,14 @@ class FrameSet {
   const unsigned char* short_payload(unsigned frame, std::uint32_t bytes) const {
     return bytes <= kHeadPayloadBytes ? heads_[frame]->head.payload
                                       : reinterpret_cast<unsigned char*>(heads_[frame] + 1);
+  }
+  // Copies the first `limit` bytes of a message of kind split.
+  void copy_split(unsigned frame, unsigned char* to, std::uint32_t limit) const {
+    copy_small(to, heads_[frame]->head.payload, std::min(limit, kPrefixBytes));
+    if (limit > kPrefixBytes) {
+      copy_small(to + kPrefixBytes, reinterpret_cast<const unsigned char*>(heads_[frame] + 1),
+                 limit - kPrefixBytes);
+    }
   }
   // The message in it has been read, or will never be: from here on this rank may send in it.
   void keep(unsigned frame) {

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstring>
 #include <new>
 #include <set>
 #include <vector>
@@ -71,7 +73,13 @@ class FramePair : public testing::Test {
                                           static_cast<unsigned char>(tag));
     const unsigned frame = from.held();
     ASSERT_NE(frame, FrameSet::kNone);
-    from.put(frame, header, data.data(), static_cast<std::uint32_t>(data.size()), box_before);
+    const auto bytes = static_cast<std::uint32_t>(data.size());
+    if (tag % 3 == 1 && bytes >= kPrefixBytes) {
+      const std::vector<unsigned char> rest(data.begin() + kPrefixBytes, data.end());
+      from.put_behind(frame, header, data.data(), rest.data(), bytes - kPrefixBytes, box_before);
+    } else {
+      from.put(frame, header, data.data(), bytes, box_before);
+    }
   }
   // The tag of the oldest message that waits, or -1; the frame is kept.
   static int receive(FrameSet& to, BoxCount* box_before = nullptr) {
@@ -82,7 +90,17 @@ class FramePair : public testing::Test {
     MessageHeader header;
     to.take(frame, control, &header);
     EXPECT_EQ(header.inline_bytes, static_cast<std::uint32_t>(header.tag % 700));
-    const unsigned char* data = to.short_payload(frame, header.inline_bytes);
+    std::vector<unsigned char> joined(header.inline_bytes + 1, 0);
+    const unsigned char* data = joined.data();
+    if (header.kind == Kind::split) {
+      // In part: what is beyond stays as it is.
+      to.copy_split(frame, joined.data(), kPrefixBytes - 5);
+      EXPECT_EQ(joined[kPrefixBytes - 5], 0);
+      to.copy_split(frame, joined.data(), header.inline_bytes);
+      EXPECT_EQ(joined[header.inline_bytes], 0);
+    } else {
+      data = to.short_payload(frame, header.inline_bytes);
+    }
     for (std::uint32_t i = 0; i < header.inline_bytes; ++i) {
       EXPECT_EQ(data[i], static_cast<unsigned char>(header.tag));
     }
@@ -147,6 +165,42 @@ TEST_F(FramePair, BothSidesMaySendAtOnce) {
     EXPECT_EQ(box_before, BoxCount(count));
     ASSERT_EQ(receive(a_, &box_before), 2 * i + 1);
     EXPECT_EQ(box_before, BoxCount(count + 7));
+  }
+}
+
+// The prefix goes where the head line has room, so that the rest takes as many lines as by itself.
+TEST_F(FramePair, AMessageOfTwoPartsIsSplitWhereTheHeadLineEnds) {
+  for (std::uint32_t bytes = 0; bytes <= kFrameShortBytes; bytes += bytes < 70 ? 1 : 509) {
+    std::vector<unsigned char> prefix(kPrefixBytes), rest(bytes);
+    for (std::uint32_t i = 0; i < kPrefixBytes; ++i) prefix[i] = static_cast<unsigned char>(i + 1);
+    for (std::uint32_t i = 0; i < bytes; ++i) rest[i] = static_cast<unsigned char>(bytes + i);
+    MessageHeader header;
+    header.kind = Kind::inline_data;
+    FrameSet &from = bytes % 2 == 0 ? a_ : b_, &to = bytes % 2 == 0 ? b_ : a_;
+    const unsigned held = from.held();
+    ASSERT_NE(held, FrameSet::kNone);
+    from.put_behind(held, header, prefix.data(), rest.data(), bytes, {});
+    FrameControl control{};
+    const unsigned frame = to.ready(&control);
+    ASSERT_NE(frame, FrameSet::kNone);
+    MessageHeader seen;
+    to.peek(frame, control, &seen);
+    ASSERT_EQ(seen.inline_bytes, kPrefixBytes + bytes);
+    ASSERT_EQ(seen.kind,
+              kPrefixBytes + bytes <= kHeadPayloadBytes ? Kind::inline_data : Kind::split);
+    ASSERT_EQ(to.ready(&control), frame) << "a look takes nothing";
+    to.take(frame, control, &seen);
+    std::vector<unsigned char> whole(kPrefixBytes + bytes);
+    if (seen.kind == Kind::split) {
+      to.copy_split(frame, whole.data(), seen.inline_bytes);
+      EXPECT_EQ(std::memcmp(to.short_payload(frame, bytes + kHeadPayloadBytes), rest.data(), bytes),
+                0);
+    } else {
+      std::memcpy(whole.data(), to.short_payload(frame, seen.inline_bytes), whole.size());
+    }
+    EXPECT_TRUE(std::equal(prefix.begin(), prefix.end(), whole.begin()));
+    EXPECT_TRUE(std::equal(rest.begin(), rest.end(), whole.begin() + kPrefixBytes));
+    to.keep(frame);
   }
 }
 

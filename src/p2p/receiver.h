@@ -57,6 +57,13 @@ class alignas(64) Receiver {
   bool take_arrivals();
   // Takes at most so many messages from frames and box of one peer.
   bool take_from(std::uint32_t peer, int most);
+  // If the oldest message of `peer` in frames and box is a short one of (context, source, tag; the
+  // tag may be a wildcard) that fits, takes it and returns its length. The caller has made sure
+  // that no posted receive and no older message goes before.
+  static constexpr std::int32_t kNothingYet = -1;
+  static constexpr std::int32_t kAnother = -2;  // or somebody has listed something
+  std::int32_t take_short(std::uint32_t peer, std::uint64_t context, std::uint32_t source,
+                          std::int32_t tag, void* to, std::uint32_t room);
   // Arrivals, the streams that come in, what is parked: the receiver's part of a round.
   bool progress() {
     bool moved = take_arrivals();

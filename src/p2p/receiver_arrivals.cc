@@ -140,6 +140,17 @@ void Receiver::take_frame_message(std::uint32_t peer, unsigned frame, FrameContr
       });
       frames.keep(frame);
       return;
+    case Kind::split:
+      if (header.inline_bytes > kPrefixBytes + kFrameShortBytes ||
+          header.inline_bytes <= kHeadPayloadBytes) {
+        links_.corrupt(peer, "message");
+      }
+      header.kind = Kind::inline_data;  // from here on it is nothing else
+      arrive_short(peer, header, [&](void* to, std::uint32_t limit) {
+        frames.copy_split(frame, static_cast<unsigned char*>(to), limit);
+      });
+      frames.keep(frame);
+      return;
     case Kind::frame: {
       if (header.inline_bytes > links_.layout().frame_bytes) links_.corrupt(peer, "message");
       Request* receive = matching_.match_posted(header.context, header.source, header.tag);
@@ -178,7 +189,7 @@ void Receiver::take_box_message(std::uint32_t peer, BoxConsumer& box) {
   box.peek(&header);
   switch (header.kind) {
     case Kind::inline_data:
-      if (header.inline_bytes > inline_max_) break;
+      if (header.inline_bytes > kPrefixBytes + inline_max_) break;
       arrive_short(peer, header, [&](void* to, std::uint32_t limit) {
         box.take(to, header.inline_bytes, limit);
       });
@@ -211,9 +222,57 @@ void Receiver::take_box_message(std::uint32_t peer, BoxConsumer& box) {
     case Kind::none:
     case Kind::continuation:
     case Kind::frame:
+    case Kind::split:
       break;
   }
   links_.corrupt(peer, "message");
+}
+
+std::int32_t Receiver::take_short(std::uint32_t peer, std::uint64_t context, std::uint32_t source,
+                                  std::int32_t tag, void* to, std::uint32_t room) {
+  // A box that is not open yet has no pages, and a look would make them.
+  if ((doorbells_seen_[peer / 64] >> (peer % 64) & 1u) == 0 || inbox_waiting(header_->inbox))
+      [[unlikely]] {
+    return kAnother;
+  }
+  FrameSet& frames = frames_[peer];
+  BoxConsumer& box = boxes_[peer];
+  auto* const out = static_cast<unsigned char*>(to);
+  MessageHeader header;
+  const auto wanted = [&] {
+    return header.context == context && header.source == source &&
+           (tag == host::kAnyTag || header.tag == tag) && header.inline_bytes <= room;
+  };
+  FrameControl control;
+  const unsigned frame = frames.ready(&control);
+  if (frame != FrameSet::kNone && control.box_before() == box.messages()) {
+    frames.peek(frame, control, &header);
+    const bool split = header.kind == Kind::split;
+    if ((header.kind != Kind::inline_data && !split) || !wanted()) return kAnother;
+    if (header.inline_bytes > kFrameShortBytes + (split ? kPrefixBytes : 0)) return kAnother;
+    frames.take(frame, control, &header);
+    if (split) {
+      frames.copy_split(frame, out, header.inline_bytes);
+    } else {
+      copy_small(out, frames.short_payload(frame, header.inline_bytes), header.inline_bytes);
+    }
+    frames.keep(frame);
+  } else if (box.ready()) {
+    if (box.frames_before() != frames.received()) return kAnother;
+    box.peek(&header);
+    if (header.kind != Kind::inline_data || header.inline_bytes > kPrefixBytes + inline_max_ ||
+        !wanted()) {
+      return kAnother;
+    }
+    box.take(to, header.inline_bytes, header.inline_bytes);
+  } else {
+    return kNothingYet;
+  }
+  ++counters_.matched_posted;
+  ++counters_.receives_inline;
+  ++counters_.receives_at_once;
+  counters_.bytes_received += header.inline_bytes;
+  return static_cast<std::int32_t>(header.inline_bytes);
 }
 
 // --- the inbox list ------------------------------------------------------------------------------

@@ -70,6 +70,26 @@ class alignas(64) Sender {
     counters_.bytes_inline += bytes;
     return true;
   }
+  // The same for kPrefixBytes at `prefix` and `bytes` behind them.
+  bool try_behind(std::uint32_t peer, const MessageHeader& header, const void* prefix,
+                  const void* data, std::uint32_t bytes) {
+    Link& link = links_[peer];
+    if (bytes > inline_max_ || !link.direct()) [[unlikely]]
+      return false;
+    FrameSet& frames = frames_[peer];
+    const unsigned frame = frames.held();
+    if (frame != FrameSet::kNone && bytes <= kFrameShortBytes) {
+      frames.put_behind(frame, header, prefix, data, bytes, link.box.messages());
+    } else if (link.box.has_room(kPrefixBytes + bytes)) [[likely]] {
+      link.box.put_behind(header, prefix, data, bytes, frames.sent());
+    } else {
+      return false;
+    }
+    node::wake_if_armed(*link.armed, wake_);
+    ++counters_.sends_inline;
+    counters_.bytes_inline += kPrefixBytes + bytes;
+    return true;
+  }
   // Starts a send of any shape and size. Sets request.complete at once when the payload has left
   // the program's buffer. Returns a host error code (out of memory only).
   int send(std::uint32_t peer, const MessageHeader& header, const Payload& payload, SendMode mode,

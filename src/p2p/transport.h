@@ -46,6 +46,10 @@ class Transport {
                        std::uint32_t bytes) {
     return sender_.try_inline(peer, header, data, bytes);
   }
+  bool try_send_behind(std::uint32_t peer, const MessageHeader& header, const void* prefix,
+                       const void* data, std::uint32_t bytes) {
+    return sender_.try_behind(peer, header, prefix, data, bytes);
+  }
   int send(std::uint32_t peer, const MessageHeader& header, const Payload& payload, SendMode mode,
            Request& request) {
     return sender_.send(peer, header, payload, mode, request);
@@ -64,6 +68,10 @@ class Transport {
   void relieve_stalled(std::uint64_t now_ns) { sender_.relieve_stalled(now_ns); }
 
   // --- receiving: see Receiver and Delivery --------------------------------------------------
+  std::int32_t take_short(std::uint32_t peer, std::uint64_t context, std::uint32_t source,
+                          std::int32_t tag, void* to, std::uint32_t room) {
+    return receiver_.take_short(peer, context, source, tag, to, room);
+  }
   bool deliver_unexpected(Unexpected& message, Request& receive) {
     return receiver_.deliver_unexpected(message, receive);
   }

@@ -436,6 +436,7 @@ int Service::free_after(void* block, const void* request) {
   if (!follow_(request, sent)) return OVERDRIVE_SMPI_NOT_A_BLOCK;
   lock.lock();
   sent->given_up = true;
+  ++counters_.smpi_freed_after;
   found.record->owner.store(kNobody, std::memory_order_relaxed);
   end_unlent(found.block);
   if (found.home != member_) drop_range(found.block);

@@ -78,6 +78,15 @@ class Service {
   using Follow = bool (*)(const void* request, std::shared_ptr<void> kept);
   void set_follow(Follow follow) { follow_ = follow; }
 
+  // Short messages past MPI's calls, of the table's shape; only before the table is used.
+  void set_messages(decltype(overdrive_smpi_engine::messages) find,
+                    decltype(overdrive_smpi_engine::send_short) send,
+                    decltype(overdrive_smpi_engine::recv_short) receive) {
+    table_.messages = find;
+    table_.send_short = send;
+    table_.recv_short = receive;
+  }
+
   // How long a cache line is on its way to the others, as far as the start has shown, if that makes
   // them far; else 0. Only speed depends on it.
   void set_far(double line_ns) { far_line_ns_.store(line_ns, std::memory_order_relaxed); }

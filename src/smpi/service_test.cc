@@ -306,7 +306,7 @@ int blocks_go_with_requests(int rank, const node::Exchange& exchange) {
   exchange.barrier();
   if (rank == 0) {
     service.finish();
-    OD_REQUIRE(own.counters.smpi_returned == 0);
+    OD_REQUIRE(own.counters.smpi_returned == 0 && own.counters.smpi_freed_after == 2);
   }
   exchange.barrier();
   if (rank == 1) g_followed.clear();

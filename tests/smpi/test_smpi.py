@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -119,6 +120,7 @@ def test_passed_to_another_node(host: Host, compiled: Build, needs_overdrive: No
     result = jobs.run(host, 2, [program], settings=settings)
     expect.passed(result)
     assert result.counter("smpi_copied") == 36
+    assert result.counter("smpi_freed_after") == 36
 
 
 @pytest.mark.netns
@@ -205,11 +207,37 @@ def test_life(what: str, host: Host, compiled: Build, overdrive: bool) -> None:
         host, ranks, [program, f"--what={what}", *arguments], overdrive=overdrive, settings=settings
     )
     expect.passed(result)
+    if what == "limit":
+        assert 0 < result.counter("smpi_peak_bytes") <= 1 << 20
     if overdrive and what == "many":
         assert result.counter("smpi_passed") == 100000
         assert result.counter("smpi_blocks") >= 100000
     if overdrive and what == "foreign":
         assert result.counter("smpi_returned") == 6000
+
+
+@pytest.mark.quick
+def test_random_traffic(host: Host, compiled: Build, needs_overdrive: None) -> None:
+    """Views and ownership at random: nobody sees anything but what was sent, nothing is left."""
+    program = compiled(HERE / "traffic.c")
+    for settings in ({}, {"test_remote": TWO_NODES}, {"far_threshold": "1ns"}):
+        result = jobs.run(host, 4, [program, "--count=20000"], settings=settings)
+        expect.passed(result)
+        assert result.counter("smpi_lent") > 400 and result.counter("smpi_passed") > 600
+    alone = jobs.run(host, 4, [program, "--count=5000"], overdrive=False)
+    expect.passed(alone)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("where", ["one_node", "two_nodes"])
+def test_a_million_operations(where: str, host: Host, compiled: Build, overdrive: bool) -> None:
+    """The same for long, with eight ranks; other traffic each time."""
+    program = compiled(HERE / "traffic.c")
+    seed = secrets.randbelow(2**31)
+    settings = {"test_remote": "0-4,0-5,1-4,1-5,2-6,3-7"} if where == "two_nodes" else {}
+    command = [program, "--count=1000000", f"--seed={seed}"]
+    result = jobs.run(host, 8, command, overdrive=overdrive, settings=settings, limit=600)
+    expect.passed(result)
 
 
 @pytest.mark.slow
