@@ -35,11 +35,14 @@ void FindWrapped(const Wrapped& wrapped) {
   errno = saved_errno;
 }
 
+bool all_found = false;
+
 namespace {
 
 __attribute__((constructor)) void FindAllWrapped() {
   for (Wrapped* each = __start_od_wrapped; each < __stop_od_wrapped; ++each) FindWrapped(*each);
   dlerror();  // an older C library does not have all of them
+  all_found = true;
 }
 
 // The vector itself is read here, and so waited for where it is guarded.

@@ -12,8 +12,10 @@
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/statvfs.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/types.h>
+#include <unistd.h>
 
 #include "wrapped.h"
 
@@ -53,6 +55,16 @@ using namespace od::loader;
     SettleName(path);                                       \
     SettleResult(result);                                   \
     return OD_NEXT(name) arguments;                         \
+  }
+// Before glibc 2.33 the C library exports no such function: each program has its own, which calls
+// __xstat and its kin. What this library itself calls is found here, and answered by the kernel,
+// whose structure is that of the C library on every processor with 64 bits.
+#define OD_ABOUT_KERNEL(name, parameters, arguments, path, result, ...)               \
+  OD_WRAPPED(int, name, parameters) {                                                 \
+    SettleName(path);                                                                 \
+    SettleResult(result);                                                             \
+    const auto next = NextIfAny(od::loader::next_##name, od::loader::wrapped_##name); \
+    return next != nullptr ? next arguments : static_cast<int>(syscall(__VA_ARGS__)); \
   }
 #define OD_OPEN(name)                                                  \
   OD_WRAPPED(int, name, (const char* path, int flags, ...)) {          \
@@ -120,14 +132,14 @@ OD_NAMES(int, linkat, (int from, const char* path, int to, const char* other, in
 OD_NAMES(int, symlink, (const char* path, const char* other), (path, other), path, other)
 OD_NAMES(int, symlinkat, (const char* path, int to, const char* other), (path, to, other), path, other)
 
-OD_ABOUT(stat, (const char* path, struct stat* about), (path, about), path, about)
-OD_ABOUT(stat64, (const char* path, struct stat64* about), (path, about), path, about)
-OD_ABOUT(lstat, (const char* path, struct stat* about), (path, about), path, about)
-OD_ABOUT(lstat64, (const char* path, struct stat64* about), (path, about), path, about)
-OD_ABOUT(fstat, (int file, struct stat* about), (file, about), nullptr, about)
-OD_ABOUT(fstat64, (int file, struct stat64* about), (file, about), nullptr, about)
-OD_ABOUT(fstatat, (int folder, const char* path, struct stat* about, int flags), (folder, path, about, flags), path, about)
-OD_ABOUT(fstatat64, (int folder, const char* path, struct stat64* about, int flags), (folder, path, about, flags), path, about)
+OD_ABOUT_KERNEL(stat, (const char* path, struct stat* about), (path, about), path, about, SYS_newfstatat, AT_FDCWD, path, about, 0)
+OD_ABOUT_KERNEL(stat64, (const char* path, struct stat64* about), (path, about), path, about, SYS_newfstatat, AT_FDCWD, path, about, 0)
+OD_ABOUT_KERNEL(lstat, (const char* path, struct stat* about), (path, about), path, about, SYS_newfstatat, AT_FDCWD, path, about, AT_SYMLINK_NOFOLLOW)
+OD_ABOUT_KERNEL(lstat64, (const char* path, struct stat64* about), (path, about), path, about, SYS_newfstatat, AT_FDCWD, path, about, AT_SYMLINK_NOFOLLOW)
+OD_ABOUT_KERNEL(fstat, (int file, struct stat* about), (file, about), nullptr, about, SYS_fstat, file, about)
+OD_ABOUT_KERNEL(fstat64, (int file, struct stat64* about), (file, about), nullptr, about, SYS_fstat, file, about)
+OD_ABOUT_KERNEL(fstatat, (int folder, const char* path, struct stat* about, int flags), (folder, path, about, flags), path, about, SYS_newfstatat, folder, path, about, flags)
+OD_ABOUT_KERNEL(fstatat64, (int folder, const char* path, struct stat64* about, int flags), (folder, path, about, flags), path, about, SYS_newfstatat, folder, path, about, flags)
 OD_ABOUT(statx, (int folder, const char* path, int flags, unsigned mask, struct statx* about), (folder, path, flags, mask, about), path, about)
 OD_ABOUT(statfs, (const char* path, struct statfs* about), (path, about), path, about)
 OD_ABOUT(statfs64, (const char* path, struct statfs64* about), (path, about), path, about)

@@ -23,6 +23,15 @@ inline F NextOf(F& next, const Wrapped& wrapped) {
   return next;
 }
 
+// Whether this library's constructor has looked for all of them: what is missing then, is missing.
+extern bool all_found;
+
+// For functions that an older C library does not have: not looked up again at each call.
+template <typename F>
+inline F NextIfAny(F& next, const Wrapped& wrapped) {
+  return __builtin_expect(all_found, 1) ? next : NextOf(next, wrapped);
+}
+
 // What the calling thread is about to hand to the kernel. As a number: the compiler takes a pointer
 // to what read() is going to write for a use of uninitialised memory.
 inline void Settle(uintptr_t start, uint64_t bytes) {
