@@ -10,8 +10,8 @@ A virtual cluster whose nodes are joined by overdrive-switch. The ways to do the
 the MPI library the best of its algorithms counts for each point. With `cg` an iteration of
 conjugate gradients is timed, which has two sums of one number; with `cavity` a time step of
 OpenFOAM's tutorial of that name (Debian's package openfoam, Open MPI only). Figures are kept in
-docs/measurements/data/in_network.csv; those of a host, program and cluster that is measured
-again are replaced. Of the page only the section about calls of MPI is written.
+docs/measurements/data/in_network.csv; those of a host, program, cluster, size and way that is
+measured again are replaced. Of the page only the section about calls of MPI is written.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ from turns import Variant
 DATA = ROOT / "docs" / "measurements" / "data" / "in_network.csv"
 PAGE = ROOT / "docs" / "measurements" / "in-network.md"
 HEADING = "## MPI calls"
-COLUMNS = ["host", "program", "nodes", "each", "latency", "bytes", "way", "us", "both_us"]
-"""`both_us` is the time of a call together with that of the barrier before it."""
-PLACE = COLUMNS[:5]
+POINT = ["host", "program", "nodes", "each", "latency", "bytes", "way"]
+COLUMNS = [*POINT, "us", "both_us", "first_us"]
+"""`both_us` is the time of a call together with that of the barrier before it; `first_us` the mean
+of both in the first 200 rounds, in which ways are tried and which are not in the other times."""
 SECONDS = 120
 GOAL = 1.35
 GOAL_BYTES = 256
@@ -148,7 +149,7 @@ def one(
         print(f"in_network_calls: {way.name}: {job.problem('too slow')}", file=sys.stderr)
         return {}
     lines = (line.split() for line in job.stdout.splitlines())
-    return {int(line[0]): line[1:] for line in lines if len(line) in (2, 3)}
+    return {int(line[0]): line[1:] for line in lines if len(line) in (2, 3, 4)}
 
 
 def measure(options: argparse.Namespace, host: Host, nodes: int, latency: str) -> list[Row]:
@@ -165,7 +166,7 @@ def measure(options: argparse.Namespace, host: Host, nodes: int, latency: str) -
         for _ in range(options.turns):
             for way in ways(host, options.hosts_own):
                 for size, times in one(cluster, host, way, command, ranks).items():
-                    values = [*place, str(size), way.name, *times, ""]
+                    values = [*place, str(size), way.name, *times, "", ""]
                     found.append(dict(zip(COLUMNS, values)))
     return found
 
@@ -178,6 +179,9 @@ class Point:
         self.times = by_way(rows, "us")
         self.both = {
             way: statistics.median(values) for way, values in by_way(rows, "both_us").items()
+        }
+        self.first = {
+            way: statistics.median(values) for way, values in by_way(rows, "first_us").items()
         }
         medians = {way: statistics.median(values) for way, values in self.times.items()}
         self.by_host = min(
@@ -199,9 +203,11 @@ class Point:
 
     def choice_of_both(self) -> float | None:
         """Return the free choice's time, barrier included, by that of what there is without."""
-        others = [self.both[way] for way in (HOSTS_OWN, "without") if way in self.both]
-        choice = self.both.get("choice")
-        return choice / min(others) if choice and others else None
+        return of_choice(self.both)
+
+    def choice_of_first(self) -> float | None:
+        """Return likewise the time of the first calls, in which ways are tried."""
+        return of_choice(self.first)
 
     def cells(self) -> list[str]:
         """Return its row of the table."""
@@ -211,6 +217,13 @@ class Point:
         own = (HOSTS_OWN, "without", "switch", "choice")
         cells += [us(self.by_host), *(several(self.times.get(way, [])) for way in own)]
         return [*cells, f"{gain:.2f}" if (gain := self.gain()) else "–"]
+
+
+def of_choice(times: dict[str, float]) -> float | None:
+    """Return the free choice's time by that of what there is without."""
+    others = [times[way] for way in (HOSTS_OWN, "without") if way in times]
+    choice = times.get("choice")
+    return choice / min(others) if choice and others else None
 
 
 def by_way(rows: list[Row], column: str) -> dict[str, list[float]]:
@@ -284,6 +297,14 @@ def findings(all_points: list[Point]) -> list[str]:
             f"in {lost} of {len(both_times)} cases, {max(both_times):.2f} times at most, and "
             f"{statistics.median(both_times):.2f} times in the middle."
         )
+    firsts = [first for point in chosen if (first := point.choice_of_first())]
+    if firsts:
+        text += (
+            " The first 200 calls with their barriers, in which ways are tried and which are not "
+            f"in these times, took {min(firsts):.2f} to {max(firsts):.2f} times those of the "
+            f"better of the two, {statistics.median(firsts):.2f} times in the middle, in "
+            f"{len(firsts)} cases in which they were looked at."
+        )
     return [*lines, *textwrap.wrap(text, 120), ""]
 
 
@@ -344,7 +365,7 @@ def main() -> int:
     parser.add_argument("--host", default="openmpi4,mpich4", help="comma-separated")
     parser.add_argument("--nodes", default="4,9,16")
     parser.add_argument("--latencies", default="0,20us")
-    parser.add_argument("--bytes", default="8,64,256,1024,4096,16384,65536")
+    parser.add_argument("--bytes", default="4,8,64,256,1024,4096,16384,65536")
     parser.add_argument("--turns", type=int, default=3, help="jobs of each way and cluster")
     parser.add_argument(
         "--calls", type=int, default=200, help="calls, iterations of a solve, or time steps"
@@ -368,8 +389,8 @@ def main() -> int:
                 except NoLab as reason:
                     print(f"in_network_calls: no virtual cluster: {reason}", file=sys.stderr)
                     return 1
-                measured = {tuple(row[name] for name in PLACE) for row in new}
-                kept = [row for row in rows if tuple(row[n] for n in PLACE) not in measured]
+                measured = {tuple(row[name] for name in POINT) for row in new}
+                kept = [row for row in rows if tuple(row[n] for n in POINT) not in measured]
                 rows = kept + new
                 with DATA.open("w", newline="") as file:
                     writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")

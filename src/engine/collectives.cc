@@ -102,8 +102,11 @@ int Rank::collective(const CollectiveCall& call, Comm& comm, bool* served) {
   std::uint64_t follow_began_ns = 0;
   if (comm.collectives != nullptr) {
     comm.collectives->watched = nullptr;
-    // An error handler of the program has jumped away from the last one, perhaps on this rank only.
-    if (std::exchange(comm.collectives->follow_began_ns, 0) != 0) comm.collectives->samples.add(0);
+    const int left = count_left_call(comm);
+    if (left != kSuccess) [[unlikely]] {
+      *served = true;
+      return left;
+    }
     if (comm.collectives->samples.open()) [[unlikely]]
       follow_began_ns = now_ns();
   }
@@ -119,8 +122,6 @@ int Rank::collective(const CollectiveCall& call, Comm& comm, bool* served) {
   if (*served && comm.collectives != nullptr && comm.collectives->watched != nullptr) {
     std::exchange(comm.collectives->watched, nullptr)->habit.ended(now_ns());
   }
-  // A host's turn from which an error handler of the program has jumped away is over.
-  if (!*served && comm.collectives != nullptr) comm.collectives->host_turn = nullptr;
   if (trial == nullptr) [[likely]] {
     if (*served && state_->overlap != nullptr) [[unlikely]]
       state_->overlap->call_returned();
@@ -136,6 +137,16 @@ int Rank::collective(const CollectiveCall& call, Comm& comm, bool* served) {
   const int added = turn_ended(*trial, began_ns, comm);
   if (*served && state_->overlap != nullptr) state_->overlap->call_returned();
   return error != kSuccess ? error : added;
+}
+
+// A host's call from which an error handler of the program has jumped away, perhaps on this rank
+// only, counts like others; who waits there for its times gets them now.
+int Rank::count_left_call(Comm& comm) {
+  CollectiveComm& own = *comm.collectives;
+  if (std::exchange(own.follow_began_ns, 0) != 0) [[unlikely]]
+    own.samples.add(0);
+  Contest* const turn = std::exchange(own.host_turn, nullptr);
+  return turn == nullptr ? kSuccess : turn_ended(*turn, 0, comm);
 }
 
 bool Rank::in_host_turn(const Comm& comm) const {

@@ -281,6 +281,7 @@ class Rank {
   int overlapped(const CollectiveCall& call, Comm& comm, overlap::Automatic::Turn turn,
                  bool* served);
   int turn_ended(Contest& trial, std::uint64_t began_ns, Comm& comm);
+  int count_left_call(Comm& comm);
   int judge_together(Contest& trial, Comm& comm);
   int make_collective(CollectiveCall&& call, Comm& comm, bool persistent, Request** request,
                       bool* served);

@@ -47,6 +47,18 @@ def test_turns(
 
 
 @pytest.mark.one
+def test_calls_from_which_a_handler_jumps_away_count_on_all_ranks(
+    host: Host, compiled: Callable[[Path], str], needs_overdrive: None
+) -> None:
+    result = run(host, compiled(HERE / "leaving.c"), 4, **REMOTE)
+    # Those of broadcasts are among them, which the host serves in turn.
+    assert {rank["counters"]["trials"] for rank in result.stats.values()} == {
+        result.counter("trials") // 4
+    }, result.report()
+    assert result.counter("trials") >= 3 * 4, result.report()
+
+
+@pytest.mark.one
 def test_nothing_is_measured_where_it_is_not_wanted(
     host: Host, compiled: Callable[[Path], str], needs_overdrive: None
 ) -> None:

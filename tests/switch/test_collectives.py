@@ -172,6 +172,18 @@ def test_barriers_are_measured_for_each_loop_and_with_what_follows(running, star
     expect_nothing_left(switch)
 
 
+@QUICK
+def test_calls_from_which_a_handler_jumps_away_belong_to_samples(running, start, compiled):
+    switch = running()
+    program = compiled(HERE.parent / "collectives" / "leaving.c")
+    result = start(switch.address, program=program, ruled=False, adjust_bcast="host")
+    assert result.counter("switch_groups") == 2, result.report()
+    # Sums and reductions, more than once each, on all ranks alike.
+    trials = [rank["counters"]["trials"] for rank in result.stats.values()]
+    assert min(trials) == max(trials) >= 4, result.report()
+    expect_nothing_left(switch)
+
+
 @pytest.mark.parametrize(
     ("remote", "progress"),
     [
