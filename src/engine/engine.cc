@@ -311,15 +311,18 @@ void RankState::finish_orphan(Request& request) {
 }
 
 void RankState::release_finished_orphans() {
-  for (std::size_t i = 0; i < orphans.size();) {
-    if (!orphans[i]->complete) {
-      ++i;
+  // Some in turn: with thousands that stay, a look at all would cost every call more than itself.
+  constexpr std::size_t kLooks = 64;
+  for (std::size_t looks = std::min(kLooks, orphans.size()); looks != 0; --looks) {
+    if (orphan_turn >= orphans.size()) orphan_turn = 0;
+    Request* const orphan = orphans[orphan_turn];
+    if (!orphan->complete) {
+      ++orphan_turn;
       continue;
     }
-    Request* done = orphans[i];
-    orphans[i] = orphans.back();
+    orphans[orphan_turn] = orphans.back();
     orphans.pop_back();
-    finish_orphan(*done);
+    finish_orphan(*orphan);
   }
 }
 

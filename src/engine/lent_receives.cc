@@ -105,18 +105,19 @@ void RankState::recall_receives() {
 }
 
 bool RankState::settle_lent() {
-  bool moved = false;
-  for (std::size_t i = 0; i < lent_receives.size();) {
+  std::size_t left = 0;  // of those before `i`, which have moved together
+  for (std::size_t i = 0; i < lent_receives.size(); ++i) {
     if (!settle(lent_receives[i])) {
-      ++i;
+      if (left != i) lent_receives[left] = std::move(lent_receives[i]);
+      ++left;
       continue;
     }
     const LentReceive lent = std::move(lent_receives[i]);
-    lent_receives.erase(lent_receives.begin() + static_cast<std::ptrdiff_t>(i));
     --lent.comm->lent;
     if (lent.holds && matching.unhold(lent.context)) match_held(lent.context);
-    moved = true;
   }
+  const bool moved = left != lent_receives.size();
+  lent_receives.resize(left);
   return moved;
 }
 

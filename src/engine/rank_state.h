@@ -186,6 +186,7 @@ class RankState : public p2p::Endpoint {
   bool helper_at_work = false;
   // Requests freed by the program while active; released when they complete.
   std::vector<Request*> orphans;
+  std::size_t orphan_turn = 0;  // where the next look at them begins
   void release_finished_orphans();
 
   // Own memory that is faulted in bit by bit while this rank waits (lifecycle.cc); under the lock.
@@ -224,6 +225,11 @@ class RankState : public p2p::Endpoint {
 
   // Wildcards and messages through the host (wildcard.cc).
   bool poll_host();
+  // One of its questions, to the receive whose turn it is; true if a message has come.
+  bool ask_for_next();
+  bool take_what_is_shown(Comm& comm);
+  std::uint64_t polls_of_host = 0;
+  std::size_t candidate_turn = 0;
   bool advance_host_receives();
   // Asks the host for a message; if one comes, it goes to the oldest posted receive that accepts
   // it, else it is stashed as unexpected and returned. *moved tells whether anything came.

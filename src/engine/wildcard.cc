@@ -116,7 +116,7 @@ bool RankState::advance_host_receives() {
 }
 
 int RankState::tag_to_ask_for(int source, int tag, const Comm& comm, std::size_t older) const {
-  if (tag == host::kAnyTag || older == 0) [[likely]]
+  if (tag == host::kAnyTag || older == 0 || matching.host_candidates_of_any_tag() == 0) [[likely]]
     return tag;
   for (std::size_t i = 0; i < older; ++i) {
     const Request& receive = *matching.host_candidates()[i];
@@ -138,24 +138,65 @@ bool RankState::poll_host() {
   moved |= advance_host_receives();
   if (!lent_receives.empty()) [[unlikely]]
     moved |= settle_lent();
-  // By index over a moving list: a message found takes its receive out of it.
-  for (std::size_t i = 0; i < matching.host_candidates().size();) {
-    Request& receive = *matching.host_candidates()[i];
-    bool came = false;
-    // What comes may be older than what a lent receive is about to get.
-    if (receive.comm->lent != 0) [[unlikely]] {
-      ++i;
-      continue;
-    }
-    const int tag = tag_to_ask_for(receive.peer, receive.tag, *receive.comm, i);
-    fetch_from_host(receive.peer, tag, *receive.comm, &came);
-    if (came) {
-      moved = true;
-    } else {
-      ++i;
-    }
+  // In turn: a look at thousands would leave no time for anything else.
+  constexpr std::size_t kLooks = 64;
+  ++polls_of_host;
+  for (std::size_t looks = std::min(kLooks, matching.host_candidates().size()); looks != 0;
+       --looks) {
+    if (matching.host_candidates().empty()) break;
+    moved |= ask_for_next();
   }
   return moved;
+}
+
+// By index over a moving list: a message found takes its receive out of it.
+bool RankState::ask_for_next() {
+  // So many receives are asked for one by one; for more a single question comes first.
+  constexpr int kFew = 4;
+  if (candidate_turn >= matching.host_candidates().size()) candidate_turn = 0;
+  Request& receive = *matching.host_candidates()[candidate_turn];
+  Comm& comm = *receive.comm;
+  // What comes may be older than what a lent receive is about to get.
+  if (comm.lent != 0) [[unlikely]] {
+    ++candidate_turn;
+    return false;
+  }
+  if (comm.host_candidates > kFew && comm.asked_in_poll != polls_of_host) {
+    comm.asked_in_poll = polls_of_host;
+    return take_what_is_shown(comm);
+  }
+  bool came = false;
+  if (comm.asked_in_poll != polls_of_host || comm.host_has_others) {
+    const int tag = tag_to_ask_for(receive.peer, receive.tag, comm, candidate_turn);
+    fetch_from_host(receive.peer, tag, comm, &came);
+  }
+  if (!came) ++candidate_turn;
+  return came;
+}
+
+// Takes messages out of the host as long as the one that it shows first is for a receive here.
+// Notes whether it stops at one that is not: others may lie behind that.
+bool RankState::take_what_is_shown(Comm& comm) {
+  bool moved = false;
+  for (;;) {
+    bool shown = false;
+    host::Status status;
+    ++counters.host_polls;
+    const int error = host.iprobe(host::kAnySource, host::kAnyTag, comm.handle, &shown, &status);
+    // Some rank may be gone: that says nothing about messages of others.
+    comm.host_has_others = error != host::kSuccess;
+    if (error != host::kSuccess || !shown) return moved;
+    bool came = false;
+    if (matching.peek_posted(comm.context, static_cast<std::uint32_t>(status.source), status.tag) !=
+        nullptr) {
+      fetch_from_host(status.source, status.tag, comm, &came);
+    }
+    if (!came) {
+      comm.host_has_others = true;
+      return moved;
+    }
+    moved = true;
+  }
 }
 
 }  // namespace od

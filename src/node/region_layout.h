@@ -33,7 +33,7 @@ inline constexpr std::size_t kFrameHeadBytes = kPageBytes;
 inline constexpr std::uint32_t kMaxLocalRanks = 1024;
 
 inline constexpr std::uint64_t kRegionMagic = 0x6f76657264726976;  // "overdriv"
-inline constexpr std::uint32_t kRegionVersion = 8;
+inline constexpr std::uint32_t kRegionVersion = 9;
 
 // Where the parts of one region are; equal on all ranks of a job by construction, verified on join.
 struct RegionLayout {
@@ -81,7 +81,8 @@ struct RegionHeader {
   std::atomic<std::uint32_t> away;
 
   // Inbox: newest envelope as ((node index + 1) << 48 | offset); producers push with
-  // compare-exchange, the owner detaches the whole list with one exchange.
+  // compare-exchange, the owner detaches the whole list with one exchange. Envelopes of the owner
+  // itself are calls of receivers that have come (p2p/envelope.h).
   alignas(kFalseSharingBytes) std::atomic<std::uint64_t> inbox;
 
   // Doorbells: bit i set by peer i, once, before its first fast-box message; read by the owner.

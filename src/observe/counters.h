@@ -91,6 +91,7 @@
   X(buffer_peak_bytes, kPeak, buffering, "most memory such messages took at once")                 \
   X(buffer_limit_waits, kSum, buffering, "times a sender waited because buffer_limit was reached") \
   X(pool_full_waits, kSum, buffering, "times a sender waited for a free cell")                     \
+  X(sends_called, kSum, buffering, "sends among many whose receivers told that they had come")     \
   X(box_full, kSum, buffering, "times a fast box was full and the queue was used")                 \
   X(box_refused, kSum, buffering, "peers without a fast box because fastbox_peers was reached")    \
   X(offers_withdrawn, kSum, buffering, "messages buffered because the receiver did not read them soon")\

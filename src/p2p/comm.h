@@ -46,6 +46,10 @@ class Comm {
   // Posted receives that the host may serve, and messages taken from the host by probes.
   int host_candidates = 0;
   int host_stashed = 0;
+  // Of many candidates: the last time that the host was asked whether it has any message, and
+  // whether it has one that none of them takes (wildcard.cc).
+  std::uint64_t asked_in_poll = 0;
+  bool host_has_others = false;
   int host_persistent = 0;  // persistent receives that may become such
   int lent = 0;             // of those receives, how many the host has (lent_receives.cc)
   std::shared_ptr<CollectiveComm> collectives;  // made at the first collective (coll/run)

@@ -30,6 +30,10 @@
 // envelope only after `done`, and a pool cell of a stream only after `drained` has passed it, so it
 // may return to its program whenever `filled` equals `bytes`, or at `done`.
 //
+// A receiver that calls back (StreamDescriptor::calls) stores `called` before `done` and then puts
+// the envelope on the list, so that a sender that sees `done` knows whether `next` is, or is going
+// to be, in use; then it reuses the envelope only after it has found it on its list.
+//
 // When the receiver has published `target` (before it stores `matched` or `direct`), the sender may
 // write into the receive buffer:
 //   matched  everything that is not in cells yet (push), counted in `filled` like the rest
@@ -69,7 +73,7 @@ inline constexpr std::uint32_t kStreamCells = 16;
 inline constexpr std::uint32_t kEnvelopeInlineBytes = 64;
 
 struct alignas(64) Envelope {
-  // Line 0: written by the sender before publication.
+  // Line 0: written by the sender before publication; `next` later by a receiver that calls back.
   std::atomic<std::uint64_t> next;  // inbox list link: (node index + 1) << 48 | offset, or 0
   std::uint64_t context;
   std::int32_t tag;
@@ -79,8 +83,8 @@ struct alignas(64) Envelope {
   std::uint32_t generation;
   Kind kind;  // inline_data, cell or stream
   std::uint8_t contended;
-  std::uint8_t path;  // stream: Path
-  std::uint8_t unused;
+  std::uint8_t path;              // stream: Path
+  std::uint8_t calls;             // stream: as StreamDescriptor::calls
   std::uint32_t header_checksum;  // inline_data, cell: of the payload
   union {
     CellDescriptor cell;           // kind cell
@@ -105,6 +109,7 @@ struct alignas(64) Envelope {
   std::uint64_t target;                // offset of the receive buffer in the receiver's shared file
   std::atomic<std::uint64_t> claimed;  // generation << 32 | pieces taken by either side
   std::uint32_t line_ns;               // what a line from the sender took; 0: not measured
+  std::uint32_t called;                // generation in which the receiver calls back
 
   alignas(64) unsigned char payload[kEnvelopeInlineBytes];
 };
@@ -123,7 +128,10 @@ struct StreamDescriptor {
   // 1: the payload begins in the frame that carries this, as much as a frame holds. The receiver
   // keeps the frame's index plus one here.
   std::uint8_t frame;
-  std::uint8_t unused[5];
+  // 1: the sender has so many streams under way that it does not look at each all the time. Whoever
+  // takes this one puts its envelope on the sender's own inbox list.
+  std::uint8_t calls;
+  std::uint8_t unused[4];
   // pull, cooperative: where the sender's buffer lies in its shared file; kernel: its address.
   std::uint64_t source_address;
 };

@@ -8,6 +8,7 @@
 
 #include "memory/copy.h"
 #include "memory/reach.h"
+#include "p2p/inbox.h"
 #include "p2p/path/cells.h"
 #include "p2p/path/path.h"
 
@@ -63,11 +64,22 @@ std::unique_ptr<IncomingStream> IncomingStreams::new_stream() {
   return stream;
 }
 
+void IncomingStreams::call_sender(std::uint32_t peer, const StreamDescriptor& descriptor,
+                                  Envelope& envelope) {
+  if (descriptor.calls == 0) [[likely]]
+    return;
+  inbox_push(side_.links[peer].header->inbox, envelope,
+             make_link(peer, descriptor.envelope_offset));
+  side_.links.wake(peer);
+}
+
 void IncomingStreams::start(Take& take, std::uint32_t peer, const StreamDescriptor& descriptor,
                             const MessageHeader& header, Request& receive) {
   const std::uint64_t bytes = descriptor.bytes;
   if (descriptor.cell_bytes == 0) side_.links.corrupt(peer, "cell size");
   Envelope& envelope = *side_.links.envelope_at(peer, descriptor.envelope_offset);
+  // Plain store: published with `done`.
+  if (descriptor.calls != 0) envelope.called = descriptor.generation;
   const PathRow& path = row_named(descriptor.path);
   const bool shared = take.how == Taken::direct && path.share != nullptr &&
                       envelope.target_generation == descriptor.generation;
@@ -75,6 +87,7 @@ void IncomingStreams::start(Take& take, std::uint32_t peer, const StreamDescript
     if (path.read(side_, peer, descriptor, receive, &take.read)) {
       if (side_.verify) side_.delivery.check(envelope.checksum, take.read.checksum, header);
       mark_done(envelope, descriptor.generation);
+      call_sender(peer, descriptor, envelope);
       side_.links.wake(peer);
       side_.delivery.note_received(receive, bytes);
       side_.delivery.finish(receive, header, bytes, take.read.delivered);
@@ -107,6 +120,7 @@ void IncomingStreams::start(Take& take, std::uint32_t peer, const StreamDescript
       ++side_.counters.layouts_direct;
     }
   }
+  call_sender(peer, descriptor, envelope);
   // Wakes a sender that waits for the match (synchronous mode).
   side_.links.wake(peer);
   if (shared) path.share(side_, *stream, descriptor, take.read);

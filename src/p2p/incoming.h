@@ -5,6 +5,7 @@
 //  - A message is taken (state, envelope.h) before anything of it is read, and only once; what its
 //    sender has cancelled is given back by whoever finds it so.
 //  - Where the sender may write into the receive buffer, its place is published before the state.
+//  - A sender that asks for it is called back once its message has been taken, whatever comes then.
 //  - A message that is read directly is read at once and to the end: nobody ever waits for a
 //  receiver
 //    that has gone away in between.
@@ -49,6 +50,7 @@ class IncomingStreams {
  private:
   bool advance(IncomingStream& stream);
   void finish(IncomingStream& stream);
+  void call_sender(std::uint32_t peer, const StreamDescriptor& descriptor, Envelope& envelope);
   std::unique_ptr<IncomingStream> new_stream();
   // Where the receive's buffer lies for a sender that may write there; kUnreachable.
   std::uint64_t target_for(std::uint32_t peer, const StreamDescriptor& descriptor,

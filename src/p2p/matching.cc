@@ -80,12 +80,14 @@ void Matching::post(Request& receive) {
 void Matching::add_host_candidate(Request& receive) {
   receive.host_candidate = true;
   ++receive.comm->host_candidates;
+  if (receive.tag == host::kAnyTag) ++any_tag_candidates_;
   host_candidates_.push_back(&receive);
 }
 
 void Matching::drop_host_candidate(Request& receive) {
   receive.host_candidate = false;
   --receive.comm->host_candidates;
+  if (receive.tag == host::kAnyTag) --any_tag_candidates_;
   host_candidates_.erase(std::find(host_candidates_.begin(), host_candidates_.end(), &receive));
 }
 
@@ -152,9 +154,20 @@ Request* Matching::candidate(std::uint64_t context, std::uint32_t source, std::i
   return best;
 }
 
+void Matching::hold(std::uint64_t context) {
+  const auto known = holding(context);
+  if (known == held_.end()) {
+    held_.push_back({context, 1});
+  } else {
+    ++held_[static_cast<std::size_t>(known - held_.begin())].calls;
+  }
+}
+
 bool Matching::unhold(std::uint64_t context) {
-  held_.erase(std::find(held_.begin(), held_.end(), context));
-  return !held(context);
+  const auto known = holding(context);
+  if (--held_[static_cast<std::size_t>(known - held_.begin())].calls != 0) return false;
+  held_.erase(known);
+  return true;
 }
 
 std::vector<Request*> Matching::posted_in(std::uint64_t context) const {

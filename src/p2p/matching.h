@@ -82,17 +82,18 @@ class Matching {
   std::uint64_t posted_count() const { return posted_count_; }
   // Marks a posted receive as one that the host may serve; unpost() takes the mark away.
   void add_host_candidate(Request& receive);
-  // Posted receives that the host may serve, oldest first.
+  // Posted receives that the host may serve, oldest first; how many of them take any tag.
   const std::vector<Request*>& host_candidates() const { return host_candidates_; }
+  std::size_t host_candidates_of_any_tag() const { return any_tag_candidates_; }
 
   // While a context is held, arriving messages match nothing and wait among the unexpected ones:
   // the oldest receive that accepts them may be taken by the host at any time (lent_receives.cc).
   // Only while a receive from any source is posted there. Calls count.
-  void hold(std::uint64_t context) { held_.push_back(context); }
+  void hold(std::uint64_t context);
   // True if the context is no longer held.
   bool unhold(std::uint64_t context);
   bool held(std::uint64_t context) const {
-    return !held_.empty() && std::find(held_.begin(), held_.end(), context) != held_.end();
+    return !held_.empty() && holding(context) != held_.end();
   }
   bool holds_any() const { return !held_.empty(); }
   // Lets a posted receive of a blocking call go before older ones of the same source and tag that
@@ -191,7 +192,16 @@ class Matching {
   std::uint64_t unexpected_peak_ = 0;
   std::uint64_t next_stamp_ = 1;
   std::vector<Request*> host_candidates_;
-  std::vector<std::uint64_t> held_;  // once per hold()
+  std::size_t any_tag_candidates_ = 0;
+  struct Held {
+    std::uint64_t context;
+    std::uint64_t calls;  // of hold()
+  };
+  std::vector<Held>::const_iterator holding(std::uint64_t context) const {
+    return std::find_if(held_.begin(), held_.end(),
+                        [context](const Held& held) { return held.context == context; });
+  }
+  std::vector<Held> held_;
   Unexpected* free_ = nullptr;
   std::vector<std::unique_ptr<Unexpected[]>> slabs_;
 };

@@ -90,7 +90,7 @@ bool Outbox::list_drains(std::uint32_t peer) {
   std::uint64_t last = start;
   while (!link.direct()) {
     if (!receiver_.take_from(peer, kTakeWhileWaiting)) pause_processor();
-    memory_.collect(false);
+    memory_.collect();
     const std::uint64_t now = now_ns();
     const std::uint64_t work = work_seen();
     if (work != seen) {

@@ -55,6 +55,8 @@ class alignas(64) Receiver {
   }
   // Takes all that has arrived, a batch of each peer; true if there was anything.
   bool take_arrivals();
+  // Own envelopes whose receivers have come and called, in that order; for the sender to take.
+  std::vector<Envelope*>& calls() { return calls_; }
   // Takes at most so many messages from frames and box of one peer.
   bool take_from(std::uint32_t peer, int most);
   // If the oldest message of `peer` in frames and box is a short one of (context, source, tag; the
@@ -141,6 +143,7 @@ class alignas(64) Receiver {
   ReceiveSide side_;
   Links& links_;
   const host::HostTable& host_;
+  std::vector<Envelope*> calls_;
 };
 
 }  // namespace od::p2p

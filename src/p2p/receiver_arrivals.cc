@@ -295,6 +295,11 @@ void Receiver::take_inbox() {
     const std::uint32_t peer = link_index(oldest);
     Envelope& envelope = *links_.envelope_at(peer, link_offset(oldest));
     const std::uint64_t following = envelope.next.load(std::memory_order_relaxed);
+    if (peer == links_.my_index()) {
+      calls_.push_back(&envelope);
+      oldest = following;
+      continue;
+    }
     // What the peer put into its frames and its box is older than what it listed.
     while (take_next(peer)) {
     }
@@ -324,6 +329,7 @@ void Receiver::take_listed(std::uint32_t peer, Envelope& envelope) {
     descriptor.cell_bytes = envelope.cell_bytes;
     descriptor.contended = envelope.contended;
     descriptor.path = envelope.path;
+    descriptor.calls = envelope.calls;
     descriptor.source_address = envelope.source_address;
     envelope.taken.store(generation, std::memory_order_release);
     arrive_stream(peer, header, descriptor);

@@ -59,10 +59,10 @@ std::uint64_t SendMemory::buffers_bytes(const config::Settings& settings) {
 }
 
 Envelope* SendMemory::allocate_envelope(bool hard) {
-  collect(false);
+  collect();
   Envelope* envelope = envelopes_.allocate();
   if (envelope == nullptr && hard) {
-    collect(true);
+    collect_all();
     envelope = envelopes_.allocate();
     if (envelope == nullptr) envelope = envelopes_.allocate_last();
   }
@@ -71,15 +71,34 @@ Envelope* SendMemory::allocate_envelope(bool hard) {
 
 bool SendMemory::allocate_cell(std::uint64_t bytes, CellDescriptor* cell) {
   if (pool_.allocate(bytes, cell)) return true;
-  collect(true);
+  collect_cells();
   return pool_.allocate(bytes, cell);
 }
 
 std::uint32_t SendMemory::allocate_chunk(bool matched) {
   const std::uint32_t chunk = pool_.allocate_chunk(matched);
   if (chunk != CellPool::kNoChunk) return chunk;
-  collect(true);
+  collect_cells();
   return pool_.allocate_chunk(matched);
+}
+
+std::uint64_t SendMemory::allocate_buffer(std::uint64_t bytes) {
+  const std::uint64_t offset = heap_.allocate(bytes);
+  if (offset != BufferHeap::kNone) return offset;
+  collect_all();
+  return heap_.allocate(bytes);
+}
+
+void SendMemory::expect_call(OutgoingStream& stream) {
+  stream.calls = true;
+  calling_.emplace(stream.envelope, &stream);
+}
+
+OutgoingStream* SendMemory::note_call(const Envelope& envelope) {
+  const auto found = calling_.find(&envelope);
+  if (found == calling_.end()) return nullptr;
+  found->second->called = true;
+  return found->second;
 }
 
 std::unique_ptr<OutgoingStream> SendMemory::new_stream() {
@@ -113,38 +132,87 @@ void SendMemory::free_drained_cells(OutgoingStream& stream) {
 
 bool SendMemory::retire(OutgoingStream& stream) {
   free_drained_cells(stream);
-  if (state_of(*stream.envelope) != EnvelopeState::done) return false;
-  while (stream.cells_freed < stream.cells_allocated) free_oldest_chunk(stream);
+  const Envelope& envelope = *stream.envelope;
+  if (state_of(envelope) != EnvelopeState::done) return false;
+  if (stream.calls) [[unlikely]] {
+    // Not before the call has come: the receiver links the envelope into our list.
+    if (envelope.called == envelope.generation && !stream.called) return false;
+    calling_.erase(stream.envelope);
+  }
+  while (stream.holds_cells()) free_oldest_chunk(stream);
   if (stream.buffer_offset != BufferHeap::kNone) heap_.free(stream.buffer_offset);
   links_[stream.peer].note_done(stream.envelope);
   envelopes_.free(*stream.envelope);
   return true;
 }
 
-void SendMemory::collect(bool thorough) {
-  while (!lingering_.empty() && retire(*lingering_.front())) {
-    spare_.push_back(std::move(lingering_.front()));
-    lingering_.pop_front();
-  }
-  while (!listed_.empty() && state_of(*listed_.front().envelope) == EnvelopeState::done) {
-    const Listed& oldest = listed_.front();
-    Link& link = links_[oldest.peer];
-    link.note_done(oldest.envelope);
-    ++link.listed_given_back;
-    envelopes_.free(*oldest.envelope);
-    listed_.pop_front();
-  }
-  if (!thorough || !search_.due()) return;
-  bool found = false;
-  for (std::size_t i = 0; i < lingering_.size();) {
-    if (retire(*lingering_[i])) {
-      spare_.push_back(std::move(lingering_[i]));
-      lingering_.erase(lingering_.begin() + static_cast<std::ptrdiff_t>(i));
-      found = true;
-    } else {
-      ++i;
+OutgoingStream* SendMemory::retire_from(StreamQueue& queue, OutgoingStream* stream,
+                                        std::size_t most, bool* found) {
+  for (std::size_t looked = 0; stream != nullptr && looked < most; ++looked) {
+    OutgoingStream* const next = stream->next;
+    const std::uint32_t freed = stream->cells_freed;
+    if (retire(*stream)) {
+      spare_.push_back(queue.take(*stream));
+      *found = true;
+      stream = next;
+      continue;
     }
+    if (stream->cells_freed != freed) *found = true;
+    if (&queue == &with_cells_ && !stream->holds_cells()) {
+      lingering_.push_back(queue.take(*stream));
+    }
+    stream = next;
   }
+  return stream;
+}
+
+void SendMemory::retire_oldest(StreamQueue& queue) {
+  while (!queue.empty() && retire(*queue.first())) {
+    spare_.push_back(queue.take(*queue.first()));
+  }
+}
+
+void SendMemory::collect() {
+  // Where the oldest stay, what has come back behind them is found after so many messages as there
+  // are looks at one; one look at a time costs less than the message.
+  constexpr std::size_t kInTurn = 2;
+  retire_oldest(with_cells_);
+  retire_oldest(lingering_);
+  if (!lingering_.empty()) [[unlikely]] {
+    OutgoingStream* const turn = lingering_.turn();
+    bool found = false;
+    lingering_.set_turn(
+        retire_from(lingering_, turn != nullptr ? turn : lingering_.first(), kInTurn, &found));
+  }
+  const auto give_back = [&](const Listed& listed) {
+    if (state_of(*listed.envelope) != EnvelopeState::done) return false;
+    Link& link = links_[listed.peer];
+    link.note_done(listed.envelope);
+    ++link.listed_given_back;
+    envelopes_.free(*listed.envelope);
+    return true;
+  };
+  while (!listed_.empty() && give_back(listed_.front())) listed_.pop_front();
+  // The first may be one that nobody asks for. A look at all whenever twice as many wait costs each
+  // message little.
+  constexpr std::size_t kMany = 2048;
+  if (listed_.size() >= kMany && std::has_single_bit(listed_.size())) [[unlikely]] {
+    std::erase_if(listed_, give_back);
+  }
+}
+
+void SendMemory::collect_cells() {
+  if (with_cells_.empty() || !cell_search_.due()) return;
+  bool found = false;
+  retire_from(with_cells_, with_cells_.first(), with_cells_.size(), &found);
+  found ? cell_search_.found() : cell_search_.in_vain();
+}
+
+void SendMemory::collect_all() {
+  collect_cells();
+  if (!search_.due()) return;
+  bool found = false;
+  retire_from(lingering_, lingering_.first(), lingering_.size(), &found);
   found ? search_.found() : search_.in_vain();
 }
 

@@ -33,6 +33,7 @@ Sender::Sender(Links& links, Receiver& receiver, const config::Settings& setting
       settings_(settings),
       host_(host),
       all_links_(links),
+      receiver_(receiver),
       plan_(settings),
       memory_(links, settings),
       stores_(settings, counters),

@@ -8,6 +8,8 @@
 //  - A message whose path is not to be had takes cells; cells that are not to be had, own memory.
 //  - A stream is `outgoing` until its request is complete, then it lingers in SendMemory until the
 //    receiver is done.
+//  - A round looks at a number of streams that does not grow with how many there are. What has been
+//    behind many others asks its receiver to call when it comes, and is then looked at first.
 //  - Only the speed depends on the choice of a path.
 // What a small message touches comes first, in one line.
 #ifndef OVERDRIVE_P2P_SENDER_H_
@@ -32,6 +34,7 @@
 #include "p2p/request.h"
 #include "p2p/send_memory.h"
 #include "p2p/stores.h"
+#include "p2p/stream_queue.h"
 #include "p2p/streams.h"
 
 namespace od::p2p {
@@ -121,7 +124,9 @@ class alignas(64) Sender {
                   std::unique_ptr<char[]> packed, SendMode mode, const ChosenPath& chosen,
                   Request& request);
   bool advance(OutgoingStream& stream);
-  bool advance_some(std::size_t i, std::size_t most);
+  // Moves it as far as it goes, and lets go of it if its request is complete then.
+  bool look_at(OutgoingStream& stream);
+  bool answer_calls();
   bool advance_offer(OutgoingStream& stream);
   // What was offered goes through cells or own memory after all.
   void end_offer(OutgoingStream& stream);
@@ -136,12 +141,12 @@ class alignas(64) Sender {
   std::uint64_t inline_max_;
   node::WakeMode wake_;
   bool verify_;
-  std::vector<std::unique_ptr<OutgoingStream>> outgoing_;
-  std::size_t turn_ = 0;  // where the next round goes on, of those that it does not always look at
+  StreamQueue outgoing_;  // its turn: of those that a round does not always look at
   std::uint64_t eager_max_ = 0;
   const config::Settings& settings_;
   const host::HostTable& host_;
   Links& all_links_;
+  Receiver& receiver_;
   CopyPlan plan_;
   SendMemory memory_;
   Stores stores_;

@@ -18,6 +18,7 @@
 #include "p2p/path/cells.h"
 #include "p2p/path/path.h"
 #include "p2p/path/short.h"
+#include "p2p/receiver.h"
 #include "p2p/sender.h"
 
 namespace od::p2p {
@@ -30,7 +31,8 @@ constexpr std::uint64_t kMatchedPatience = 20;
 
 // Streams that one round of progress looks at: the oldest, whose receives come first as a rule, and
 // some of the others in turn. With thousands under way a round would else cost more than what it
-// moves, and all of them together the square of their number.
+// moves, and all of them together the square of their number. Those that start behind so many have
+// their receivers call, or each message that is received in another order would wait for its turn.
 constexpr std::size_t kOldest = 128;
 constexpr std::size_t kInTurn = 128;
 
@@ -96,6 +98,10 @@ int Sender::send_stream(std::uint32_t peer, MessageHeader header, const Payload&
   descriptor.contended = !request.blocking || stream->offered ? 1 : 0;
   descriptor.path = static_cast<std::uint8_t>(chosen.path);
   descriptor.source_address = chosen.source_address;
+  if (outgoing_.size() >= kOldest) [[unlikely]] {
+    descriptor.calls = 1;
+    memory_.expect_call(*stream);
+  }
   if (verify_ && stream->offered) {
     // Nobody else will look at the payload on its way.
     envelope->checksum = memory::checksum_fold(
@@ -116,6 +122,7 @@ int Sender::send_stream(std::uint32_t peer, MessageHeader header, const Payload&
     envelope->cell_bytes = descriptor.cell_bytes;
     envelope->contended = descriptor.contended;
     envelope->path = descriptor.path;
+    envelope->calls = descriptor.calls;
     envelope->source_address = descriptor.source_address;
     outbox_.list(peer, *envelope, header, payload.bytes);
   }
@@ -231,35 +238,51 @@ void Sender::complete(OutgoingStream& stream) {
 }
 
 bool Sender::progress() {
-  bool moved = advance_some(0, kOldest);
-  if (outgoing_.size() > kOldest) [[unlikely]] {
-    if (turn_ < kOldest || turn_ >= outgoing_.size()) turn_ = kOldest;
-    moved |= advance_some(turn_, kInTurn);
-    turn_ += kInTurn;
+  bool moved = !receiver_.calls().empty() && answer_calls();
+  OutgoingStream* stream = outgoing_.first();
+  for (std::size_t looked = 0; stream != nullptr && looked < kOldest; ++looked) {
+    OutgoingStream* const next = stream->next;
+    moved |= look_at(*stream);
+    stream = next;
+  }
+  if (stream != nullptr) [[unlikely]] {
+    if (outgoing_.turn() != nullptr) stream = outgoing_.turn();
+    for (std::size_t looked = 0; stream != nullptr && looked < kInTurn; ++looked) {
+      OutgoingStream* const next = stream->next;
+      moved |= look_at(*stream);
+      stream = next;
+    }
+    outgoing_.set_turn(stream);
   }
   return moved;
 }
 
-// So many, from a position on.
-bool Sender::advance_some(std::size_t i, std::size_t most) {
-  bool moved = false;
-  for (std::size_t looked = 0; looked < most && i < outgoing_.size(); ++looked) {
-    moved |= advance(*outgoing_[i]);
-    if (done(*outgoing_[i])) {
-      complete(*outgoing_[i]);
-      outgoing_[i]->packed.reset();  // all of it has gone on
-      memory_.linger(std::move(outgoing_[i]));
-      outgoing_.erase(outgoing_.begin() + static_cast<std::ptrdiff_t>(i));
-      moved = true;
-    } else {
-      ++i;
-    }
+bool Sender::look_at(OutgoingStream& stream) {
+  const bool moved = advance(stream);
+  if (!done(stream)) return moved;
+  complete(stream);
+  stream.packed.reset();  // all of it has gone on
+  memory_.linger(outgoing_.take(stream));
+  return true;
+}
+
+// What has been called for is among the oldest from then on: its receiver waits.
+bool Sender::answer_calls() {
+  std::vector<Envelope*>& calls = receiver_.calls();
+  for (Envelope* const envelope : calls) {
+    OutgoingStream* const stream = memory_.note_call(*envelope);
+    if (stream == nullptr) all_links_.corrupt(all_links_.my_index(), "call of a receiver");
+    ++counters_.sends_called;
+    if (stream->queue != &outgoing_) continue;  // there is nothing left to do for it
+    outgoing_.push_front(outgoing_.take(*stream));
+    look_at(*stream);
   }
-  return moved;
+  calls.clear();
+  return true;
 }
 
 bool Sender::anything_ready() const {
-  for (const auto& stream : outgoing_) {
+  for (const OutgoingStream* stream = outgoing_.first(); stream != nullptr; stream = stream->next) {
     const Envelope& envelope = *stream->envelope;
     // Acquire: pairs with the receiver's release of `drained`.
     if (untag_drained(envelope.drained.load(std::memory_order_acquire), envelope.generation) !=
@@ -274,7 +297,7 @@ bool Sender::anything_ready() const {
 }
 
 void Sender::relieve_stalled(std::uint64_t now) {
-  for (auto& stream : outgoing_) {
+  for (OutgoingStream* stream = outgoing_.first(); stream != nullptr; stream = stream->next) {
     if (stream->filled == stream->bytes) continue;
     if (stream->offered) {
       if (stream->moved_ns == 0) {
@@ -303,7 +326,7 @@ void Sender::relieve_stalled(std::uint64_t now) {
 }
 
 void Sender::flush() {
-  for (auto& stream : outgoing_) {
+  for (OutgoingStream* stream = outgoing_.first(); stream != nullptr; stream = stream->next) {
     if (stream->offered) {
       advance(*stream);
       if (stream->offered && !withdraw(*stream)) continue;  // the receiver is reading, by itself
@@ -316,8 +339,10 @@ void Sender::flush() {
 }
 
 bool Sender::has_unfinished_payload() const {
-  return std::any_of(outgoing_.begin(), outgoing_.end(),
-                     [](const auto& stream) { return stream->filled < stream->bytes; });
+  for (const OutgoingStream* stream = outgoing_.first(); stream != nullptr; stream = stream->next) {
+    if (stream->filled < stream->bytes) return true;
+  }
+  return false;
 }
 
 bool Sender::cancel(Request& request) {
@@ -337,13 +362,7 @@ bool Sender::cancel(Request& request) {
   stream->offered = false;
   request.outgoing = nullptr;
   stream->request = nullptr;
-  for (std::size_t i = 0; i < outgoing_.size(); ++i) {
-    if (outgoing_[i].get() == stream) {
-      memory_.linger(std::move(outgoing_[i]));
-      outgoing_.erase(outgoing_.begin() + static_cast<std::ptrdiff_t>(i));
-      break;
-    }
-  }
+  memory_.linger(outgoing_.take(*stream));
   return true;
 }
 

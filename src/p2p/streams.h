@@ -21,6 +21,8 @@
 
 namespace od::p2p {
 
+class StreamQueue;
+
 // How a payload is going to travel.
 struct ChosenPath {
   Path path = Path::cells;
@@ -39,6 +41,8 @@ struct OutgoingStream {
   bool late = false;       // see ChosenPath
   bool offered = false;    // the receiver may read the program's buffer: nothing is in cells
   bool attached = false;   // of these: it has to attach our memory for it
+  bool calls = false;      // its receiver calls when it has come (StreamDescriptor::calls)
+  bool called = false;     // that has been seen: nobody else touches Envelope::next
   Path path = Path::cells;
   const char* contiguous = nullptr;
   Cursor cursor;
@@ -56,6 +60,11 @@ struct OutgoingStream {
   std::uint64_t drained_seen = 0;
   std::uint64_t offered_ns = 0;  // when the offer was made; 0 once its answer has been seen
   std::uint64_t moved_ns = 0;    // when the receiver was last seen to move; 0: not yet looked
+  bool holds_cells() const { return cells_freed != cells_allocated; }
+
+  const StreamQueue* queue = nullptr;  // that it is in (stream_queue.h), and its neighbours there
+  OutgoingStream* next = nullptr;
+  OutgoingStream* prev = nullptr;
 };
 
 // A receive whose payload comes in pieces.

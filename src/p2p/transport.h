@@ -93,7 +93,7 @@ class Transport {
   // One round: arrivals, incoming and outgoing streams. True if anything moved.
   bool progress() {
     bool moved = receiver_.progress();
-    if (sender_.has_unfinished()) [[unlikely]]
+    if (sender_.has_unfinished() || !receiver_.calls().empty()) [[unlikely]]
       moved |= sender_.progress();
     return moved;
   }

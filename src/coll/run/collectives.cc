@@ -399,11 +399,18 @@ bool Collectives::serve_at_once(const CollectiveCall& call, const Comm& comm, Co
 bool Collectives::advance(bool without_host) {
   bool moved = false;
   const CollectiveTeam* advanced = nullptr;  // hundreds may be under way in one
-  for (std::size_t i = 0; i < active.size();) {
+  // Those before `i` that go on have moved together.
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < active.size(); ++i) {
     CollectiveOp* const op = active[i];
     if (without_host && op->steps_need_host()) {
-      ++i;
+      active[kept++] = op;
       continue;
+    }
+    CollectiveTeam* const whole = op->whole_team();
+    if (whole != nullptr && !op->entered) {
+      if (!whole->enters(*op)) continue;
+      op->entered = true;
     }
     CollectiveTeam* const team = op->team();
     if (team != nullptr && team != advanced) {
@@ -412,15 +419,20 @@ bool Collectives::advance(bool without_host) {
     }
     moved |= op->settle(without_host);
     if (!op->done()) {
-      ++i;
+      active[kept++] = op;
       continue;
     }
-    active.erase(active.begin() + static_cast<std::ptrdiff_t>(i));
+    CollectiveOp* const next = whole != nullptr ? whole->next_to_enter() : nullptr;
+    if (next != nullptr) {
+      next->entered = true;
+      active.push_back(next);
+    }
     leave_channel(*op);
     if (op->request == nullptr) continue;
     if (op->task().comm->collectives->spans_nodes()) --active_between;
     complete(*op);
   }
+  active.resize(kept);
   return moved;
 }
 

@@ -52,6 +52,8 @@ class Collectives {
   CollectiveStats stats;
   std::unique_ptr<StepLog> step_log;  // null: not wanted
 
+  // What is looked at in each round. Operations that a team does as a whole and that cannot move
+  // before older ones are over wait there (CollectiveTeam::enters).
   std::vector<CollectiveOp*> active;
   // What goes on after its call has returned.
   void add_active(CollectiveOp& op) {

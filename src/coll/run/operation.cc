@@ -27,6 +27,7 @@ int CollectiveOp::prepare(Collectives& owner, const Task& task) {
   team_ = nullptr;
   channel_ = nullptr;
   whole_ = false;
+  entered = false;
   arrival_.reset();
   firsts_ = {};
   works_used_ = 0;

@@ -103,6 +103,9 @@ class CollectiveOp {
   bool settle(bool without_host);
   // The team that does something for it; null: none.
   CollectiveTeam* team() const { return done_ ? nullptr : team_; }
+  // The same where the team does all of it and Collectives looks at the oldest of these only.
+  CollectiveTeam* whole_team() const { return whole_ ? team_ : nullptr; }
+  bool entered = false;  // it is among them
   bool done() const { return done_; }
   int error() const { return error_; }
   // In the owner's log of steps, if that is kept.

@@ -14,7 +14,9 @@
 #ifndef OVERDRIVE_COLL_RUN_TEAM_H_
 #define OVERDRIVE_COLL_RUN_TEAM_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <vector>
 
@@ -51,6 +53,25 @@ class CollectiveTeam {
   // Looks whether the other members have told, or does what can be done in shared memory; true if
   // anything has moved.
   bool advance();
+  // Of the operations that it does as a whole only the oldest can move, as many as it has lanes:
+  // the others are not looked at before one of these is over.
+  bool enters(CollectiveOp& op) {
+    if (entered_ == kEntered || !behind_.empty()) {
+      behind_.push_back(&op);
+      return false;
+    }
+    ++entered_;
+    return true;
+  }
+  // One that has entered is over. The one that enters for it; null: there is none.
+  CollectiveOp* next_to_enter() {
+    --entered_;
+    if (behind_.empty()) return nullptr;
+    CollectiveOp* const op = behind_.front();
+    behind_.pop_front();
+    ++entered_;
+    return op;
+  }
   // Whether it would move something that stood still: another member has come. What members tell
   // while joining are messages, for which others look.
   bool anything_ready() const { return phase_ == Phase::ready && team_->anything_ready(); }
@@ -84,6 +105,9 @@ class CollectiveTeam {
   std::vector<Joining> joining_;    // by member
   std::vector<Request*> messages_;  // under way while joining
   std::vector<CollectiveOp*> waiting_;
+  static constexpr std::size_t kEntered = 2 * coll::shm::kLanes;
+  std::size_t entered_ = 0;
+  std::deque<CollectiveOp*> behind_;
   std::uint32_t neighbour_ = 0;  // node index of another member
   bool far_ = false;
   std::unique_ptr<coll::shm::Team> team_;

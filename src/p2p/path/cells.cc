@@ -126,7 +126,7 @@ bool fill_own_memory(SendSide& side, OutgoingStream& stream) {
   if (rest == 0) return true;
   BufferHeap& heap = side.memory.heap();
   observe::Counters& counters = side.counters;
-  const std::uint64_t offset = heap.allocate(rest);
+  const std::uint64_t offset = side.memory.allocate_buffer(rest);
   if (offset == BufferHeap::kNone) {
     if (stream.request == nullptr) return false;  // nobody waits: keep_rest() in sender_streams.cc
     ++counters.buffer_limit_waits;
