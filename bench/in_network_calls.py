@@ -230,7 +230,7 @@ def by_way(rows: list[Row], column: str) -> dict[str, list[float]]:
     """Return what was measured of each way."""
     found: dict[str, list[float]] = {}
     for row in rows:
-        if row[column]:
+        if row.get(column):  # older figures lack some
             found.setdefault(row["way"], []).append(float(row[column]))
     return found
 
