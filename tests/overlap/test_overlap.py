@@ -46,14 +46,19 @@ def run(
     )
 
 
+def demand_overlap(result: jobs.Result, *counters: str) -> None:
+    """Demand that the program passed, that calls overlapped, and that all of these counted."""
+    expect.passed(result)
+    for name in ("overlapped", *counters):
+        assert result.counter(name) > 0, result.report()
+
+
 @pytest.mark.parametrize("nodes", ["1+1", "2+2", pytest.param("2+1", marks=pytest.mark.one)])
 def test_torture(
     nodes: str, host: Host, compiled: Callable[[Path], str], needs_overdrive: None
 ) -> None:
     result = run(host, compiled(HERE / "torture.c"), nodes, "--rounds=120")
-    expect.passed(result)
-    assert result.counter("overlapped") > 0, result.report()
-    assert result.counter("overlap_faults") > 0, result.report()
+    demand_overlap(result, "overlap_faults")
 
 
 @pytest.mark.one
@@ -62,8 +67,7 @@ def test_a_late_error_keeps_nobody_waiting(
     nodes: str, host: Host, compiled: Callable[[Path], str], needs_overdrive: None
 ) -> None:
     result = run(host, compiled(HERE / "late_error.c"), nodes)
-    expect.passed(result)
-    assert result.counter("overlapped") > 0, result.report()
+    demand_overlap(result)
 
 
 @pytest.mark.one
@@ -71,8 +75,7 @@ def test_handlers_of_the_program(
     host: Host, compiled: Callable[[Path], str], needs_overdrive: None
 ) -> None:
     result = run(host, compiled(HERE / "crash.c"), "1+1", "--what=handler")
-    expect.passed(result)
-    assert result.counter("overlapped") > 0, result.report()
+    demand_overlap(result)
 
 
 @pytest.mark.one
@@ -100,8 +103,7 @@ def test_other_programs_are_started(
     host: Host, compiled: Callable[[Path], str], needs_overdrive: None
 ) -> None:
     result = run(host, compiled(HERE / "processes.c"), "1+1")
-    expect.passed(result)
-    assert result.counter("overlapped") > 0, result.report()
+    demand_overlap(result)
 
 
 @pytest.mark.one
@@ -109,9 +111,7 @@ def test_names_of_files_have_arrived(
     host: Host, compiled: Callable[[Path], str], needs_overdrive: None
 ) -> None:
     result = run(host, compiled(HERE / "names.c"), "1+1")
-    expect.passed(result)
-    assert result.counter("overlapped") > 0, result.report()
-    assert result.counter("overlap_system_calls") > 0, result.report()
+    demand_overlap(result, "overlap_system_calls")
 
 
 @pytest.mark.one
@@ -120,10 +120,7 @@ def test_handlers_jump_away_from_a_wait(
     what: str, host: Host, compiled: Callable[[Path], str], needs_overdrive: None
 ) -> None:
     result = run(host, compiled(HERE / "jumps.c"), "1+1", f"--what={what}")
-    expect.passed(result)
-    assert result.counter("overlapped") > 0, result.report()
-    waits = "overlap_system_calls" if what == "write" else "overlap_faults"
-    assert result.counter(waits) > 0, result.report()
+    demand_overlap(result, "overlap_system_calls" if what == "write" else "overlap_faults")
 
 
 @pytest.mark.one
@@ -132,9 +129,7 @@ def test_threads_with_all_signals_blocked(
     how: str, host: Host, compiled: Callable[[Path], str], needs_overdrive: None
 ) -> None:
     result = run(host, compiled(HERE / "blocked.c"), "1+1", f"--how={how}")
-    expect.passed(result)
-    assert result.counter("overlapped") > 0, result.report()
-    assert result.counter("overlap_faults") > 0, result.report()
+    demand_overlap(result, "overlap_faults")
 
 
 @pytest.mark.one
@@ -200,8 +195,7 @@ def test_later_runs_follow_a_trace(
         assert "+0x" in site["place"]
 
     result = run(host, program, nodes, **variables)
-    expect.passed(result)
-    assert result.counter("overlapped") > 0, result.report()
+    demand_overlap(result)
     assert result.counter("overlap_ordered") == 8 * ranks, result.report()
 
 
