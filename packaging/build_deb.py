@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / "build" / "debian"
 DIST = ROOT / "dist" / "debian"
 
-NEEDED = ("dpkg-buildpackage", "dh", "cmake", "ninja")
+NEEDED = ("dpkg-buildpackage", "dh", "dh_python3", "cmake", "ninja")
 
 
 class BuildError(RuntimeError):
@@ -137,7 +137,8 @@ def main() -> int:
     options = parser.parse_args()
     missing = [name for name in NEEDED if shutil.which(name) is None]
     if missing:
-        print(f"deb: {', '.join(missing)} missing: install debhelper, cmake, ninja-build")
+        print(f"deb: {', '.join(missing)} missing: install "
+              "debhelper, dh-python, cmake, ninja-build")
         return 1
     try:
         with turn(BUILD):

@@ -1,7 +1,8 @@
 // What launchers tell a rank about its place, in the variables that they set for it.
 //
 // Used by the engine and, before the program starts, by the preloaded library: nothing here
-// allocates or needs the C++ library (substr, for one, may throw).
+// allocates or needs the C++ library. What may throw needs it wherever nothing is optimised:
+// `substr`, and `starts_with`, which calls it.
 #ifndef OVERDRIVE_NODE_LAUNCH_VARIABLES_H_
 #define OVERDRIVE_NODE_LAUNCH_VARIABLES_H_
 
@@ -18,7 +19,8 @@ class Variables {
   std::optional<std::string_view> text(std::string_view name) const {
     for (const char* const* entry = environment_; entry != nullptr && *entry != nullptr; ++entry) {
       std::string_view line = *entry;
-      if (line.size() > name.size() && line.starts_with(name) && line[name.size()] == '=') {
+      if (line.size() > name.size() && std::string_view(line.data(), name.size()) == name &&
+          line[name.size()] == '=') {
         line.remove_prefix(name.size() + 1);
         return line;
       }
