@@ -33,6 +33,7 @@ constexpr std::int64_t kMiddleBytes = 60 << 10;
 constexpr std::int64_t kMostMiddles = 128;
 constexpr std::uint32_t kMostPieces = kMostMiddles + kEnds;
 static_assert(kMostEndBytes == kEdgeBytes + kBytesPerPiece * kMostPieces);
+static_assert(kMostEndBytes <= kLeastCutBytes);
 // Of what one rank sends to another: a host whose messages wait for the receiver's answer would
 // otherwise send all of them at once, and none would be there before the others.
 constexpr std::size_t kUnderWay = 4;
@@ -109,10 +110,10 @@ void add_pieces(Place start, std::int64_t bytes, std::size_t source, const Order
   }
 }
 
-// `step` receives the first of them.
+// `step` receives the first of them, which is the whole block where there is one.
 First first_of(Builder::StepId step, std::size_t pieces, std::int64_t bytes) {
   return {static_cast<std::uint32_t>(step), static_cast<std::uint32_t>(pieces),
-          std::min(bytes, kMostEndBytes)};
+          pieces == 1 ? bytes : kMostEndBytes};
 }
 
 // A rank's own block, which nobody sends.

@@ -183,6 +183,13 @@ TEST(PlanTest, FirstPiecesSayHowManyThereAre) {
       EXPECT_EQ(others, first.pieces);
     }
   };
+  // Blocks that are not cut, and longer than a first piece of those that are.
+  const std::vector<std::int64_t> whole = {kMostEndBytes + 1, 8192, 16383};
+  for (int rank = 0; rank < 3; ++rank) {
+    check(plan_alltoall(nodes, rank, whole, whole, true), 2);
+    check(plan_allgather(nodes, rank, whole, true, false), 2);
+  }
+  check(plan_broadcast(nodes, 1, 0, 8192), 1);
   check(plan_broadcast(nodes, 0, 0, 300000), 0);
   check(plan_broadcast(nodes, 1, 0, 300000), 1);
   check(plan_alltoall(nodes, 1, bytes, bytes, true), 2);

@@ -26,6 +26,7 @@ def run(
     *arguments: str,
     preload: list[str] | None = None,
     stats: str | None = None,
+    limit: float = jobs.DEFAULT_LIMIT_SECONDS,
     **env: str,
 ) -> jobs.Result:
     placed = NODES[nodes]
@@ -43,6 +44,7 @@ def run(
         stats=stats,
         env={**own, **sharing.environment(host), **env},
         preload=([], sharing.libraries(host)),
+        limit=limit,
     )
 
 
@@ -59,6 +61,25 @@ def test_torture(
 ) -> None:
     result = run(host, compiled(HERE / "torture.c"), nodes, "--rounds=120")
     demand_overlap(result, "overlap_faults")
+
+
+PARTS = 20
+"""Jobs of `test_a_hundred_thousand_operations` on each host, half of them on two ranks."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(PARTS))
+def test_a_hundred_thousand_operations(
+    part: int, host: Host, compiled: Callable[[Path], str], needs_overdrive: None, seed: int
+) -> None:
+    """Collectives and what is done with the memory behind them, with other numbers in each job."""
+    program = compiled(HERE / "torture.c")
+    nodes = ("1+1", "2+1", "1+1", "2+2")[part % 4]
+    words = [f"--rounds={100_000 // PARTS}", "--largest=262144", f"--seed={seed + part}"]
+    result = run(host, program, nodes, *words, limit=600.0)
+    demand_overlap(result, "overlap_faults", "overlap_system_calls")
+    counts = {name: result.counter(name) for name in ("overlapped", "overlap_complete")}
+    print(f"torture on {host.name}, nodes {nodes}, seed {seed + part}: {counts}")
 
 
 @pytest.mark.one

@@ -333,6 +333,8 @@ int main(int argc, char** argv) {
     const long most = what == 0 ? largest : largest / size;
     long bytes = odt_below(&shared, 3) == 0 ? odt_below(&shared, most)
                                             : most / 2 + odt_below(&shared, most / 2);
+    // Blocks of a few pages, which are not cut.
+    if (odt_below(&shared, 6) == 0) bytes = odt_below(&shared, most < 65536 ? most : 65536);
     if (odt_below(&shared, 4) == 0) bytes = bytes / kPage * kPage;
     const int kind = (int)odt_below(&own, 3);
     const long shift = odt_below(&own, 2) ? 0 : odt_below(&own, kPage);
