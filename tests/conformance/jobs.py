@@ -38,6 +38,8 @@ COLLECTIVES = ["collectives_served"]
 """Counters of collective calls that Overdrive made itself, once per rank."""
 ARRIVALS = ["arrival_calls"]
 """Those that began with whoever came first to a node, or ended with whoever came last."""
+OVERLAPPED = ["overlapped"]
+"""Those that returned before their data had arrived."""
 
 WAYS = {
     "cells": ["receives_frame", "receives_cell", "receives_stream"],
@@ -78,6 +80,7 @@ class Traffic:
     host: int = 0
     collectives: int = 0
     arrivals: int = 0
+    overlapped: int = 0
     ranks: int = 0
     ways: dict[str, int] = field(default_factory=dict)
 
@@ -88,6 +91,7 @@ class Traffic:
         self.host += other.host
         self.collectives += other.collectives
         self.arrivals += other.arrivals
+        self.overlapped += other.overlapped
         self.ranks += other.ranks
         for way, number in other.ways.items():
             self.ways[way] = self.ways.get(way, 0) + number
@@ -187,6 +191,7 @@ def read_traffic(folder: Path) -> Traffic:
             traffic.host += sum(counters.get(name, 0) for name in HOST_PATH)
             traffic.collectives += sum(counters.get(name, 0) for name in COLLECTIVES)
             traffic.arrivals += sum(counters.get(name, 0) for name in ARRIVALS)
+            traffic.overlapped += sum(counters.get(name, 0) for name in OVERLAPPED)
             traffic.ranks += 1
             for way, names in WAYS.items():
                 number = sum(counters.get(name, 0) for name in names)

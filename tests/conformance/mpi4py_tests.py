@@ -46,7 +46,7 @@ from conformance.jobs import (
 )
 from conformance.processes import LONGEST_STEP_SECONDS, Outcome
 from conformance.processes import run as run_job
-from conformance.selection import ONE_RANK_MPI4PY
+from conformance.selection import ONE_RANK_MPI4PY, OVERLAP, OVERLAP_PYTHON
 from conformance.suite import SuiteError, unpack
 
 if TYPE_CHECKING:
@@ -256,6 +256,8 @@ class PythonSuite:
             # Workers that the pools start import the test modules by name.
             "PYTHONPATH": str(self.tests),
         }
+        if self.launcher.settings == OVERLAP:
+            variables |= OVERLAP_PYTHON
         environment = self.launcher.environment(overdrive, variables, str(statistics / "rank"))
         assert self.host.python is not None
         program = [self.host.python, str(HERE / "mpi4py_rank.py"), str(self.tests), str(records)]

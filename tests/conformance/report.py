@@ -25,11 +25,19 @@ from conformance.compare import (
 from conformance.jobs import settings_label
 from conformance.mpi4py_tests import EXCLUDED_MODULES, EXCLUDED_MODULES_ON, PythonResults
 from conformance.mpich_tests import NOT_RUN, HostResults
-from conformance.selection import ARRIVAL, FORCED_DIRECTORIES, LAB_DIRECTORIES, ONE_RANK_MPI4PY
+from conformance.selection import (
+    ARRIVAL,
+    FORCED_DIRECTORIES,
+    LAB_DIRECTORIES,
+    ONE_RANK_MPI4PY,
+    OVERLAP,
+    OVERLAP_DIRECTORIES,
+)
 from conformance.tables import (
     ARRIVAL_COLUMNS,
     FORCED_COLUMNS,
     LAB_COLUMNS,
+    OVERLAP_COLUMNS,
     as_table,
     kind_table,
     mpi4py_table,
@@ -204,15 +212,21 @@ def _lab_section(whole: Report) -> list[str]:
         "made by Overdrive, counted once per rank. With mpich4 a preloaded library keeps",
         "connections open until all ranks end (`tests/support/disconnect.c`), without Overdrive as",
         "with it: MPICH 4.0 alone hangs at the end of one in three jobs over several nodes.",
+        f"With `{settings_label(OVERLAP)}` the folders are {', '.join(OVERLAP_DIRECTORIES)}, and",
+        "mpi4py asks for `MPI_THREAD_SERIALIZED`, because with more no call returns early.",
         "",
     ]
+    columns_of = {
+        settings_label(ARRIVAL): ARRIVAL_COLUMNS,
+        settings_label(OVERLAP): OVERLAP_COLUMNS,
+    }
     if not kinds:
         return [*lines[:2], "Not run yet.", ""]
     for layout, label in kinds:
         mpich = [f for f in whole.mpich if (f.layout, f.settings) == (layout, label)]
         mpi4py = [p for p in whole.mpi4py if (p.layout, p.settings) == (layout, label)]
         title = f"{layout} with `{label}`" if label else layout
-        columns = ARRIVAL_COLUMNS if label == settings_label(ARRIVAL) else LAB_COLUMNS
+        columns = columns_of.get(label, LAB_COLUMNS)
         lines += [f"### {title}", "", kind_table(mpich, mpi4py, columns), ""]
     return lines
 
@@ -331,6 +345,7 @@ def page(whole: Report) -> str:
         "tests/conformance/run.py --forced-paths                                  # forced ways",
         "tests/conformance/run.py --lab                                           # several nodes",
         "tests/conformance/run.py --first-arrival       # several nodes, begun by who comes first",
+        "tests/conformance/run.py --overlap    # several nodes, collectives that return early",
         "tests/conformance/run.py --page                                          # this page",
         "```",
         "",

@@ -118,6 +118,14 @@ node, or ends with whoever comes last."""
 ARRIVAL_DIRECTORIES = ["coll"]
 ARRIVAL_LAYOUTS = ("2x2", "3x2", "3+1+2")
 
+OVERLAP: dict[str, str] = {"overlap": "on", "overlap_min": "4K"}
+"""Settings with which every collective that can returns before its data have arrived: all that
+have a whole page."""
+OVERLAP_DIRECTORIES = ["coll", "pt2pt", "comm", "datatype", "io", "rma", "threads"]
+OVERLAP_LAYOUTS = ("2x2", "3+1+2")
+OVERLAP_PYTHON = {"MPI4PY_RC_THREAD_LEVEL": "serialized"}
+"""mpi4py asks for MPI_THREAD_MULTIPLE, with which no call returns early."""
+
 ONE_RANK = "has one rank, for which a node is like any other"
 VARIANT = "chooses one of MPICH's algorithms; runs in its plain form"
 """What a short run over nodes leaves out, hundreds of tests: where Overdrive serves a collective,

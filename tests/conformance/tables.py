@@ -213,6 +213,11 @@ ARRIVAL_COLUMNS: Columns = {
     "of these by first_arrival": lambda traffic: traffic.arrivals,
 }
 
+OVERLAP_COLUMNS: Columns = {
+    **LAB_COLUMNS,
+    "returned before their data": lambda traffic: traffic.overlapped,
+}
+
 
 def kind_table(mpich: list[HostResults], mpi4py: list[PythonResults], columns: Columns) -> str:
     """Return the table of the runs of one kind (settings, layout), a line for suite and host."""

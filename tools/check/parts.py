@@ -328,6 +328,23 @@ def arrival_parts() -> list[Part]:
     return [part(host, layout) for host in LAB_HOSTS for layout in ARRIVAL_LAYOUTS]
 
 
+def overlap_parts() -> list[Part]:
+    """Return both conformance suites over nodes, with collectives that return early."""
+    from conformance.selection import LAB_HOSTS, OVERLAP_LAYOUTS
+
+    def part(host: str, layout: str) -> Part:
+        command = [python(), *CONFORMANCE, "--overlap", "--continue", "--patience", "3"]
+        command += ["--hosts", host, "--lab", layout]
+        return Part(
+            f"overlap-{host}-{layout}",
+            LONG_SECONDS,
+            lambda logs: [Step(command, counts=True)],
+            group="overlap",
+        )
+
+    return [part(host, layout) for host in LAB_HOSTS for layout in OVERLAP_LAYOUTS]
+
+
 def long_parts() -> list[Part]:
     """Return what `make check-all` runs after the parts of `make check`.
 
@@ -350,6 +367,7 @@ def long_parts() -> list[Part]:
     whole = Part("conformance-all", 24 * 3600, lambda logs: [Step(command, counts=True)])
     whole.group = "conformance-all"
     parts += arrival_parts()
+    parts += overlap_parts()
     command = [python(), "tests/fuzz/run.py", "--time", "1h"]
     fuzz = Part("fuzz", LONG_SECONDS, lambda logs: [Step(command, counts=True)])
     matrix = [matrix_part(name) for name in MATRIX]
