@@ -26,11 +26,11 @@ constexpr std::string_view kCommandLineVariable = "OVERDRIVE_COMMAND_LINE";
 // Variables with our prefix that are not settings: read by the loader or the command, set by
 // modulefiles, or meant for the build and the test suite of a checkout, whose jobs inherit them.
 constexpr std::string_view kOtherVariables[] = {
-    kCommandLineVariable,     "OVERDRIVE_LIBRARY",   "OVERDRIVE_FACE_DIR",
-    "OVERDRIVE_ROOT",         "OVERDRIVE_HOME",      "OVERDRIVE_VERSION",
-    "OVERDRIVE_HOSTS_DIR",    "OVERDRIVE_VENV_DIR",  "OVERDRIVE_WERROR",
-    "OVERDRIVE_TEST_LIBRARY", "OVERDRIVE_TEST_SEED", "OVERDRIVE_TEST_TIME_SCALE",
-    "OVERDRIVE_TEST_JOB_ID"};
+    kCommandLineVariable,     "OVERDRIVE_LIBRARY",    "OVERDRIVE_FACE_DIR",
+    "OVERDRIVE_ROOT",         "OVERDRIVE_HOME",       "OVERDRIVE_VERSION",
+    "OVERDRIVE_HOSTS_DIR",    "OVERDRIVE_VENV_DIR",   "OVERDRIVE_WERROR",
+    "OVERDRIVE_TEST_LIBRARY", "OVERDRIVE_TEST_SEED",  "OVERDRIVE_TEST_TIME_SCALE",
+    "OVERDRIVE_TEST_JOB_ID",  "OVERDRIVE_TESTS_BUILD"};
 
 template <class Type>
 bool assign_checked(std::string_view text, typename Type::Bound min, typename Type::Bound max,

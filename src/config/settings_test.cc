@@ -117,6 +117,14 @@ TEST_F(SettingsTest, BadValueKeepsLowerSourceAndSaysSo) {
   EXPECT_FALSE(result.must_stop);
 }
 
+// What tests and builds of a checkout read by themselves reaches the jobs that they start.
+TEST_F(SettingsTest, VariablesOfTheTestSuiteAreKnown) {
+  for (const char* const name : {"OVERDRIVE_TESTS_BUILD", "OVERDRIVE_TEST_LIBRARY",
+                                 "OVERDRIVE_TEST_TIME_SCALE", "OVERDRIVE_HOSTS_DIR"}) {
+    EXPECT_TRUE(load({{name, "1"}}, {"", ""}).issues.empty()) << name;
+  }
+}
+
 TEST_F(SettingsTest, BadValuesOfFilesNameFileAndLine) {
   const std::string path = write("a.toml", "# comment\n\neager_max = \"64Q\"\nspin = 1.5\n");
   const LoadResult result = load({}, {path, ""});

@@ -42,6 +42,11 @@ inline const p2p::LayoutRef* usable_layout(const void* buf, std::int64_t count, 
   return where_it_lies(buf, count, type, layout);
 }
 
+// The layout for a message without elements whose datatype is none, or not committed, if the host
+// lets that pass: then the other side is ours and waits for it.
+[[gnu::cold, gnu::noinline]] const p2p::LayoutRef* layout_of_nothing(MPI_Datatype type,
+                                                                     bool receives);
+
 // The communicator if a message to `dest` is ours, else null.
 inline Comm* our_destination(MPI_Comm comm, int dest, int tag) {
   Comm* found = find_comm(comm);
@@ -89,7 +94,10 @@ struct Ours {
                                             int dest, int tag, MPI_Comm comm) {
   Comm* found = our_destination(comm, dest, tag);
   if (found == nullptr) return {};
-  return {found, usable_layout(buf, count, type)};
+  const p2p::LayoutRef* layout = usable_layout(buf, count, type);
+  if (layout == nullptr && count == 0) [[unlikely]]
+    layout = layout_of_nothing(type, false);
+  return {found, layout};
 }
 
 [[gnu::always_inline]] inline Ours our_receive(const void* buf, std::int64_t count,
@@ -97,7 +105,10 @@ struct Ours {
                                                MPI_Comm comm) {
   Comm* found = our_source(comm, source, tag);
   if (found == nullptr) return {};
-  return {found, usable_layout(buf, count, type)};
+  const p2p::LayoutRef* layout = usable_layout(buf, count, type);
+  if (layout == nullptr && count == 0) [[unlikely]]
+    layout = layout_of_nothing(type, true);
+  return {found, layout};
 }
 
 // Counts a message that goes to the host; messages to nobody are none.

@@ -33,6 +33,17 @@ inline bool valid_root(const Comm& comm, int root) {
 
 // --- filling in a call; false: the host has to look at it
 
+// A call, and in which form the program makes it.
+struct FaceCall : CollectiveCall {
+  bool later = false;  // not blocking
+};
+
+// The layout of a buffer that no valid call has, if the host lets it pass: one at a null pointer,
+// or without elements and with a datatype that is none. Null: the host has to raise its error.
+[[gnu::cold, gnu::noinline]] const p2p::LayoutRef* odd_layout(const FaceCall& call, bool receives,
+                                                              const void* buf, std::int64_t count,
+                                                              MPI_Datatype type);
+
 // The layout for elements of a buffer that may not be left out.
 inline bool set_layout(p2p::LayoutRef& layout, const void* buf, std::int64_t count,
                        MPI_Datatype type) {
@@ -45,16 +56,25 @@ inline bool set_layout(p2p::LayoutRef& layout, const void* buf, std::int64_t cou
   return true;
 }
 
-inline bool set_send(CollectiveCall& call, const void* buf, std::int64_t count, MPI_Datatype type) {
-  call.send = buf;
-  call.send_count = count;
-  return set_layout(call.send_type, buf, count, type);
+inline bool set_odd_layout(const FaceCall& call, bool receives, p2p::LayoutRef& layout,
+                           const void* buf, std::int64_t count, MPI_Datatype type) {
+  const p2p::LayoutRef* odd = odd_layout(call, receives, buf, count, type);
+  if (odd != nullptr) layout = *odd;
+  return odd != nullptr;
 }
 
-inline bool set_recv(CollectiveCall& call, void* buf, std::int64_t count, MPI_Datatype type) {
+inline bool set_send(FaceCall& call, const void* buf, std::int64_t count, MPI_Datatype type) {
+  call.send = buf;
+  call.send_count = count;
+  return set_layout(call.send_type, buf, count, type) ||
+         set_odd_layout(call, false, call.send_type, buf, count, type);
+}
+
+inline bool set_recv(FaceCall& call, void* buf, std::int64_t count, MPI_Datatype type) {
   call.recv = buf;
   call.recv_count = count;
-  return set_layout(call.recv_type, buf, count, type);
+  return set_layout(call.recv_type, buf, count, type) ||
+         set_odd_layout(call, true, call.recv_type, buf, count, type);
 }
 
 inline void take_in_place(CollectiveCall& call) {
@@ -114,7 +134,7 @@ template <typename Fill, typename HostCall>
 inline int serve(MPI_Comm comm, Collective collective, Fill&& fill, HostCall&& host_call) {
   if (Rank* rank = serving()) {
     if (Comm* served = collective_comm(comm)) {
-      CollectiveCall call;
+      FaceCall call;
       call.collective = collective;
       if (fill(*served, call)) [[likely]] {
         bool done = false;
@@ -135,8 +155,9 @@ inline int serve_later(MPI_Comm comm, MPI_Request* request, Collective collectiv
                        HostCall&& host_call) {
   if (Rank* rank = serving(); rank != nullptr && request != nullptr) {
     if (Comm* served = collective_comm(comm)) {
-      CollectiveCall call;
+      FaceCall call;
       call.collective = collective;
+      call.later = true;
       if (fill(*served, call)) [[likely]] {
         bool done = false;
         Request* made = nullptr;
@@ -158,7 +179,7 @@ inline int serve_later(MPI_Comm comm, MPI_Request* request, Collective collectiv
 // `arguments` their names in parentheses; fill_<fill>(comm, call, arguments...) fills the call in.
 #define OD_LIST(...) __VA_ARGS__
 #define OD_FILL(fill, arguments)                         \
-  [&](od::Comm& served, od::CollectiveCall& call) {      \
+  [&](od::Comm& served, od::face::FaceCall& call) {      \
     return fill_##fill(served, call, OD_LIST arguments); \
   }
 #define OD_COLLECTIVE_SIZED(Name, IName, kind, fill, parameters, arguments, suffix, Int, Displ) \

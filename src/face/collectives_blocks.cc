@@ -5,7 +5,7 @@
 namespace od::face {
 namespace {
 
-bool fill_bcast(const Comm& comm, CollectiveCall& call, void* buffer, std::int64_t count,
+bool fill_bcast(const Comm& comm, FaceCall& call, void* buffer, std::int64_t count,
                 MPI_Datatype type, int root) {
   call.root = root;
   return valid_root(comm, root) && set_recv(call, buffer, count, type);
@@ -16,9 +16,9 @@ BlockPlace own_block(const Comm& comm, std::int64_t count, const p2p::Layout& la
   return {count, comm.rank * count * layout.extent};
 }
 
-bool fill_allgather(const Comm& comm, CollectiveCall& call, const void* sendbuf,
-                    std::int64_t sendcount, MPI_Datatype sendtype, void* recvbuf,
-                    std::int64_t recvcount, MPI_Datatype recvtype) {
+bool fill_allgather(const Comm& comm, FaceCall& call, const void* sendbuf, std::int64_t sendcount,
+                    MPI_Datatype sendtype, void* recvbuf, std::int64_t recvcount,
+                    MPI_Datatype recvtype) {
   if (!set_recv(call, recvbuf, recvcount, recvtype)) return false;
   return set_or_leave_out(
       call, sendbuf, [&] { return set_send(call, sendbuf, sendcount, sendtype); },
@@ -28,18 +28,18 @@ bool fill_allgather(const Comm& comm, CollectiveCall& call, const void* sendbuf,
       });
 }
 
-bool fill_gather(const Comm& comm, CollectiveCall& call, const void* sendbuf,
-                 std::int64_t sendcount, MPI_Datatype sendtype, void* recvbuf,
-                 std::int64_t recvcount, MPI_Datatype recvtype, int root) {
+bool fill_gather(const Comm& comm, FaceCall& call, const void* sendbuf, std::int64_t sendcount,
+                 MPI_Datatype sendtype, void* recvbuf, std::int64_t recvcount,
+                 MPI_Datatype recvtype, int root) {
   call.root = root;
   if (!valid_root(comm, root)) return false;
   if (comm.rank != root) return set_send(call, sendbuf, sendcount, sendtype);
   return fill_allgather(comm, call, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype);
 }
 
-bool fill_scatter(const Comm& comm, CollectiveCall& call, const void* sendbuf,
-                  std::int64_t sendcount, MPI_Datatype sendtype, void* recvbuf,
-                  std::int64_t recvcount, MPI_Datatype recvtype, int root) {
+bool fill_scatter(const Comm& comm, FaceCall& call, const void* sendbuf, std::int64_t sendcount,
+                  MPI_Datatype sendtype, void* recvbuf, std::int64_t recvcount,
+                  MPI_Datatype recvtype, int root) {
   call.root = root;
   if (!valid_root(comm, root)) return false;
   if (comm.rank != root) return set_recv(call, recvbuf, recvcount, recvtype);
@@ -52,7 +52,7 @@ bool fill_scatter(const Comm& comm, CollectiveCall& call, const void* sendbuf,
       });
 }
 
-bool fill_alltoall(const Comm&, CollectiveCall& call, const void* sendbuf, std::int64_t sendcount,
+bool fill_alltoall(const Comm&, FaceCall& call, const void* sendbuf, std::int64_t sendcount,
                    MPI_Datatype sendtype, void* recvbuf, std::int64_t recvcount,
                    MPI_Datatype recvtype) {
   if (!set_recv(call, recvbuf, recvcount, recvtype)) return false;
@@ -63,7 +63,7 @@ bool fill_alltoall(const Comm&, CollectiveCall& call, const void* sendbuf, std::
       });
 }
 
-constexpr auto fill_nothing = [](const Comm&, CollectiveCall&) { return true; };
+constexpr auto fill_nothing = [](const Comm&, FaceCall&) { return true; };
 
 }  // namespace
 }  // namespace od::face

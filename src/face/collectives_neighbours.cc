@@ -32,14 +32,14 @@ bool set_equal(p2p::LayoutRef& layout, std::int64_t& elements, const void* buf, 
   return set_layout(layout, buf, count, type);
 }
 
-bool set_equal_send(CollectiveCall& call, const void* buf, std::int64_t count, MPI_Datatype type,
+bool set_equal_send(FaceCall& call, const void* buf, std::int64_t count, MPI_Datatype type,
                     std::size_t blocks) {
   call.send = buf;
   return set_equal(call.send_type, call.send_count, buf, count, type,
                    static_cast<std::int64_t>(blocks));
 }
 
-bool set_equal_recv(CollectiveCall& call, void* buf, std::int64_t count, MPI_Datatype type,
+bool set_equal_recv(FaceCall& call, void* buf, std::int64_t count, MPI_Datatype type,
                     std::size_t blocks) {
   call.recv = buf;
   return set_equal(call.recv_type, call.recv_count, buf, count, type,
@@ -100,7 +100,7 @@ bool set_typed(std::vector<BlockPlace>& blocks, std::vector<p2p::LayoutRef>& lay
   return true;
 }
 
-bool fill_neighbor_allgather(Comm& comm, CollectiveCall& call, const void* sendbuf,
+bool fill_neighbor_allgather(Comm& comm, FaceCall& call, const void* sendbuf,
                              std::int64_t sendcount, MPI_Datatype sendtype, void* recvbuf,
                              std::int64_t recvcount, MPI_Datatype recvtype) {
   call.neighbours = neighbours_of(comm);
@@ -109,15 +109,15 @@ bool fill_neighbor_allgather(Comm& comm, CollectiveCall& call, const void* sendb
          set_equal_recv(call, recvbuf, recvcount, recvtype, call.neighbours->in().size());
 }
 
-bool fill_neighbor_alltoall(Comm& comm, CollectiveCall& call, const void* sendbuf,
-                            std::int64_t sendcount, MPI_Datatype sendtype, void* recvbuf,
-                            std::int64_t recvcount, MPI_Datatype recvtype) {
+bool fill_neighbor_alltoall(Comm& comm, FaceCall& call, const void* sendbuf, std::int64_t sendcount,
+                            MPI_Datatype sendtype, void* recvbuf, std::int64_t recvcount,
+                            MPI_Datatype recvtype) {
   return fill_neighbor_allgather(comm, call, sendbuf, sendcount, sendtype, recvbuf, recvcount,
                                  recvtype);
 }
 
 template <typename Int, typename Displ>
-bool fill_neighbor_allgatherv(Comm& comm, CollectiveCall& call, const void* sendbuf, Int sendcount,
+bool fill_neighbor_allgatherv(Comm& comm, FaceCall& call, const void* sendbuf, Int sendcount,
                               MPI_Datatype sendtype, void* recvbuf, const Int* recvcounts,
                               const Displ* displs, MPI_Datatype recvtype) {
   call.neighbours = neighbours_of(comm);
@@ -129,10 +129,9 @@ bool fill_neighbor_allgatherv(Comm& comm, CollectiveCall& call, const void* send
 }
 
 template <typename Int, typename Displ>
-bool fill_neighbor_alltoallv(Comm& comm, CollectiveCall& call, const void* sendbuf,
-                             const Int* sendcounts, const Displ* sdispls, MPI_Datatype sendtype,
-                             void* recvbuf, const Int* recvcounts, const Displ* rdispls,
-                             MPI_Datatype recvtype) {
+bool fill_neighbor_alltoallv(Comm& comm, FaceCall& call, const void* sendbuf, const Int* sendcounts,
+                             const Displ* sdispls, MPI_Datatype sendtype, void* recvbuf,
+                             const Int* recvcounts, const Displ* rdispls, MPI_Datatype recvtype) {
   call.neighbours = neighbours_of(comm);
   call.send = sendbuf;
   call.recv = recvbuf;
@@ -144,10 +143,10 @@ bool fill_neighbor_alltoallv(Comm& comm, CollectiveCall& call, const void* sendb
 }
 
 template <typename Int, typename Displ>
-bool fill_neighbor_alltoallw(Comm& comm, CollectiveCall& call, const void* sendbuf,
-                             const Int* sendcounts, const Displ* sdispls,
-                             const MPI_Datatype* sendtypes, void* recvbuf, const Int* recvcounts,
-                             const Displ* rdispls, const MPI_Datatype* recvtypes) {
+bool fill_neighbor_alltoallw(Comm& comm, FaceCall& call, const void* sendbuf, const Int* sendcounts,
+                             const Displ* sdispls, const MPI_Datatype* sendtypes, void* recvbuf,
+                             const Int* recvcounts, const Displ* rdispls,
+                             const MPI_Datatype* recvtypes) {
   call.neighbours = neighbours_of(comm);
   call.send = sendbuf;
   call.recv = recvbuf;

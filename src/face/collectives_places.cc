@@ -1,5 +1,6 @@
 // Collectives whose blocks have counts and places of their own: Gatherv, Scatterv, Allgatherv,
 // Alltoallv, Alltoallw, in all forms.
+#include <algorithm>
 #include <vector>
 
 #include "face/collectives.h"
@@ -26,33 +27,43 @@ bool set_where_they_lie(const std::vector<BlockPlace>& blocks, p2p::LayoutRef& l
 
 // Counts and displacements in elements. False if they are wrong, or a block lies at a null pointer.
 template <typename Int, typename Displ>
-bool set_places(std::vector<BlockPlace>& blocks, p2p::LayoutRef& layout, const Comm& comm,
-                const void* buf, const Int* counts, const Displ* displs, MPI_Datatype type) {
-  const p2p::LayoutRef* found = layout_of(abi::to_handle(type));
-  if (found == nullptr) return false;
-  layout = *found;
+bool set_places(const FaceCall& call, bool receives, std::vector<BlockPlace>& blocks,
+                p2p::LayoutRef& layout, const Comm& comm, const void* buf, const Int* counts,
+                const Displ* displs, MPI_Datatype type) {
   if (buf == MPI_IN_PLACE || counts == nullptr || displs == nullptr) return false;
+  const p2p::LayoutRef* found = layout_of(abi::to_handle(type));
+  if (found == nullptr) [[unlikely]] {
+    if (!std::all_of(counts, counts + comm.size, [](Int count) { return count == 0; })) {
+      return false;
+    }
+    found = odd_layout(call, receives, buf, 0, type);
+    if (found == nullptr) return false;
+  }
+  layout = *found;
   blocks.resize(static_cast<std::size_t>(comm.size));
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     blocks[i] = {counts[i], displs[i] * layout->extent};
     if (counts[i] < 0) return false;
-    if (blocks[i].offset_bytes == 0 && null_data(buf, counts[i], *layout)) return false;
+    if (blocks[i].offset_bytes == 0 && null_data(buf, counts[i], *layout) &&
+        odd_layout(call, receives, buf, counts[i], type) == nullptr) {
+      return false;
+    }
   }
   return set_where_they_lie(blocks, layout, buf, type);
 }
 
 template <typename Int, typename Displ>
-bool set_send_places(CollectiveCall& call, const Comm& comm, const void* buf, const Int* counts,
+bool set_send_places(FaceCall& call, const Comm& comm, const void* buf, const Int* counts,
                      const Displ* displs, MPI_Datatype type) {
   call.send = buf;
-  return set_places(call.send_blocks, call.send_type, comm, buf, counts, displs, type);
+  return set_places(call, false, call.send_blocks, call.send_type, comm, buf, counts, displs, type);
 }
 
 template <typename Int, typename Displ>
-bool set_recv_places(CollectiveCall& call, const Comm& comm, void* buf, const Int* counts,
+bool set_recv_places(FaceCall& call, const Comm& comm, void* buf, const Int* counts,
                      const Displ* displs, MPI_Datatype type) {
   call.recv = buf;
-  return set_places(call.recv_blocks, call.recv_type, comm, buf, counts, displs, type);
+  return set_places(call, true, call.recv_blocks, call.recv_type, comm, buf, counts, displs, type);
 }
 
 const BlockPlace& own_block(const Comm& comm, const std::vector<BlockPlace>& blocks) {
@@ -60,7 +71,7 @@ const BlockPlace& own_block(const Comm& comm, const std::vector<BlockPlace>& blo
 }
 
 template <typename Int, typename Displ>
-bool fill_allgatherv(const Comm& comm, CollectiveCall& call, const void* sendbuf, Int sendcount,
+bool fill_allgatherv(const Comm& comm, FaceCall& call, const void* sendbuf, Int sendcount,
                      MPI_Datatype sendtype, void* recvbuf, const Int* recvcounts,
                      const Displ* displs, MPI_Datatype recvtype) {
   if (!set_recv_places(call, comm, recvbuf, recvcounts, displs, recvtype)) return false;
@@ -73,7 +84,7 @@ bool fill_allgatherv(const Comm& comm, CollectiveCall& call, const void* sendbuf
 }
 
 template <typename Int, typename Displ>
-bool fill_gatherv(const Comm& comm, CollectiveCall& call, const void* sendbuf, Int sendcount,
+bool fill_gatherv(const Comm& comm, FaceCall& call, const void* sendbuf, Int sendcount,
                   MPI_Datatype sendtype, void* recvbuf, const Int* recvcounts, const Displ* displs,
                   MPI_Datatype recvtype, int root) {
   call.root = root;
@@ -84,9 +95,9 @@ bool fill_gatherv(const Comm& comm, CollectiveCall& call, const void* sendbuf, I
 }
 
 template <typename Int, typename Displ>
-bool fill_scatterv(const Comm& comm, CollectiveCall& call, const void* sendbuf,
-                   const Int* sendcounts, const Displ* displs, MPI_Datatype sendtype, void* recvbuf,
-                   Int recvcount, MPI_Datatype recvtype, int root) {
+bool fill_scatterv(const Comm& comm, FaceCall& call, const void* sendbuf, const Int* sendcounts,
+                   const Displ* displs, MPI_Datatype sendtype, void* recvbuf, Int recvcount,
+                   MPI_Datatype recvtype, int root) {
   call.root = root;
   if (!valid_root(comm, root)) return false;
   if (comm.rank != root) return set_recv(call, recvbuf, recvcount, recvtype);
@@ -111,10 +122,9 @@ bool same_blocks(const CollectiveCall& call) {
 }
 
 template <typename Int, typename Displ>
-bool fill_alltoallv(const Comm& comm, CollectiveCall& call, const void* sendbuf,
-                    const Int* sendcounts, const Displ* sdispls, MPI_Datatype sendtype,
-                    void* recvbuf, const Int* recvcounts, const Displ* rdispls,
-                    MPI_Datatype recvtype) {
+bool fill_alltoallv(const Comm& comm, FaceCall& call, const void* sendbuf, const Int* sendcounts,
+                    const Displ* sdispls, MPI_Datatype sendtype, void* recvbuf,
+                    const Int* recvcounts, const Displ* rdispls, MPI_Datatype recvtype) {
   if (!set_recv_places(call, comm, recvbuf, recvcounts, rdispls, recvtype)) return false;
   return set_or_leave_out(
       call, sendbuf,
@@ -151,10 +161,9 @@ bool set_typed_places(std::vector<BlockPlace>& blocks, std::vector<p2p::LayoutRe
 }
 
 template <typename Int, typename Displ>
-bool fill_alltoallw(const Comm& comm, CollectiveCall& call, const void* sendbuf,
-                    const Int* sendcounts, const Displ* sdispls, const MPI_Datatype* sendtypes,
-                    void* recvbuf, const Int* recvcounts, const Displ* rdispls,
-                    const MPI_Datatype* recvtypes) {
+bool fill_alltoallw(const Comm& comm, FaceCall& call, const void* sendbuf, const Int* sendcounts,
+                    const Displ* sdispls, const MPI_Datatype* sendtypes, void* recvbuf,
+                    const Int* recvcounts, const Displ* rdispls, const MPI_Datatype* recvtypes) {
   call.recv = recvbuf;
   if (!set_typed_places(call.recv_blocks, call.recv_types, comm, recvbuf, recvcounts, rdispls,
                         recvtypes)) {

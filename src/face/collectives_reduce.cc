@@ -8,7 +8,7 @@ namespace od::face {
 namespace {
 
 // Datatype and operation, which every rank has. Also sets the count of the output.
-bool set_operation(CollectiveCall& call, std::int64_t count, MPI_Datatype type, MPI_Op op) {
+bool set_operation(FaceCall& call, std::int64_t count, MPI_Datatype type, MPI_Op op) {
   if (count < 0) return false;
   const p2p::LayoutRef* layout = layout_of(abi::to_handle(type));
   if (layout == nullptr) return false;
@@ -18,7 +18,7 @@ bool set_operation(CollectiveCall& call, std::int64_t count, MPI_Datatype type, 
 }
 
 // Where the result goes; `count` elements.
-bool set_output(CollectiveCall& call, void* recvbuf, std::int64_t count, MPI_Datatype type) {
+bool set_output(FaceCall& call, void* recvbuf, std::int64_t count, MPI_Datatype type) {
   call.recv = recvbuf;
   if (!memory::devices_possible()) [[likely]]
     return true;
@@ -30,25 +30,29 @@ bool set_output(CollectiveCall& call, void* recvbuf, std::int64_t count, MPI_Dat
 
 // The input, or that there is none of its own. `count` elements, of which `output` are the
 // output's.
-bool set_input(CollectiveCall& call, const void* sendbuf, void* recvbuf, std::int64_t count,
+bool set_input(FaceCall& call, const void* sendbuf, void* recvbuf, std::int64_t count,
                std::int64_t output, MPI_Datatype type) {
   if (recvbuf == MPI_IN_PLACE) return false;
   const bool in_place = sendbuf == MPI_IN_PLACE;
-  if (null_data(recvbuf, in_place ? count : output, *call.recv_type)) return false;
-  if (!set_output(call, recvbuf, in_place ? count : output, type)) return false;
+  const std::int64_t room = in_place ? count : output;
+  if (null_data(recvbuf, room, *call.recv_type) &&
+      odd_layout(call, true, recvbuf, room, type) == nullptr) {
+    return false;
+  }
+  if (!set_output(call, recvbuf, room, type)) return false;
   return set_or_leave_out(
       call, sendbuf, [&] { return set_send(call, sendbuf, count, type); },
       [&] { return sendbuf == recvbuf && count != 0; });
 }
 
-bool fill_allreduce(const Comm&, CollectiveCall& call, const void* sendbuf, void* recvbuf,
+bool fill_allreduce(const Comm&, FaceCall& call, const void* sendbuf, void* recvbuf,
                     std::int64_t count, MPI_Datatype type, MPI_Op op) {
   return set_operation(call, count, type, op) &&
          set_input(call, sendbuf, recvbuf, count, count, type);
 }
 
 // The first rank gets no result: its output is significant only as an input in place.
-bool fill_exscan(const Comm& comm, CollectiveCall& call, const void* sendbuf, void* recvbuf,
+bool fill_exscan(const Comm& comm, FaceCall& call, const void* sendbuf, void* recvbuf,
                  std::int64_t count, MPI_Datatype type, MPI_Op op) {
   if (!set_operation(call, count, type, op)) return false;
   if (comm.rank != 0 || sendbuf == MPI_IN_PLACE) {
@@ -60,7 +64,7 @@ bool fill_exscan(const Comm& comm, CollectiveCall& call, const void* sendbuf, vo
   return sendbuf != recvbuf || count == 0 || settle_aliasing(call);
 }
 
-bool fill_reduce(const Comm& comm, CollectiveCall& call, const void* sendbuf, void* recvbuf,
+bool fill_reduce(const Comm& comm, FaceCall& call, const void* sendbuf, void* recvbuf,
                  std::int64_t count, MPI_Datatype type, MPI_Op op, int root) {
   call.root = root;
   if (!valid_root(comm, root) || !set_operation(call, count, type, op)) return false;
@@ -68,15 +72,14 @@ bool fill_reduce(const Comm& comm, CollectiveCall& call, const void* sendbuf, vo
   return set_input(call, sendbuf, recvbuf, count, count, type);
 }
 
-bool fill_reduce_scatter_block(const Comm& comm, CollectiveCall& call, const void* sendbuf,
-                               void* recvbuf, std::int64_t recvcount, MPI_Datatype type,
-                               MPI_Op op) {
+bool fill_reduce_scatter_block(const Comm& comm, FaceCall& call, const void* sendbuf, void* recvbuf,
+                               std::int64_t recvcount, MPI_Datatype type, MPI_Op op) {
   return set_operation(call, recvcount, type, op) &&
          set_input(call, sendbuf, recvbuf, recvcount * comm.size, recvcount, type);
 }
 
 template <typename Int>
-bool fill_reduce_scatter(const Comm& comm, CollectiveCall& call, const void* sendbuf, void* recvbuf,
+bool fill_reduce_scatter(const Comm& comm, FaceCall& call, const void* sendbuf, void* recvbuf,
                          const Int* recvcounts, MPI_Datatype type, MPI_Op op) {
   if (recvcounts == nullptr) return false;
   call.recv_blocks.resize(static_cast<std::size_t>(comm.size));

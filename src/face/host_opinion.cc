@@ -51,6 +51,68 @@ int call_aliased(Collective collective, MPI_Comm comm) {
   return MPI_SUCCESS;
 }
 
+int complete(int error, MPI_Request* request) {
+  return error == MPI_SUCCESS ? OD_HOST(Wait)(request, MPI_STATUS_IGNORE) : error;
+}
+
+// The two forms of a collective; persistent calls are judged like non-blocking ones.
+#define OD_ASK(Name, IName, ...)                                                     \
+  return odd.later ? complete(OD_HOST(IName)(__VA_ARGS__, comm, &request), &request) \
+                   : OD_HOST(Name)(__VA_ARGS__, comm)
+
+// Where the host does not look at a null pointer the call may use it, as the program's own would.
+int call_odd(const OddBuffer& odd, MPI_Comm comm) {
+  int valid[2] = {};
+  MPI_Request request = abi::request_null();
+  const MPI_Datatype good = MPI_INT;
+  const MPI_Datatype type = odd.null_pointer ? good : odd.type;
+  const MPI_Datatype in = odd.receives ? good : type;
+  const MPI_Datatype out = odd.receives ? type : good;
+  int* const send = odd.null_pointer && !odd.receives ? nullptr : &valid[0];
+  int* const recv = odd.null_pointer && odd.receives ? nullptr : &valid[1];
+  const int n = odd.null_pointer ? 1 : 0;
+  const int place = 0;
+  const MPI_Op op = MPI_SUM;
+  switch (odd.collective) {
+    case Collective::kAllgather:
+      OD_ASK(Allgather, Iallgather, send, n, in, recv, n, out);
+    case Collective::kAllgatherv:
+      OD_ASK(Allgatherv, Iallgatherv, send, n, in, recv, &n, &place, out);
+    case Collective::kAllreduce:
+      OD_ASK(Allreduce, Iallreduce, send, recv, n, type, op);
+    case Collective::kAlltoall:
+      OD_ASK(Alltoall, Ialltoall, send, n, in, recv, n, out);
+    case Collective::kAlltoallv:
+      OD_ASK(Alltoallv, Ialltoallv, send, &n, &place, in, recv, &n, &place, out);
+    case Collective::kAlltoallw:
+      OD_ASK(Alltoallw, Ialltoallw, send, &n, &place, &in, recv, &n, &place, &out);
+    case Collective::kBarrier:
+      return MPI_SUCCESS;
+    case Collective::kBcast:
+      OD_ASK(Bcast, Ibcast, odd.null_pointer ? nullptr : &valid[0], n, type, 0);
+    case Collective::kExscan:
+      OD_ASK(Exscan, Iexscan, send, recv, n, type, op);
+    case Collective::kGather:
+      OD_ASK(Gather, Igather, send, n, in, recv, n, out, 0);
+    case Collective::kGatherv:
+      OD_ASK(Gatherv, Igatherv, send, n, in, recv, &n, &place, out, 0);
+    case Collective::kReduce:
+      OD_ASK(Reduce, Ireduce, send, recv, n, type, op, 0);
+    case Collective::kReduceScatter:
+      OD_ASK(Reduce_scatter, Ireduce_scatter, send, recv, &n, type, op);
+    case Collective::kReduceScatterBlock:
+      OD_ASK(Reduce_scatter_block, Ireduce_scatter_block, send, recv, n, type, op);
+    case Collective::kScan:
+      OD_ASK(Scan, Iscan, send, recv, n, type, op);
+    case Collective::kScatter:
+      OD_ASK(Scatter, Iscatter, send, n, in, recv, n, out, 0);
+    case Collective::kScatterv:
+      OD_ASK(Scatterv, Iscatterv, send, &n, &place, in, recv, n, out, 0);
+  }
+  return MPI_SUCCESS;
+}
+#undef OD_ASK
+
 }  // namespace
 
 bool HostOpinion::communicator(MPI_Comm* comm) {
@@ -88,6 +150,42 @@ bool host_accepts_aliasing(Collective collective) {
     known.store(answer, std::memory_order_relaxed);
   }
   return answer == HostOpinion::accepts;
+}
+
+bool host_accepts_no_type(MPI_Datatype type, bool receives) {
+  MPI_Comm comm;
+  if (!state.opinion.communicator(&comm)) return false;
+  HostCallScope scope(HostCallKind::kLocal);
+  const int error = receives
+                        ? OD_HOST(Recv)(nullptr, 0, type, MPI_PROC_NULL, 0, comm, MPI_STATUS_IGNORE)
+                        : OD_HOST(Send)(nullptr, 0, type, MPI_PROC_NULL, 0, comm);
+  return error == MPI_SUCCESS;
+}
+
+bool host_accepts_odd(const OddBuffer& odd) {
+  MPI_Comm comm;
+  if (!state.opinion.communicator(&comm)) return false;
+  HostCallScope scope(HostCallKind::kLocal);
+  return call_odd(odd, comm) == MPI_SUCCESS;
+}
+
+const p2p::LayoutRef* layout_of_nothing(MPI_Datatype type, bool receives) {
+  if (layout_of(abi::to_handle(type)) != nullptr) return nullptr;
+  return host_accepts_no_type(type, receives) ? layout_of(abi::to_handle(abi::byte())) : nullptr;
+}
+
+const p2p::LayoutRef* odd_layout(const FaceCall& call, bool receives, const void* buf,
+                                 std::int64_t count, MPI_Datatype type) {
+  if (count < 0 || buf == MPI_IN_PLACE) return nullptr;
+  OddBuffer odd{call.collective, call.later, receives, false, type};
+  const p2p::LayoutRef* const known = layout_of(abi::to_handle(type));
+  if (known == nullptr) {
+    const bool passes = count == 0 && host_accepts_odd(odd);
+    return passes ? layout_of(abi::to_handle(abi::byte())) : nullptr;
+  }
+  if (!null_data(buf, count, **known)) return nullptr;
+  odd.null_pointer = true;
+  return host_accepts_odd(odd) ? known : nullptr;
 }
 
 bool settle_aliasing(CollectiveCall& call) {

@@ -14,6 +14,16 @@
 
 namespace od::face {
 
+// A buffer of a collective that no valid call has.
+struct OddBuffer {
+  coll::Collective collective;
+  bool later;     // the call does not block
+  bool receives;  // it is where data go
+  // At a null pointer, or without elements and with this datatype, which is none.
+  bool null_pointer;
+  MPI_Datatype type;
+};
+
 class HostOpinion {
  public:
   // Before the host's MPI_Finalize.
@@ -22,6 +32,8 @@ class HostOpinion {
  private:
   friend bool host_accepts_reduction(MPI_Op op, MPI_Datatype type);
   friend bool host_accepts_aliasing(coll::Collective collective);
+  friend bool host_accepts_no_type(MPI_Datatype type, bool receives);
+  friend bool host_accepts_odd(const OddBuffer& odd);
 
   enum Answer : unsigned char { unknown, accepts, refuses };
 
@@ -38,6 +50,9 @@ class HostOpinion {
 bool host_accepts_reduction(MPI_Op op, MPI_Datatype type);
 // Input and output in the same memory.
 bool host_accepts_aliasing(coll::Collective collective);
+// A message without elements whose datatype is none, or not committed.
+bool host_accepts_no_type(MPI_Datatype type, bool receives);
+bool host_accepts_odd(const OddBuffer& odd);
 
 }  // namespace od::face
 

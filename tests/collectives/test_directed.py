@@ -51,3 +51,24 @@ def test_threads(host: Host, compiled: Callable[[Path], str], overdrive: bool, s
     if overdrive:
         served = result.counter("collectives_served")
         assert served >= 2 * 4 * 100, f"only {served} were served\n{result.report()}"
+
+
+def test_nothing_of_no_type(
+    host: Host, compiled: Callable[[Path], str], needs_overdrive: None, seed: int
+) -> None:
+    """Calls without elements whose datatype is none, where the host lets that pass.
+
+    Not without Overdrive: MPICH lets a broadcast pass and then ends the job by an assertion.
+    """
+    run(host, 3, compiled(HERE / "nothing.c"), [f"--seed={seed}"], True)
+
+
+def test_a_result_at_a_null_pointer(
+    host: Host, compiled: Callable[[Path], str], overdrive: bool
+) -> None:
+    """It ends the job, by the host's error or by the access; nobody waits for the others."""
+    program = compiled(HERE / "nothing.c")
+    result = jobs.run(host, 2, [program, "--null=1"], overdrive=overdrive, limit=30)
+    assert not result.timed_out, result.report()
+    assert result.returncode != 0, result.report()
+    assert not result.leftovers, result.report()
