@@ -102,6 +102,49 @@ TEST(ManyPending, StreamsGoOnInAnyOrder) {
   }
 }
 
+// A rank that polls for its sends gets them back, also while nobody receives, as one that waits
+// does: the receiver need not come to each of them twice.
+TEST(ManyPending, SendsOfAPollingRankAreKeptForTheirReceivers) {
+  expect_success(run_forked_job(2, [](int me, const Exchange& exchange) {
+    config::Settings settings;
+    settings.copy_path = config::CopyPath::kCells;
+    auto rank = make_test_rank(exchange, settings);
+    constexpr std::size_t kSends = 300;  // several times what the pool holds
+    constexpr std::size_t kBytes = 20000;
+    constexpr int kMostPolls = 20'000;
+    const auto count = static_cast<std::int64_t>(kBytes);
+    std::vector<unsigned char> data(me == 0 ? kBytes * kSends : kBytes);
+    std::vector<Request*> requests(kSends);
+    for (std::size_t i = 0; me == 0 && i < kSends; ++i) {
+      const std::span<unsigned char> message(data.data() + kBytes * i, kBytes);
+      fill(message, i);
+      REQUIRE(rank->isend(message.data(), count, byte_layout(), 1, static_cast<int>(i),
+                          *rank->world(), SendMode::standard, &requests[i]) == 0);
+    }
+    std::size_t complete = 0;
+    for (int polls = 0; me == 0 && complete < kSends && polls < kMostPolls; ++polls) {
+      if (rank->test(*requests[complete])) {
+        ++complete;
+      } else {
+        rank->nothing_found();
+      }
+    }
+    REQUIRE(me == 1 || complete == kSends);
+    exchange.barrier();
+    for (std::size_t i = kSends; me == 1 && i-- > 0;) {
+      host::Status status;
+      REQUIRE(rank->recv(data.data(), count, byte_layout(), 0, static_cast<int>(i), *rank->world(),
+                         &status) == 0);
+      REQUIRE(check(data, i, kBytes));
+    }
+    for (Request* const request : requests) {
+      if (me == 0) rank->release(*request);
+    }
+    rank->finalize();
+    return 0;
+  }));
+}
+
 TEST(ManyPending, SynchronousSendsCompleteInAnyOrder) {
   for (const std::size_t bytes : {std::size_t{8}, std::size_t{20000}}) {
     expect_success(run_forked_job(2, [&](int me, const Exchange& exchange) {

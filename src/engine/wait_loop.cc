@@ -26,6 +26,8 @@ constexpr std::uint64_t kHostPollNs = 100'000;
 constexpr int kTightLooks = 8;
 // Questions to the host in a row, with such looks in between.
 constexpr int kHostAsks = 8;
+// Calls that find nothing between two looks at sends whose receivers are late.
+constexpr std::uint64_t kPollsPerRelief = 16;
 
 void report_stall(RankState& s, const char* where, const Request* waiting_for, std::uint64_t ns) {
   ++s.counters.stall_reports;
@@ -250,6 +252,11 @@ void Rank::nothing_found(const Comm* comm, int peer) {
   {
     Guard guard(s);
     s.idle_round(false);
+    // A rank that polls is as patient with its receivers as one that waits; but what they read
+    // where it lies is left to them, since the program has other things to do with its time.
+    if (s.counters.idle_rounds % kPollsPerRelief == 0 && s.transport->has_unfinished_sends()) {
+      s.transport->relieve_stalled(now_ns(), false);
+    }
     if (!s.empty_polls.again(s.wait_plan, who.peer)) return;
     ++s.counters.poll_yields;
   }

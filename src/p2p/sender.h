@@ -104,7 +104,8 @@ class alignas(64) Sender {
   // Completes the payload of all sends into own memory, as far as the buffer limit allows.
   void flush();
   // Buffers what has waited too long for its receiver; called now and then by waiting loops.
-  void relieve_stalled(std::uint64_t now_ns);
+  // Those that are offers only if `offers` says so.
+  void relieve_stalled(std::uint64_t now_ns, bool offers);
   bool has_unfinished() const { return !outgoing_.empty(); }
   // Sends whose payload is still (partly) in the program's buffer.
   bool has_unfinished_payload() const;

@@ -296,10 +296,11 @@ bool Sender::anything_ready() const {
   return false;
 }
 
-void Sender::relieve_stalled(std::uint64_t now) {
+void Sender::relieve_stalled(std::uint64_t now, bool offers) {
   for (OutgoingStream* stream = outgoing_.first(); stream != nullptr; stream = stream->next) {
     if (stream->filled == stream->bytes) continue;
     if (stream->offered) {
+      if (!offers) continue;
       if (stream->moved_ns == 0) {
         stream->moved_ns = now;
       } else if (now - stream->moved_ns >= settings_.pull_wait_ns && withdraw(*stream)) {

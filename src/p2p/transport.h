@@ -65,7 +65,9 @@ class Transport {
   }
   bool has_unfinished_sends() const { return sender_.has_unfinished(); }
   bool has_unfinished_payload() const { return sender_.has_unfinished_payload(); }
-  void relieve_stalled(std::uint64_t now_ns) { sender_.relieve_stalled(now_ns); }
+  void relieve_stalled(std::uint64_t now_ns, bool offers = true) {
+    sender_.relieve_stalled(now_ns, offers);
+  }
 
   // --- receiving: see Receiver and Delivery --------------------------------------------------
   std::int32_t take_short(std::uint32_t peer, std::uint64_t context, std::uint32_t source,
