@@ -52,6 +52,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--layout", help="node of each rank, such as 0011")
     parser.add_argument("--lab", metavar="NODESxRANKS", help="virtual nodes, such as 2x3")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
+    parser.add_argument("--unequal", action="store_true", help="other settings at each rank")
     parser.add_argument("--limit", type=float, default=20.0, help="seconds for one program")
     parser.add_argument("--count", type=int, default=0, help="batches; default: until time is up")
     parser.add_argument("--programs", type=int, default=search.BATCH, help="in one MPI job")
@@ -81,7 +82,7 @@ def main() -> int:
         print(f"{jobs.overdrive_library()} is missing: run `make` first", file=sys.stderr)
         return 2
     ranks = [options.ranks] if options.ranks else ways.RANKS
-    chosen = ways.endless(found, seed, overdrive, ranks)
+    chosen = ways.endless(found, seed, overdrive, ranks, options.unequal)
     if options.layout is not None or options.set:
         settings = tuple(tuple(text.split("=", 1)) for text in options.set)
         number = options.ranks or len(options.layout or "00")

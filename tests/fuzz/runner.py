@@ -32,6 +32,8 @@ class Setup:
     settings: tuple[tuple[str, str], ...] = ()
     """Overdrive's settings, without prefix, in lower case."""
     overdrive: bool = True
+    unequal: tuple[tuple[tuple[str, str], ...], ...] = ()
+    """Settings of each rank beside those of all."""
     threads: bool = False
     nodes: Nodes | None = None
     per_node: int = 0
@@ -49,6 +51,8 @@ class Setup:
         if self.threads:
             parts.append("threads")
         parts += [f"{name}={value}" for name, value in self.settings]
+        for rank, own in enumerate(self.unequal):
+            parts += [f"{rank}:{name}={value}" for name, value in own]
         if not self.overdrive:
             parts.append("without Overdrive")
         return ", ".join(parts)
@@ -80,6 +84,22 @@ def test_remote(layout: str) -> str:
     return ",".join(f"{a}-{b}" for a, b in apart if layout[a] != layout[b])
 
 
+def variable(name: str) -> str:
+    """Return the variable of a setting; rules are variables already."""
+    return name if name.isupper() else f"OVERDRIVE_{name.upper()}"
+
+
+def own_commands(setup: Setup, command: list[str]) -> list[list[str]] | None:
+    """Return the command of each rank, or nothing if all have the same."""
+    if not setup.unequal or not setup.overdrive:
+        return None
+    own = [*setup.unequal, *[()] * setup.ranks][: setup.ranks]
+    return [
+        ["env", *[f"{variable(name)}={value}" for name, value in settings], *command]
+        for settings in own
+    ]
+
+
 def run_text(setup: Setup, text: str, numbers: Sequence[int]) -> Outcome:
     """Run programs that are given as the interpreter reads them."""
     program = programs.program(setup.host, SOURCE)
@@ -96,10 +116,12 @@ def run_text(setup: Setup, text: str, numbers: Sequence[int]) -> Outcome:
         if setup.threads:
             arguments.append("--threads=1")
         between = nodes is not None
+        command = [str(program), *arguments]
         result = jobs.run(
             setup.host,
             setup.ranks,
-            [str(program), *arguments],
+            command,
+            per_rank=own_commands(setup, command),
             overdrive=setup.overdrive,
             settings=settings,
             env=env,

@@ -95,6 +95,20 @@ SETTINGS: list[dict[str, str]] = [
 ]
 """Overdrive's settings: every path, waiting in every way, everything small."""
 
+UNEQUAL = [
+    {"collectives": "off"},
+    {"learn": "on"},
+    {"learn": "off"},
+    {"inline_max": "200"},
+    {"fastbox_bytes": "1K"},
+    {"pool_bytes": "256K"},
+    {"cell_bytes": "16K"},
+    {"stats": "1"},
+    {"reach": "off"},
+    {"wait": "spin"},
+]
+"""What one rank of a job may have beside SETTINGS, and others not."""
+
 LEFT_OUT: set[str] = set()
 """What all programs leave out, as asked for on the command line."""
 
@@ -151,8 +165,25 @@ def left_out(setup: Setup) -> frozenset[str]:
     """Return what programs leave out in a setup."""
     spans_nodes = bool(setup.layout) or setup.nodes is not None
     known = set() if setup.nodes is None else {"window-shared"}
-    known |= faults.of(setup.host.name, setup.overdrive, dict(setup.settings), spans_nodes)
+    settings = {name: value for own in setup.unequal for name, value in own}
+    settings |= dict(setup.settings)
+    known |= faults.of(setup.host.name, setup.overdrive, settings, spans_nodes)
     return frozenset(known | LEFT_OUT)
+
+
+def unequal(rng: random.Random, ranks: int) -> tuple[tuple[tuple[str, str], ...], ...]:
+    """Return settings of each rank, which differ; a third of the ranks has none of its own."""
+    own = []
+    for _ in range(ranks):
+        settings: dict[str, str] = {}
+        if rng.random() < 2 / 3:
+            settings |= rng.choice(SETTINGS)
+            for more in rng.sample(UNEQUAL, rng.randrange(3)):
+                settings |= more
+            if rng.random() < FORCED:
+                settings |= forced(rng)
+        own.append(tuple(sorted(settings.items())))
+    return tuple(own)
 
 
 def endless(
@@ -160,13 +191,16 @@ def endless(
     seed: int,
     overdrive: bool = True,
     ranks: Sequence[int] = RANKS,
+    differ: bool = False,
 ) -> Iterator[Setup]:
-    """Yield setups for ever, as the seed says."""
+    """Yield setups for ever, as the seed says; ranks may `differ` in their settings."""
     rng = random.Random(seed)
     while True:
         number = rng.choice(list(ranks))
-        settings = dict(rng.choice(SETTINGS))
-        if rng.random() < SHUFFLED:
+        settings = {} if differ else dict(rng.choice(SETTINGS))
+        if differ:
+            pass
+        elif rng.random() < SHUFFLED:
             settings["collective_shuffle"] = str(rng.randrange(1, 1000))
         elif overdrive and rng.random() < FORCED:
             settings |= forced(rng)
@@ -176,5 +210,6 @@ def endless(
             rng.choice(LAYOUTS[number]) if overdrive else "",
             tuple(sorted(settings.items())) if overdrive else (),
             overdrive=overdrive,
+            unequal=unequal(rng, number) if differ and overdrive else (),
             threads=rng.random() < 0.12,
         )
