@@ -15,6 +15,10 @@ from __future__ import annotations
 
 import argparse
 import csv
+import gzip
+import os
+import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -41,9 +45,12 @@ MICRO = {
 }
 """Sub-messages by layout (nodes x ranks on each) and rate of links."""
 KERNELS = [("2x1", "1gbit"), ("2x1", "4gbit"), ("2x2", "1gbit"), ("2x1", ""), ("1x2", "")]
+PROGRAMS = [("2x1", "1gbit"), ("2x2", "1gbit"), ("2x1", ""), ("1x2", "")]
 MODES = ("off", "on", "auto")
 TURNS = 3
 SECONDS = 170
+POTENTIAL = Path("/usr/share/doc/quantum-espresso/examples/EPW/sic/pp/Si.pz-vbc.UPF.gz")
+"""From Debian's package quantum-espresso-data."""
 WIRE_BYTES = {"100mbit": 8 << 20, "1gbit": 64 << 20, "4gbit": 256 << 20}
 
 
@@ -106,15 +113,16 @@ def measure_micro(
 
 
 def in_turns(
-    host: Host, program: Path, nodes: int, per_node: int, rate: str
+    host: Host, words: list[str], nodes: int, per_node: int, rate: str
 ) -> Iterator[tuple[str, str, str, str]]:
     """Run a program in all modes, in turns; yield the mode and the three words of each line."""
     with up(nodes, per_node, rate) as cluster:
         for _ in range(TURNS):
             for mode in MODES:
                 settings = {"OVERDRIVE_OVERLAP": mode, "OVERDRIVE_OVERLAP_TRACE": "off"}
-                output = start(cluster, host, [str(program)], nodes * per_node, settings)
-                for line in output.splitlines():
+                output = start(cluster, host, words, nodes * per_node, settings)
+                lines = espresso_line(output) if "pw.x" in words else output.splitlines()
+                for line in lines:
                     name, milliseconds, third = line.split()
                     yield mode, name, milliseconds, third
 
@@ -125,7 +133,7 @@ def measure_kernels(host: Host, layout: str, rate: str) -> list[Row]:
     program = build(host, "kernels", [*map(str, KERNEL_SOURCES), "-lm"])
     times: dict[tuple[str, str], list[float]] = {}
     shares: dict[tuple[str, str], list[float]] = {}
-    for mode, name, milliseconds, share in in_turns(host, program, nodes, per_node, rate):
+    for mode, name, milliseconds, share in in_turns(host, [str(program)], nodes, per_node, rate):
         times.setdefault((name, mode), []).append(float(milliseconds))
         shares.setdefault((name, mode), []).append(float(share))
     found = []
@@ -136,20 +144,59 @@ def measure_kernels(host: Host, layout: str, rate: str) -> list[Row]:
     return found
 
 
-def measure_programs(host: Host, layout: str, rate: str) -> list[Row]:
-    """Run transforms of FFTW's MPI library in all modes, in turns; results have to be equal."""
-    nodes, per_node = parts(layout)
+def programs(host: Host) -> Iterator[list[str]]:
+    """Yield the commands of what is there."""
     try:
-        program = build(host, "transforms", ["-lfftw3_mpi", "-lfftw3", "-lm"])
+        yield [str(build(host, "transforms", ["-lfftw3_mpi", "-lfftw3", "-lm"]))]
     except subprocess.CalledProcessError as error:
         text = error.stderr.decode().strip().splitlines()
         print(f"overlap: no FFTW over {host.name}: {text[-1] if text else ''}", file=sys.stderr)
+    path = f"PYTHONPATH={os.environ.get('PYTHONPATH', '')}"
+    python = ["env", path, host.python or "python3"]
+    query = subprocess.run(
+        [*python, "-c", "import mpi4py_fft"], capture_output=True, text=True, check=False
+    )
+    if query.returncode == 0:
+        yield [*python, str(SOURCES / "transforms.py")]
+    else:
+        text = query.stderr.strip().splitlines() or [""]
+        print(f"overlap: no mpi4py-fft over {host.name}: {text[-1]}", file=sys.stderr)
+    if words := espresso(host):
+        yield words
+
+
+def espresso(host: Host) -> list[str]:
+    """Return the command of Debian's Quantum ESPRESSO, which exists over Open MPI only."""
+    if host.name != "openmpi4" or shutil.which("pw.x") is None or not POTENTIAL.exists():
+        print(f"overlap: no Quantum ESPRESSO over {host.name}", file=sys.stderr)
         return []
+    folder = BUILD / "bench" / host.name / "espresso"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "Si.pz-vbc.UPF").write_bytes(gzip.decompress(POTENTIAL.read_bytes()))
+    shutil.copy(ROOT / "bench" / "programs" / "silicon.pw", folder)
+    variables = [f"ESPRESSO_{name}={folder}" for name in ("PSEUDO", "TMPDIR")]
+    return ["env", *variables, "OMP_NUM_THREADS=1", "pw.x", "-in", str(folder / "silicon.pw")]
+
+
+def espresso_line(output: str) -> list[str]:
+    """Return a line like those of the other programs from what pw.x says: time and energy."""
+    energy = re.search(r"^!\s+total energy\s+=\s+(\S+) Ry", output, re.MULTILINE)
+    wall = re.search(r"PWSCF\s+:.*CPU\s+(?:(\d+)m\s*)?([\d.]+)s WALL", output)
+    if energy is None or wall is None:
+        return []
+    seconds = 60 * int(wall[1] or 0) + float(wall[2])
+    return [f"pw.x-silicon {1e3 * seconds:.0f} {energy[1]}"]
+
+
+def measure_programs(host: Host, layout: str, rate: str) -> list[Row]:
+    """Run programs from packages in all modes, in turns; results have to be equal."""
+    nodes, per_node = parts(layout)
     times: dict[tuple[str, str], list[float]] = {}
     results: dict[str, set[str]] = {}
-    for mode, name, milliseconds, result in in_turns(host, program, nodes, per_node, rate):
-        times.setdefault((name, mode), []).append(float(milliseconds))
-        results.setdefault(name, set()).add(result)
+    for words in programs(host):
+        for mode, name, milliseconds, result in in_turns(host, words, nodes, per_node, rate):
+            times.setdefault((name, mode), []).append(float(milliseconds))
+            results.setdefault(name, set()).add(result)
     found = []
     for (name, mode), values in times.items():
         equal = "yes" if len(results[name]) == 1 else "no"
@@ -216,7 +263,7 @@ def measure(chosen: argparse.Namespace, host: Host) -> None:
                 rows = measure_kernels(host, layout, rate)
                 keep(KERNEL_DATA, page.KERNEL_COLUMNS, 4, rows)
     if chosen.part in ("all", "programs"):
-        for layout, rate in [("2x1", "1gbit"), ("2x1", ""), ("1x2", "")]:
+        for layout, rate in PROGRAMS:
             if wanted(layout, rate):
                 keep(PROGRAM_DATA, page.PROGRAM_COLUMNS, 4, measure_programs(host, layout, rate))
 

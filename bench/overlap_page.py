@@ -37,8 +37,9 @@ Programs of `bench/kernels` in the manner of the NAS parallel benchmarks: ms of 
 Medians of three jobs of each mode, which take turns, of 15 samples each.
 """
 PROGRAM_TEXT = """
-Debian's `libfftw3-mpi`, unmodified: ms of a transform there and back, and how many times as fast
-`on` and `auto` are.
+Debian's `libfftw3-mpi` and Quantum ESPRESSO (8 atoms of silicon) and mpi4py-fft from PyPI,
+unmodified: ms of a transform there and back or of the whole run, and how many times as fast `on`
+and `auto` are.
 """
 WIRE_TEXT = """
 Idle cores while two nodes send by plain sockets that sleep, which is what a rank has to gain: the

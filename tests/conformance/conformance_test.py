@@ -263,8 +263,9 @@ class TestStore(unittest.TestCase):
             traffic = Traffic(own=7, collectives=1000, arrivals=765 if settings else 0)
             found.results = [Result("coll/a 6", PASS, traffic=traffic)]
             whole.mpich.append(found)
-        usual, _, section = report.page(whole).partition(f"### 3x2 with `{forced}`")
+        usual, _, section = report.page(whole).partition(f"### With `{forced}`")
         self.assertIn("of these by first_arrival |", section)
+        self.assertIn("| MPICH's, h, 3x2 | 1 |", section)
         self.assertIn("| 1000 | 765 |", section)
         self.assertNotIn("of these by first_arrival", usual)
 

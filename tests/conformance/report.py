@@ -222,12 +222,15 @@ def _lab_section(whole: Report) -> list[str]:
     }
     if not kinds:
         return [*lines[:2], "Not run yet.", ""]
-    for layout, label in kinds:
-        mpich = [f for f in whole.mpich if (f.layout, f.settings) == (layout, label)]
-        mpi4py = [p for p in whole.mpi4py if (p.layout, p.settings) == (layout, label)]
-        title = f"{layout} with `{label}`" if label else layout
-        columns = columns_of.get(label, LAB_COLUMNS)
-        lines += [f"### {title}", "", kind_table(mpich, mpi4py, columns), ""]
+    for layout in [layout for layout, label in kinds if not label]:
+        mpich = [f for f in whole.mpich if (f.layout, f.settings) == (layout, "")]
+        mpi4py = [p for p in whole.mpi4py if (p.layout, p.settings) == (layout, "")]
+        lines += [f"### {layout}", "", kind_table(mpich, mpi4py, LAB_COLUMNS), ""]
+    for forced in dict.fromkeys(label for _, label in kinds if label):
+        mpich = [f for f in whole.mpich if f.layout and f.settings == forced]
+        mpi4py = [p for p in whole.mpi4py if p.layout and p.settings == forced]
+        columns = columns_of.get(forced, LAB_COLUMNS)
+        lines += [f"### With `{forced}`", "", kind_table(mpich, mpi4py, columns), ""]
     return lines
 
 

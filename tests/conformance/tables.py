@@ -219,6 +219,11 @@ OVERLAP_COLUMNS: Columns = {
 }
 
 
+def _over(found: HostResults | PythonResults) -> str:
+    """Return over which nodes, where settings are forced: their tables have several layouts."""
+    return f", {found.layout}" if found.layout and found.settings else ""
+
+
 def kind_table(mpich: list[HostResults], mpi4py: list[PythonResults], columns: Columns) -> str:
     """Return the table of the runs of one kind (settings, layout), a line for suite and host."""
     lines = []
@@ -228,7 +233,7 @@ def kind_table(mpich: list[HostResults], mpi4py: list[PythonResults], columns: C
         counts = total.counts
         lines.append(
             [
-                f"MPICH's, {found.host}",
+                f"MPICH's, {found.host}{_over(found)}",
                 str(total.tests),
                 str(not_run),
                 str(total.skipped - not_run),
@@ -246,7 +251,7 @@ def kind_table(mpich: list[HostResults], mpi4py: list[PythonResults], columns: C
         failing = part.tests - part.skipped - passed - counts[DIFFERENCE]
         lines.append(
             [
-                f"mpi4py's, {part.host}, {part.ranks} ranks",
+                f"mpi4py's, {part.host}, {part.ranks} ranks{_over(part)}",
                 str(part.tests),
                 "0",
                 str(part.skipped),
