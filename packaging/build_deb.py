@@ -137,8 +137,9 @@ def main() -> int:
     options = parser.parse_args()
     missing = [name for name in NEEDED if shutil.which(name) is None]
     if missing:
-        print(f"deb: {', '.join(missing)} missing: install "
-              "debhelper, dh-python, cmake, ninja-build")
+        print(
+            f"deb: {', '.join(missing)} missing: install debhelper, dh-python, cmake, ninja-build"
+        )
         return 1
     try:
         with turn(BUILD):

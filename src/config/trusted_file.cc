@@ -2,6 +2,7 @@
 #include "config/trusted_file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -9,6 +10,7 @@
 #include <climits>
 #include <cstdio>
 #include <cstring>
+#include <ctime>
 #include <utility>
 #include <vector>
 
@@ -17,6 +19,10 @@ namespace {
 
 // As many symbolic links as the kernel follows.
 constexpr int kMostLinks = 40;
+
+// A rank writes its statistics in milliseconds, but may have to wait for a core first.
+constexpr int kLockTries = 200;
+constexpr timespec kBetweenTries{0, 5'000'000};
 
 class Descriptor {
  public:
@@ -135,6 +141,17 @@ std::string read_all(int fd, std::size_t max_bytes, std::string& error) {
   return text;
 }
 
+// Waits until no other process writes the file, for a second at most; tells whether none does. File
+// systems without locks are taken at their word that none does.
+bool lock_alone(int fd) {
+  for (int tries = 0; tries < kLockTries; ++tries) {
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0) return true;
+    if (errno != EWOULDBLOCK && errno != EINTR) return true;
+    nanosleep(&kBetweenTries, nullptr);
+  }
+  return false;
+}
+
 }  // namespace
 
 FileText read_trusted_file(const std::string& path, std::size_t max_bytes, LastLink last_link) {
@@ -207,6 +224,8 @@ int open_trusted_output(const std::string& path, std::string& error) {
             "); choose another path";
   } else if (status.st_nlink != 1) {
     error = "it is there under several names (hard links); remove it or choose another path";
+  } else if (!lock_alone(file.get())) {
+    error = "another process is writing it; give each job a path of its own";
   } else if (ftruncate(file.get(), 0) != 0) {
     error = strerror(errno);
   }

@@ -27,7 +27,9 @@ struct FileText {
 // Never waits, whatever the path names (a FIFO, a terminal, a device without end).
 FileText read_trusted_file(const std::string& path, std::size_t max_bytes, LastLink last_link);
 
-// A descriptor of the empty file for writing, or -1 and the reason.
+// A descriptor of the empty file for writing, or -1 and the reason. Ranks of several jobs may name
+// the same file: the descriptor holds a lock of it (flock) until it is closed, for which this waits
+// a second at most, so the file is the last writer's and never a mixture.
 int open_trusted_output(const std::string& path, std::string& error);
 
 }  // namespace od::config

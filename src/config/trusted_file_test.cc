@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <string>
@@ -119,6 +120,38 @@ TEST_F(TrustedFileTest, OutputReplacesOnlyWhatIsOnesOwn) {
   ASSERT_EQ(symlink(directory_.c_str(), path("folder").c_str()), 0);
   ASSERT_EQ(lchown(path("folder").c_str(), kStranger, kStranger), 0);
   EXPECT_TRUE(has(write_output(path("folder/new2")), "symbolic link 'folder' of another user"));
+}
+
+// Ranks of the same number in two jobs write their statistics to one file.
+TEST_F(TrustedFileTest, OutputOfTwoProcessesIsNotMixed) {
+  const std::string file = path("out");
+  std::string error;
+  const int first = open_trusted_output(file, error);
+  ASSERT_GE(first, 0) << error;
+  const pid_t other = fork();
+  ASSERT_GE(other, 0);
+  if (other == 0) {
+    close(first);
+    const int second = open_trusted_output(file, error);
+    _exit(second >= 0 && ::write(second, "short", 5) == 5 && close(second) == 0 ? 0 : 1);
+  }
+  // Without a wait the other one writes now, and this text replaces its own.
+  usleep(50'000);
+  EXPECT_EQ(::write(first, "much longer", 11), 11);
+  close(first);
+  int status = -1;
+  ASSERT_EQ(waitpid(other, &status, 0), other);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(read_trusted_file(file, kMiB16, LastLink::kRefused).text, "short");
+}
+
+TEST_F(TrustedFileTest, OutputThatStaysInUseIsAnError) {
+  std::string error;
+  const int first = open_trusted_output(path("out"), error);
+  ASSERT_GE(first, 0) << error;
+  EXPECT_TRUE(has(write_output(path("out")), "another process is writing it"));
+  close(first);
+  EXPECT_EQ(write_output(path("out")), "");
 }
 
 }  // namespace

@@ -239,9 +239,7 @@ def test_what_stands_in_for_mpi(bench: Bench, options: tuple[str, ...]) -> None:
     library = bench.shared_object("stand_in.c", "libseq.so", "-Wl,-soname,libseq.so")
     program = bench.compile("stand_in.c", "program", "-DPROGRAM", *options, str(library))
     direct = bench.output(program, preload=False)
-    assert direct == (
-        "stand-in: 40, 0 then 1, rank 105\n" "stand-in: 40, 1 then 1, rank 105\n"
-    )
+    assert direct == ("stand-in: 40, 0 then 1, rank 105\nstand-in: 40, 1 then 1, rank 105\n")
     faces = str(bench.folder / "faces")
     assert bench.output(program, OVERDRIVE_FACE_DIR=faces) == direct
 

@@ -33,9 +33,7 @@ def test_targets_drive_the_host(ranks: int, host: Host, compiled: Build, overdri
 
 @pytest.mark.quick
 @pytest.mark.parametrize("interval", ["2", "10"])
-def test_forced_interval(
-    interval: str, host: Host, compiled: Build, needs_overdrive: None
-) -> None:
+def test_forced_interval(interval: str, host: Host, compiled: Build, needs_overdrive: None) -> None:
     """Messages of other nodes are looked for in any case, whatever the interval is."""
     result = jobs.run(
         host,

@@ -8,9 +8,7 @@ import matrix
 import pytest
 
 
-@pytest.mark.parametrize(
-    "name", [name for name, row in matrix.MATRIX.items() if not row.emulated]
-)
+@pytest.mark.parametrize("name", [name for name, row in matrix.MATRIX.items() if not row.emulated])
 def test_warnings_of_compilers_newer_than_the_distribution_end_no_build(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
