@@ -307,42 +307,36 @@ FORCED_FOLDERS = ("tests/p2p", "tests/python")
 """Messages of all kinds; other tests choose the way themselves."""
 
 
-def arrival_parts() -> list[Part]:
-    """Return the conformance suite's collectives over nodes, begun by whoever comes first.
+def suites_over_nodes() -> list[Part]:
+    """Return the conformance suites over nodes, with settings that change what collectives do.
 
-    One part for each host and layout. Each goes on where it was interrupted, and by itself takes a
-    few minutes: beside other work the ranks of a job wait for each other's processors instead.
+    The suite's collectives are begun by whoever comes first (`arrival`), and both suites run with
+    collectives that return early (`overlap`): one part for each host and layout. Each goes on where
+    it was interrupted, and by itself takes a few minutes: beside other work the ranks of a job wait
+    for each other's processors instead.
     """
-    from conformance.selection import ARRIVAL_LAYOUTS, LAB_HOSTS
+    from conformance.selection import ARRIVAL_LAYOUTS, LAB_HOSTS, OVERLAP_LAYOUTS
 
-    def part(host: str, layout: str) -> Part:
-        command = [python(), *CONFORMANCE, "--first-arrival", "--continue", "--patience", "3"]
+    def part(group: str, option: str, host: str, layout: str) -> Part:
+        command = [python(), *CONFORMANCE, option, "--continue", "--patience", "3"]
         command += ["--hosts", host, "--lab", layout]
         return Part(
-            f"arrival-{host}-{layout}",
+            f"{group}-{host}-{layout}",
             LONG_SECONDS,
             lambda logs: [Step(command, counts=True)],
-            group="arrival",
+            group=group,
         )
 
-    return [part(host, layout) for host in LAB_HOSTS for layout in ARRIVAL_LAYOUTS]
-
-
-def overlap_parts() -> list[Part]:
-    """Return both conformance suites over nodes, with collectives that return early."""
-    from conformance.selection import LAB_HOSTS, OVERLAP_LAYOUTS
-
-    def part(host: str, layout: str) -> Part:
-        command = [python(), *CONFORMANCE, "--overlap", "--continue", "--patience", "3"]
-        command += ["--hosts", host, "--lab", layout]
-        return Part(
-            f"overlap-{host}-{layout}",
-            LONG_SECONDS,
-            lambda logs: [Step(command, counts=True)],
-            group="overlap",
-        )
-
-    return [part(host, layout) for host in LAB_HOSTS for layout in OVERLAP_LAYOUTS]
+    kinds = (
+        ("arrival", "--first-arrival", ARRIVAL_LAYOUTS),
+        ("overlap", "--overlap", OVERLAP_LAYOUTS),
+    )
+    return [
+        part(group, option, host, layout)
+        for group, option, layouts in kinds
+        for host in LAB_HOSTS
+        for layout in layouts
+    ]
 
 
 def long_parts() -> list[Part]:
@@ -366,8 +360,7 @@ def long_parts() -> list[Part]:
     command = [python(), *CONFORMANCE, "--all", "--continue"]
     whole = Part("conformance-all", 24 * 3600, lambda logs: [Step(command, counts=True)])
     whole.group = "conformance-all"
-    parts += arrival_parts()
-    parts += overlap_parts()
+    parts += suites_over_nodes()
     command = [python(), "tests/fuzz/run.py", "--time", "1h"]
     fuzz = Part("fuzz", LONG_SECONDS, lambda logs: [Step(command, counts=True)])
     matrix = [matrix_part(name) for name in MATRIX]
