@@ -7,6 +7,8 @@
 
 #include "base/json_text.h"
 #include "coll/plan/hierarchy/node_steps.h"
+#include "coll/plan/hierarchy/nodes.h"
+#include "coll/run/communicator.h"
 #include "coll/run/operation.h"
 
 namespace od {
