@@ -135,7 +135,6 @@ int main(int argc, char** argv) {
       if (odt.rank == 0) MUST(message(kind, odd[t], last, MPI_COMM_WORLD));
       int other = kind == kRecv || kind == kIrecv ? kSend : kRecv;
       if (odt.rank == last) MUST(message(other, MPI_INT, 0, MPI_COMM_WORLD));
-      CHECK(1, "done");
     }
     for (int kind = 0; kind < kCollectives; kind++) {
       for (int side = 0; side < 2; side++) {
@@ -153,7 +152,7 @@ int main(int argc, char** argv) {
       }
     }
   }
-  CHECK(passed >= 0, "%d", passed);
+  CHECK(passed > 0, "the host lets none of these pass");
   MUST(MPI_Type_free(&odd[1]));
   MUST(MPI_Comm_free(&alone));
   return odt_finish();

@@ -171,6 +171,16 @@ def left_out(setup: Setup) -> frozenset[str]:
     return frozenset(known | LEFT_OUT)
 
 
+def equal(rng: random.Random, overdrive: bool) -> dict[str, str]:
+    """Return settings of all ranks."""
+    settings = dict(rng.choice(SETTINGS))
+    if rng.random() < SHUFFLED:
+        settings["collective_shuffle"] = str(rng.randrange(1, 1000))
+    elif overdrive and rng.random() < FORCED:
+        settings |= forced(rng)
+    return settings
+
+
 def unequal(rng: random.Random, ranks: int) -> tuple[tuple[tuple[str, str], ...], ...]:
     """Return settings of each rank, which differ; a third of the ranks has none of its own."""
     own = []
@@ -197,13 +207,7 @@ def endless(
     rng = random.Random(seed)
     while True:
         number = rng.choice(list(ranks))
-        settings = {} if differ else dict(rng.choice(SETTINGS))
-        if differ:
-            pass
-        elif rng.random() < SHUFFLED:
-            settings["collective_shuffle"] = str(rng.randrange(1, 1000))
-        elif overdrive and rng.random() < FORCED:
-            settings |= forced(rng)
+        settings = {} if differ else equal(rng, overdrive)
         yield Setup(
             rng.choice(list(hosts)),
             number,
