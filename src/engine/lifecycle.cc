@@ -134,7 +134,8 @@ void measure_distance(RankState& s) {
   for (int i = 0; i < s.node->size(); ++i) {
     s.transport->set_distance(static_cast<std::uint32_t>(i), far);
   }
-  s.smpi->set_far(far ? line_ns : 0);
+  s.smpi->set_far(far ? line_ns : 0, far ? 0 : line_ns,
+                  static_cast<double>(s.settings.far_threshold_ns));
   if (all_far) return;
   log(Level::kInfo, "a cache line takes %.0f ns to rank %d: %s", line_ns,
       s.node->member(partner).world_rank, far ? "far" : "near");

@@ -117,7 +117,7 @@
   X(smpi_lent, kSum, smpi, "views lent by address")                                                \
   X(smpi_passed, kSum, smpi, "blocks passed on to another owner by address")                       \
   X(smpi_by_content, kSum, smpi, "short blocks sent with their data: new, for a core that is far") \
-  X(smpi_by_copy, kSum, smpi, "longer ones lent as a copy: new, for a far core that reads all")   \
+  X(smpi_by_copy, kSum, smpi, "blocks lent as a copy: new, for a viewer who reads all of it")      \
   X(smpi_views, kSum, smpi, "messages received by address")                                        \
   X(smpi_copied, kSum, smpi, "messages whose data was copied, to ranks out of reach")              \
   X(smpi_copied_bytes, kSum, smpi, "bytes of these")                                               \

@@ -1,14 +1,20 @@
-// New data for far viewers who read all of it: lent as a copy that was written past the caches.
+// New data for viewers who read all of it: lent as a copy.
 //
-// What an owner has just written lies in its own cache. A far viewer who reads it fetches line by
-// line, each a wait of the program's loop, and the owner fetches them back when it writes them
-// again. From a copy in memory the viewer's prefetcher brings the same lines in half the time, and
-// the owner's block stays where it is written. Who reads little of a block is served better in
-// place. So viewers are watched: before the owner writes again, it takes a few of its lines back,
-// which takes long if a viewer has fetched them.
+// What an owner has just written lies in its own cache. A viewer who reads it fetches line by line,
+// each a wait of the program's loop, and the owner fetches them back when it writes them again. So
+// it lends a copy, and the owner's block stays where it is written.
+//
+// A copy for one viewer is that viewer's own, and is kept when the view ends: the next copy of this
+// rank goes into it, whose lines are in its cache. Ranks that answer each other have such a block
+// between them, as messages have a frame. Where none is kept, far ones get a copy that was written
+// past the caches, which the viewer's prefetcher brings in half the time.
+//
+// Who reads little of a block is served better in place. So viewers are watched: before the owner
+// writes again, it takes a few of its lines back, which takes long if a viewer has fetched them.
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <limits>
 
 #include "base/clock.h"
 #include "memory/copy.h"
@@ -17,10 +23,7 @@
 namespace od::smpi {
 namespace {
 
-// Measured, a line 360 to 600 ns, writing, sending and reading it all, in place and by a copy: 8
-// KiB 6.0 and 5.9 us, 32 KiB 16.8 and 11.9, 256 KiB 123 and 74. With nothing read the copy costs 30
-// to 50 % more.
-constexpr std::uint64_t kLeastCopiedBytes = 16u << 10;
+// What is longer is read where it lies: the caches hold neither it nor its copy.
 constexpr std::uint64_t kMostCopiedBytes = 4u << 20;
 
 constexpr unsigned kLooks = 4;
@@ -29,6 +32,21 @@ constexpr int kMostlyFetched = 3;
 // cost a send in place, and at one that they leave alone.
 constexpr std::uint16_t kCopiesPerLook = 31;
 constexpr std::uint16_t kLoansPerLook = 7;
+
+// Copies of so few bytes are made without knowing whether they will be read.
+constexpr std::uint64_t kMostUnaskedBytes = 1024;
+// Up to here far data goes with its message where no block has come in: from there on past caches.
+constexpr std::uint64_t kMostShortBytes = 4096;
+// Near, a line that nobody has fetched may take as long as one from the other core once it has left
+// the caches of this one.
+constexpr std::uint64_t kMostNearBytes = 512u << 10;
+// In Block::read_whole: nothing is known. The first time short far data goes with its message.
+constexpr std::uint16_t kNeverSent = 2;
+// Where no block has come in, one of so many sends goes in a new one: between ranks that answer
+// each other that one is enough.
+constexpr std::uint32_t kSendsPerTry = 32;
+// More than a line takes that is in a cache of this core.
+constexpr double kFetchedNs = 25;
 
 // How long it takes this core to get a line for writing; what is there stays as it is.
 std::uint64_t take_line_ns(std::byte* address) {
@@ -41,25 +59,83 @@ std::uint64_t take_line_ns(std::byte* address) {
 
 }  // namespace
 
-bool Service::lend_copy(const Found& found, const void* address, std::uint64_t bytes,
-                        std::uint32_t views, overdrive_smpi_place* place) {
-  Block& record = *found.record;
-  const double line_ns = far_line_ns_.load(std::memory_order_relaxed);
-  if (line_ns <= 0 || record.sent != 0 || debug_ != nullptr) return false;
-  if (views == 0 || bytes < kLeastCopiedBytes || bytes > kMostCopiedBytes) return false;
-  if (record.until_look == 0) {
-    watched_ = {&record, const_cast<std::byte*>(static_cast<const std::byte*>(address)), bytes};
-    return false;
+void Service::limit_kept(std::size_t count, std::uint64_t bytes) {
+  std::uint64_t kept_bytes = 0;
+  for (std::size_t i = 0; i < kept_count_; ++i) kept_bytes += kept_[i].capacity_bytes;
+  std::size_t gone = 0;
+  for (; kept_count_ - gone > count || kept_bytes > bytes; ++gone) {
+    const Kept& oldest = kept_[gone];
+    kept_bytes -= oldest.capacity_bytes;
+    give_back(oldest.home, oldest.offset, *block_at(arena_of(oldest.home), oldest.offset));
   }
-  --record.until_look;
-  if (record.read_whole == 0) return false;
+  std::move(kept_.begin() + gone, kept_.begin() + kept_count_, kept_.begin());
+  kept_count_ -= gone;
+}
+
+void Service::keep(std::uint32_t home, std::uint64_t offset, const Block& record) {
+  if (!usable_.load(std::memory_order_relaxed)) return;  // a forked child
+  const std::uint64_t capacity = record.capacity_bytes;
+  limit_kept(kMostKept - 1, kMostKeptBytes - std::min(capacity, kMostKeptBytes));
+  kept_[kept_count_++] = {.offset = offset, .capacity_bytes = capacity, .home = home};
+}
+
+bool Service::lend_in_kept(const Found& found, const void* address, std::uint64_t bytes,
+                           overdrive_smpi_place* place) {
+  std::size_t at = kept_count_;
+  while (at > 0 && kept_[at - 1].capacity_bytes < bytes) --at;
+  if (at == 0) return false;
+  const Kept kept = kept_[at - 1];
+  std::move(kept_.begin() + at, kept_.begin() + kept_count_, kept_.begin() + at - 1);
+  --kept_count_;
+  std::byte* const copy = arena_of(kept.home) + kept.offset;
+  memory::copy_ordinary(copy, address, bytes);
+  *place = {.block = kept.offset,
+            .offset = kept.offset,
+            .bytes = bytes,
+            .home = kept.home | kTravels,
+            .passed = 0};
+  note_copy_lent(found);
+  return true;
+}
+
+void Service::note_copy_lent(const Found& found) {
+  found.record->sent = 1;
+  end_unlent(found.block);
+  ++counters_.smpi_lent;
+  ++counters_.smpi_by_copy;
+}
+
+// Nobody owns the copy, and its viewer keeps it.
+void Service::let_travel(const Found& copy, std::uint64_t bytes, overdrive_smpi_place* place) {
+  *place = place_of(copy, copy.block, bytes);
+  place->home |= kTravels;
+  copy.record->owner.store(kNobody, std::memory_order_relaxed);
+}
+
+bool Service::lend_in_new(const Found& found, const void* address, std::uint64_t bytes,
+                          overdrive_smpi_place* place) {
+  if (options_.limit_bytes != 0 || sends_missed_++ % kSendsPerTry != 0) return false;
+  std::byte* const copy = alloc_locked(std::max(bytes, kMostShortBytes), nullptr);
+  if (copy == nullptr) return false;
+  memory::copy_ordinary(copy, address, bytes);
+  let_travel(found_own(copy), bytes, place);
+  note_copy_lent(found);
+  return true;
+}
+
+bool Service::lend_past_caches(const Found& found, const void* address, std::uint64_t bytes,
+                               std::uint32_t views, overdrive_smpi_place* place) {
   std::byte* const copy = alloc_locked(bytes, nullptr);
   if (copy == nullptr) return false;
   memory::copy_nontemporal(copy, address, bytes);
-  record.sent = 1;
+  const Found of_copy = found_own(copy);
+  if (views == 1 && options_.limit_bytes == 0) {
+    let_travel(of_copy, bytes, place);
+    note_copy_lent(found);
+    return true;
+  }
+  found.record->sent = 1;
   end_unlent(found.block);
-  const Found of_copy = {
-      block_at(options_.arena, static_cast<std::uint64_t>(copy - options_.arena)), copy, member_};
   *place = place_of(of_copy, copy, bytes);
   note_lent(of_copy, views);
   ++counters_.smpi_by_copy;
@@ -69,23 +145,68 @@ bool Service::lend_copy(const Found& found, const void* address, std::uint64_t b
   return true;
 }
 
+Service::How Service::lend_well(const Found& found, const void* address, std::uint64_t bytes,
+                                std::uint32_t views, bool with_message,
+                                overdrive_smpi_place* place) {
+  Block& record = *found.record;
+  const bool far = far_line_ns_.load(std::memory_order_relaxed) > 0;
+  if (!far && near_line_ns_.load(std::memory_order_relaxed) <= 0) return How::in_place;
+  if (record.sent != 0 || debug_ != nullptr || views == 0) return How::in_place;
+  if (bytes > (far ? kMostCopiedBytes : kMostNearBytes)) return How::in_place;
+  if (bytes > kMostUnaskedBytes) {
+    if (record.until_look == 0) {
+      if (record.read_whole == kNeverSent && far && with_message && bytes <= kMostShortBytes) {
+        record.read_whole = 0;
+        return How::by_content;
+      }
+      watched_ = {&record, const_cast<std::byte*>(static_cast<const std::byte*>(address)), bytes};
+      return How::in_place;
+    }
+    --record.until_look;
+    if (record.read_whole != 1) return How::in_place;
+  }
+  if (views == 1 && lend_in_kept(found, address, bytes, place)) return How::as_copy;
+  if (!far || bytes <= kMostShortBytes) {
+    if (views == 1 && lend_in_new(found, address, bytes, place)) return How::as_copy;
+    return far && with_message ? How::by_content : How::in_place;
+  }
+  return lend_past_caches(found, address, bytes, views, place) ? How::as_copy : How::in_place;
+}
+
 void Service::look_at_viewers(Block& record) {
   if (watched_.record != &record) return;
   const Watched watched = watched_;
   watched_ = {};
-  const double line_ns = far_line_ns_.load(std::memory_order_relaxed);
-  if (line_ns <= 0) return;
-  int fetched = 0;
+  const double far_ns = far_line_ns_.load(std::memory_order_relaxed);
+  const double near_ns = near_line_ns_.load(std::memory_order_relaxed);
+  int far_fetched = 0, near_fetched = 0;
+  double quickest = std::numeric_limits<double>::max();
   for (unsigned i = 0; i < kLooks; ++i) {
     std::byte* const at = watched.start + watched.bytes * (2 * i + 1) / (2 * kLooks);
-    if (static_cast<double>(take_line_ns(at)) >= line_ns / 2) ++fetched;
+    const auto ns = static_cast<double>(take_line_ns(at));
+    // Now it is in this core's cache.
+    const double more_ns = ns - static_cast<double>(take_line_ns(at));
+    if (far_ns > 0 && ns >= far_ns / 2) ++far_fetched;
+    if (more_ns < kFetchedNs) continue;
+    ++near_fetched;
+    quickest = std::min(quickest, more_ns);
   }
-  record.read_whole = fetched >= kMostlyFetched ? 1 : 0;
-  record.until_look = record.read_whole != 0 ? kCopiesPerLook : kLoansPerLook;
+  // The cores may have moved since the start, or since lines were last looked at.
+  const double far_from_ns = far_from_ns_.load(std::memory_order_relaxed);
+  const bool learns = far_from_ns > 0 && watched.bytes <= kMostNearBytes;
+  bool whole = far_fetched >= kMostlyFetched;
+  if (!whole && near_fetched >= kMostlyFetched && (far_ns <= 0 || learns)) {
+    whole = true;
+    const bool far_now = learns && quickest >= far_from_ns;
+    far_line_ns_.store(far_now ? quickest : 0, std::memory_order_relaxed);
+    near_line_ns_.store(far_now ? 0 : quickest, std::memory_order_relaxed);
+  }
+  record.read_whole = whole ? 1 : 0;
+  record.until_look = whole || near_ns > 0 ? kCopiesPerLook : kLoansPerLook;
 }
 
 void Service::forget_viewers(Block& record) {
-  record.read_whole = 0;
+  record.read_whole = kNeverSent;
   record.until_look = 0;
   if (watched_.record == &record) watched_ = {};
 }

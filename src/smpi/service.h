@@ -88,8 +88,14 @@ class Service {
   }
 
   // How long a cache line is on its way to the others, as far as the start has shown, if that makes
-  // them far; else 0. Only speed depends on it.
-  void set_far(double line_ns) { far_line_ns_.store(line_ns, std::memory_order_relaxed); }
+  // them far; else 0. `near_line_ns`: the same if they are near. `far_from_ns`: what makes them
+  // far, if lines are found to take that long later on; 0: nothing is found. Only speed depends on
+  // it.
+  void set_far(double line_ns, double near_line_ns = 0, double far_from_ns = 0) {
+    far_line_ns_.store(line_ns, std::memory_order_relaxed);
+    near_line_ns_.store(near_line_ns, std::memory_order_relaxed);
+    far_from_ns_.store(far_from_ns, std::memory_order_relaxed);
+  }
 
   // In MPI_Finalize: completes the counters; debug mode reports the views that are left.
   void finish();
@@ -97,6 +103,7 @@ class Service {
   void forget() {
     usable_.store(false, std::memory_order_relaxed);
     for (auto& block : unlent_) block.store(nullptr, std::memory_order_relaxed);
+    kept_count_ = 0;
   }
 
  private:
@@ -121,11 +128,23 @@ class Service {
   static constexpr std::size_t kRemembered = 64;
   static constexpr std::size_t kUnlent = 16;
   static constexpr std::uint32_t kNobody = ~std::uint32_t{0};
+  // In the home of a place: a copy for one viewer alone, who keeps its block (copies.cc).
+  static constexpr std::uint32_t kTravels = std::uint32_t{1} << 31;
+  static std::uint32_t home_of(const overdrive_smpi_place& place) { return place.home & ~kTravels; }
+  static constexpr std::size_t kMostKept = 8;
+  static constexpr std::uint64_t kMostKeptBytes = 8u << 20;
   // What was lent in place to see what viewers read of it.
   struct Watched {
     const Block* record = nullptr;
     std::byte* start = nullptr;
     std::uint64_t bytes = 0;
+  };
+
+  // A block in which a copy has come, and which nobody refers to until the next one goes in it.
+  struct Kept {
+    std::uint64_t offset = 0;
+    std::uint64_t capacity_bytes = 0;
+    std::uint32_t home = 0;
   };
 
   std::byte* arena_of(std::uint32_t home) const;
@@ -143,9 +162,30 @@ class Service {
   void add_range(std::byte* start, const Range& range);
   void drop_range(std::byte* start);
 
-  // copies.cc; mutex held. Lends a copy, if that is better for those who will look at it.
-  bool lend_copy(const Found& found, const void* address, std::uint64_t bytes, std::uint32_t views,
-                 overdrive_smpi_place* place);
+  // copies.cc; mutex held. How new data is lent: as a copy (then it is done), or in place, or not
+  // at all, since it had better go with its message.
+  enum class How { in_place, as_copy, by_content };
+  How lend_well(const Found& found, const void* address, std::uint64_t bytes, std::uint32_t views,
+                bool with_message, overdrive_smpi_place* place);
+  // Copies that stay with their only viewer: in the block that such a copy has come in; now and
+  // then in a new one.
+  bool lend_in_kept(const Found& found, const void* address, std::uint64_t bytes,
+                    overdrive_smpi_place* place);
+  bool lend_in_new(const Found& found, const void* address, std::uint64_t bytes,
+                   overdrive_smpi_place* place);
+  bool lend_past_caches(const Found& found, const void* address, std::uint64_t bytes,
+                        std::uint32_t views, overdrive_smpi_place* place);
+  void let_travel(const Found& copy, std::uint64_t bytes, overdrive_smpi_place* place);
+  void note_copy_lent(const Found& found);
+  // What alloc_locked() has made.
+  Found found_own(std::byte* block) const {
+    const auto offset = static_cast<std::uint64_t>(block - options_.arena);
+    return {block_at(options_.arena, offset), block, member_};
+  }
+  // A copy that its only viewer has read, or nobody will: kept for the next one.
+  void keep(std::uint32_t home, std::uint64_t offset, const Block& record);
+  // Gives the oldest back until so many with so many bytes are left.
+  void limit_kept(std::size_t count, std::uint64_t bytes);
   // No view of the block is left.
   void look_at_viewers(Block& record);
   // The block begins anew, or has another owner.
@@ -189,6 +229,11 @@ class Service {
   std::mutex mutex_;
   Ranges ranges_;
   Watched watched_;
+  std::array<Kept, kMostKept> kept_{};  // the newest last
+  std::size_t kept_count_ = 0;
+  std::uint32_t sends_missed_ = 0;
+  std::atomic<double> near_line_ns_{0};  // relaxed: a guess
+  std::atomic<double> far_from_ns_{0};   // relaxed: a guess
   // Blocks of this rank of which lent() has said that nobody looks at them, and that have not been
   // sent since: who asks again, as owners of short blocks do all the time, need not be kept
   // waiting. Relaxed: threads that use one block take turns, and that orders what they see here.

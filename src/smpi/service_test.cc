@@ -371,7 +371,9 @@ TEST(SmpiService, WhatIsAskedAgainIsAnsweredRight) { expect_job(1, asked_again);
 
 // What is new goes with its message to a rank that is far; what is not is lent.
 int offers(int rank, const node::Exchange& exchange) {
-  TestRank own(exchange);
+  Options with;
+  with.limit_bytes = 1 << 20;  // so nothing is lent in copies that stay away
+  TestRank own(exchange, with);
   Service& service = *own.service;
   Place place = {};
   if (rank == 0) {
@@ -500,6 +502,77 @@ int copies(int rank, const node::Exchange& exchange) {
 }
 
 TEST(SmpiService, CopiesOfNewDataForFarViewersWhoReadItAll) { expect_job(2, copies); }
+
+// Sends new data as a short message would and lets the other rank look; where the data was.
+std::uint64_t answer(Service& service, const node::Exchange& exchange, int from, int rank,
+                     char* block, std::uint64_t bytes, char value) {
+  Place mine = {};
+  if (rank == from) {
+    if (service.lent(block) != 0) return 0;
+    std::memset(block, value, bytes);
+    const int code =
+        bytes <= 4096 ? service.offer(block, bytes, &mine) : service.lend(block, bytes, 1, &mine);
+    if (code != OVERDRIVE_SMPI_OK) mine = {};
+  }
+  std::vector<Place> all(static_cast<std::size_t>(exchange.size));
+  exchange.allgather(&mine, all.data(), sizeof mine);
+  const Place place = all[static_cast<std::size_t>(from)];
+  if (rank != from && place.block != 0) {
+    const void* address = nullptr;
+    std::uint64_t view = 0;
+    if (service.open(place, nullptr, &address, &view) != OVERDRIVE_SMPI_OK) return 0;
+    const auto* const seen = static_cast<const char*>(address);
+    for (std::uint64_t i = 0; i < bytes; ++i) {
+      if (seen[i] != value) return 0;
+    }
+    void* owned = nullptr;
+    if (service.own(place, view, nullptr, &owned) == OVERDRIVE_SMPI_OK) return 0;
+    service.close(place, view);
+  }
+  exchange.barrier();
+  return place.block;
+}
+
+// Ranks that answer each other send all their new data in the block that the last data came in.
+int to_and_fro(int rank, const node::Exchange& exchange) {
+  TestRank own(exchange);
+  Service& service = *own.service;
+  service.set_far(kAllFetchedNs);
+  auto* const block = static_cast<char*>(service.alloc(kWhole, nullptr));
+  auto* const other = static_cast<char*>(service.alloc(kWhole, nullptr));
+  const std::uint64_t first = answer(service, exchange, 0, rank, block, 600, 1);
+  OD_REQUIRE(first != 0);
+  for (int turn = 1; turn < 40; ++turn) {
+    const std::uint64_t bytes = turn % 3 == 0 ? 1024 : 1000;
+    OD_REQUIRE(answer(service, exchange, turn % 2, rank, turn % 5 == 0 ? other : block, bytes,
+                      static_cast<char>(turn)) == first);
+  }
+  OD_REQUIRE(own.counters.smpi_by_content == 0);
+  OD_REQUIRE(own.counters.smpi_blocks == (rank == 0 ? 3 : 2));
+  // What does not fit needs a larger one, which both use as soon as they know of their viewers.
+  std::set<std::uint64_t> places;
+  for (int turn = 0; turn < 60; ++turn) {
+    const std::uint64_t place =
+        answer(service, exchange, turn % 2, rank, block, 50000, static_cast<char>(turn));
+    OD_REQUIRE(place != 0);
+    places.insert(place);
+  }
+  OD_REQUIRE(own.counters.smpi_blocks <= 4 && places.size() <= 4);
+  // Who only receives gives the oldest back when there are many.
+  for (int turn = 0; turn < 40; ++turn) {
+    OD_REQUIRE(answer(service, exchange, 0, rank, block, 4097, static_cast<char>(turn)) != 0);
+  }
+  OD_REQUIRE(service.free(block, nullptr) == OVERDRIVE_SMPI_OK);
+  OD_REQUIRE(service.free(other, nullptr) == OVERDRIVE_SMPI_OK);
+  service.finish();
+  exchange.barrier();
+  service.finish();  // what the other has given back
+  OD_REQUIRE(rank == 1 || own.counters.smpi_returned > 10);
+  for (const auto& [memory, bytes] : g_arena.sizes) OD_REQUIRE(bytes == 1 << 20);  // chunks only
+  return 0;
+}
+
+TEST(SmpiService, CopiesGoToAndFroBetweenRanksThatAnswerEachOther) { expect_job(2, to_and_fro); }
 
 int pass_around(int rank, const node::Exchange& exchange) {
   TestRank own(exchange);
@@ -743,6 +816,8 @@ int random_traffic(int rank, const node::Exchange& exchange) {
   const long operations = (text != nullptr ? std::atol(text) : 100'000) / exchange.size;
   TestRank own(exchange);
   Service& service = *own.service;
+  // Some are far from all others, who then seem to read everything: they lend copies.
+  if (rank % 4 != 0) service.set_far(kAllFetchedNs);
   std::mt19937_64 random(static_cast<std::uint64_t>(rank) + 1);
   const auto below = [&random](std::uint64_t limit) { return random() % limit; };
   struct Owned {
@@ -855,6 +930,8 @@ int random_traffic(int rank, const node::Exchange& exchange) {
   // Everything has come back: as many large blocks released as were ever allocated, and all the
   // small ones can be allocated again without new memory.
   service.finish();
+  exchange.barrier();
+  service.finish();  // with what others had kept until then
   OD_REQUIRE(g_arena.sizes.size() <= kClassCount * 40);
   for (const auto& [memory, bytes] : g_arena.sizes) OD_REQUIRE(bytes == 1 << 20);  // chunks only
   return 0;
