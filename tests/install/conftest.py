@@ -16,6 +16,7 @@ from support.images import IMAGES, Image, Unavailable
 ROOT = Path(__file__).resolve().parents[2]
 PROOF = ROOT / "packaging" / "proof"
 BUILD_SECONDS = 3 * 3600
+APT = "DEBIAN_FRONTEND=noninteractive apt-get -qy --no-install-recommends"
 
 EASYBUILD = [
     "easybuild-framework==5.4.1",
@@ -72,6 +73,25 @@ def image() -> Iterator[Callable[[str], Image]]:
     yield make
     for one in made:
         one.remove()
+
+
+@pytest.fixture(scope="module")
+def builder(debian_packages: dict[str, Path]) -> Iterator[Image]:
+    """Return a system with what the sources are built with, and these in /mnt/debian."""
+    try:
+        system = Image("lmod")
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    try:
+        system.mount(next(iter(debian_packages.values())).parent, "/mnt/debian")
+        reached = system.run("apt-get -q update")
+        if reached.returncode != 0:
+            pytest.skip(f"no package archive: {reached.stderr[-500:]}")
+        for words in ("install dpkg-dev", "build-dep /mnt/debian/*.dsc"):
+            system.need(f"{APT} {words}", limit=BUILD_SECONDS)
+        yield system
+    finally:
+        system.remove()
 
 
 @pytest.fixture(scope="session")

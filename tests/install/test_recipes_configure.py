@@ -8,11 +8,11 @@ What it builds whole is loaded as the module that it writes, and carries a job.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.images import Image, Unavailable
+from support.images import Image
+from support.recipes import demand_settings
 
 ROOT = Path(__file__).resolve().parents[2]
 PROOF = ROOT / "packaging" / "proof"
@@ -20,7 +20,6 @@ EASYCONFIG = next((ROOT / "packaging" / "easybuild").glob("*.eb"))
 
 pytestmark = pytest.mark.slow
 
-APT = "DEBIAN_FRONTEND=noninteractive apt-get -qy --no-install-recommends"
 LIMIT_SECONDS = 1800
 WHOLE_SECONDS = 3 * 3600
 """A whole compilation, optimised across files, on a machine that has other work."""
@@ -30,40 +29,6 @@ HAS_NOT_TO_BUILD = (
     "hwloc",
 )  # fmt: skip
 """What the recipe depends on, all of which the distribution has."""
-
-
-@pytest.fixture(scope="module")
-def builder(debian_packages: dict[str, Path]) -> Iterator[Image]:
-    """Return a system with what the sources are built with, and these in /mnt/debian."""
-    try:
-        system = Image("lmod")
-    except Unavailable as reason:
-        pytest.skip(str(reason))
-    try:
-        system.mount(next(iter(debian_packages.values())).parent, "/mnt/debian")
-        reached = system.run("apt-get -q update")
-        if reached.returncode != 0:
-            pytest.skip(f"no package archive: {reached.stderr[-500:]}")
-        system.need(f"{APT} install dpkg-dev", limit=LIMIT_SECONDS)
-        system.need(f"{APT} build-dep /mnt/debian/*.dsc", limit=LIMIT_SECONDS)
-        yield system
-    finally:
-        system.remove()
-
-
-def demand_settings(system: Image, folder: str) -> None:
-    """Demand that a recipe's settings have reached CMake, and that it found everything."""
-    cache = system.need(f"cat $(find {folder} -name CMakeCache.txt)")
-    settings = dict(re.findall(r"^(OVERDRIVE_\w+):\w+=(.*)$", cache, re.MULTILINE))
-    assert settings["OVERDRIVE_TESTS"] in ("OFF", "False"), settings
-    for name in ("OVERDRIVE_LTO", "OVERDRIVE_UNITY"):
-        assert settings[name] in ("ON", "True", "1"), settings
-    assert settings["OVERDRIVE_HIGHWAY_INCLUDE"] == "/usr/include", settings
-    missing = {name for name, value in settings.items() if value.endswith("-NOTFOUND")}
-    assert missing <= {"OVERDRIVE_XPMEM_INCLUDE", "OVERDRIVE_CCACHE"}, missing
-    skipped = system.need(f"cat $(find {folder} -name skipped-faces.txt)")
-    assert "mpiabi" in skipped, "Debian 12 has no header of the standard ABI"
-    assert "openmpi:" not in skipped and "mpich:" not in skipped, skipped
 
 
 def carry_out(system: Image, folder: Path, *options: str, limit: int = LIMIT_SECONDS) -> None:
