@@ -57,12 +57,12 @@ NEAR_NS = 100.0
 ATTEMPTS = 3
 """How often a job is run at most whose cores change their distance."""
 NOTES = [
-    "Alone on the machine, objects linked one by one; its speed changes: compare within rows only.",
-    "Tables of 8781971: an Intel Xeon of 480 MiB of third level cache; the others: AMD EPYC.",
-    "  Those before 413aaf2 have short views by MPI's calls, at 0.66 to 0.87 of messages' speed.",
-    "  Now views of 512 B are slower (0.88 to 0.97), and, written anew, 4 KiB (0.85 to 0.89), and",
-    "  32 KiB to 2 MiB of which all is read (0.44 to 0.83): from the other core line by line.",
-    "10^6 random operations on ownership, 8 ranks, address sanitizer: passed (20 s).",
+    "Objects linked one by one; the machine's speed changes: compare within rows only.",
+    "Tables of b451256: with real-time priority (`chrt -r`) beside other work, two jobs each;",
+    "  of b451256 on: new data that is read whole goes to and fro in copies. Before, new data, all",
+    "  read, lines 240 ns: 4 KiB 0.84 times as fast as messages, 8 KiB 0.32, 16 KiB 0.69, 32 KiB 0.98.",
+    "Other tables are older and alone on the machine; there 4 KiB written anew is at 0.7 to 0.9.",
+    "10^6 random operations on ownership, 8 ranks, address sanitizer, copies: passed (22 s).",
     "Cannon: one to four jobs of three products each; over nodes the first two turns ran beside",
     "  other work, and the wire needs 0.51 s for the 64 MB of a node at order 4000. There, 2x2, by",
     "  turns, six products: MPICH 2.41 s (plain 2.99, three products), Open MPI 2.44 (2.71).",
