@@ -60,7 +60,7 @@ NOTES = [
     "Objects linked one by one; the machine's speed changes: compare within rows only.",
     "Tables of b451256: with real-time priority (`chrt -r`) beside other work, two jobs each;",
     "  of b451256 on: new data that is read whole goes to and fro in copies. Before, new data, all",
-    "  read, lines 240 ns: 4 KiB 0.84 times as fast as messages, 8 KiB 0.32, 16 KiB 0.69, 32 KiB 0.98.",
+    "  read, lines 240 ns: 4 KiB 0.84 times as fast as messages, 8 KiB 0.32, 16 KiB 0.69, 32 0.98.",
     "Other tables are older and alone on the machine; there 4 KiB written anew is at 0.7 to 0.9.",
     "10^6 random operations on ownership, 8 ranks, address sanitizer, copies: passed (22 s).",
     "Cannon: one to four jobs of three products each; over nodes the first two turns ran beside",
