@@ -45,7 +45,8 @@ constexpr std::uint16_t kNeverSent = 2;
 // Where no block has come in, one of so many sends goes in a new one: between ranks that answer
 // each other that one is enough.
 constexpr std::uint32_t kSendsPerTry = 32;
-// More than a line takes that is in a cache of this core.
+// So much longer than one in this core's cache takes a line that another one has fetched. Measured
+// with a clock of 10 ns: lines at 240 ns 100, at 60 ns 10, which is too little to tell.
 constexpr double kFetchedNs = 25;
 
 // How long it takes this core to get a line for writing; what is there stays as it is.
@@ -189,7 +190,7 @@ void Service::look_at_viewers(Block& record) {
     if (far_ns > 0 && ns >= far_ns / 2) ++far_fetched;
     if (more_ns < kFetchedNs) continue;
     ++near_fetched;
-    quickest = std::min(quickest, more_ns);
+    quickest = std::min(quickest, ns);
   }
   // The cores may have moved since the start, or since lines were last looked at.
   const double far_from_ns = far_from_ns_.load(std::memory_order_relaxed);
