@@ -343,6 +343,7 @@ int Rank::overlapped(const CollectiveCall& call, Comm& comm, overlap::Automatic:
 // The host's communicator for messages between nodes: made with the program's, or when the first
 // blocking collective is called, which all ranks do together.
 int Rank::open_hidden(Comm& comm) {
+  const HostEntry entry(this, &comm);
   const HostVisit visit(*this, &comm);
   host::Handle hidden = 0;
   const int error = state_->host.comm_dup(comm.handle, &hidden);
@@ -356,6 +357,7 @@ int Rank::prepare_arrival(Comm& comm, std::unique_ptr<ArrivalComm>& into) {
   RankState& s = *state_;
   host::Handle host_comm = 0;
   {
+    const HostEntry entry(this, &comm);
     const HostVisit visit(*this, &comm);
     const int error = s.host.comm_dup(comm.handle, &host_comm);
     if (error != kSuccess) return error;

@@ -170,6 +170,27 @@ class Rank {
     const bool looked_after_;
     const Comm* const watched_;  // null: the helper looks after nobody for this call
   };
+  // Around a collective call of the host on `comm` (a constructor) from which nobody returns before
+  // all have come to it: tells the ranks of this node, and waits for them first where receives
+  // would be lent, so that what they have sent before is matched here (host_entry.cc). Null:
+  // nothing happens.
+  class HostEntry {
+   public:
+    HostEntry(Rank* rank, Comm* comm) {
+      if (rank != nullptr && comm != nullptr) enter(*rank, *comm);
+    }
+    ~HostEntry() {
+      if (rank_ != nullptr) leave();
+    }
+    HostEntry(const HostEntry&) = delete;
+    HostEntry& operator=(const HostEntry&) = delete;
+
+   private:
+    void enter(Rank& rank, Comm& comm);
+    void leave();
+
+    Rank* rank_ = nullptr;  // null: nothing has been told
+  };
   // The program has started something in the host (a non-blocking collective, one-sided
   // communication) that may need this rank's progress, on which other ranks may wait: for a while
   // waits look after the host as if it were what they wait for.
@@ -256,6 +277,7 @@ class Rank {
  private:
   explicit Rank(std::unique_ptr<RankState> state);
   int open_hidden(Comm& comm);
+  void await_entries(Comm& comm, std::uint64_t entry);
   int prepare_arrival(Comm& comm, std::unique_ptr<ArrivalComm>& into);
   void prepare_for_later(Comm& comm);
   void finish_between(const Comm& comm);

@@ -246,6 +246,7 @@ std::unique_ptr<Rank> Rank::create(const host::HostTable& host, const config::Se
   // Relaxed: informative; joining has synchronised.
   s.header->phase.store(static_cast<std::uint32_t>(node::RankPhase::running),
                         std::memory_order_relaxed);
+  if (s.threads) s.header->entered.store(node::kSeveralEntries, std::memory_order_relaxed);
   s.started_ns = now_ns();
   observe::set_begin_of_record(s.started_ns);
   s.counters.join_ns = s.started_ns - start_ns;

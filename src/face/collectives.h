@@ -119,9 +119,10 @@ inline bool same_block(const void* small, std::int64_t count, MPI_Datatype small
 
 // The host's turn in a measurement.
 template <typename HostCall>
-[[gnu::noinline]] int serve_measured(Rank& rank, Comm& comm, HostCall&& host_call) {
+[[gnu::noinline]] int serve_measured(Rank& rank, Comm& comm, bool together, HostCall&& host_call) {
   int result = MPI_SUCCESS;
   {
+    const Rank::HostEntry entry(together ? &rank : nullptr, &comm);
     HostCallScope scope(HostCallKind::kCollective);
     result = host_call();
   }
@@ -132,6 +133,8 @@ template <typename HostCall>
 
 template <typename Fill, typename HostCall>
 inline int serve(MPI_Comm comm, Collective collective, Fill&& fill, HostCall&& host_call) {
+  // Others may return before all have come, at least from some calls.
+  const bool together = collective == Collective::kBarrier;
   if (Rank* rank = serving()) {
     if (Comm* served = collective_comm(comm)) {
       FaceCall call;
@@ -140,10 +143,13 @@ inline int serve(MPI_Comm comm, Collective collective, Fill&& fill, HostCall&& h
         bool done = false;
         const int error = rank->collective(call, *served, &done);
         if (done) return error == host::kSuccess ? MPI_SUCCESS : raise_error(served, error);
-        if (rank->in_host_turn(*served)) return serve_measured(*rank, *served, host_call);
+        if (rank->in_host_turn(*served)) {
+          return serve_measured(*rank, *served, together, host_call);
+        }
       }
     }
   }
+  const HostEntry entry(comm, together);
   HostCallScope scope(HostCallKind::kCollective);
   return host_call();
 }

@@ -90,10 +90,12 @@ void register_child(MPI_Comm parent, MPI_Comm child, Rank::Origin origin, int ta
 
 // Calls the host's constructor. Constructors that the host calls for its own purposes stay its own:
 // then *ours is false.
+// `by_all`: the members of `parent` take part, all of them.
 template <typename Construct>
-int run_constructor(Construct&& host_call, bool* ours) {
+int run_constructor(MPI_Comm parent, bool by_all, Construct&& host_call, bool* ours) {
   const bool nested = InHostCall();
   if (!nested && state.deferred.any()) state.deferred.sweep(false);
+  const HostEntry entry(parent, by_all);
   HostCallScope scope(HostCallKind::kCollective);
   const int error = host_call();
   *ours = error == MPI_SUCCESS && !nested;
@@ -104,7 +106,8 @@ template <typename Construct>
 int construct(MPI_Comm parent, MPI_Comm* child, Construct&& host_call,
               Rank::Origin origin = Rank::Origin::collective, int tag = 0) {
   bool ours = false;
-  const int error = run_constructor(host_call, &ours);
+  const bool by_all = origin == Rank::Origin::collective;
+  const int error = run_constructor(parent, by_all, host_call, &ours);
   if (ours) register_child(parent, *child, origin, tag, nullptr);
   return error;
 }
@@ -245,6 +248,7 @@ int od_MPI_Intercomm_create(MPI_Comm local_comm, int local_leader, MPI_Comm peer
                             int remote_leader, int tag, MPI_Comm* newintercomm) {
   bool ours = false;
   const int error = run_constructor(
+      local_comm, true,
       [&] {
         return OD_HOST(Intercomm_create)(local_comm, local_leader, peer_comm, remote_leader, tag,
                                          newintercomm);

@@ -115,6 +115,19 @@ inline MPI_Request host_handle(MPI_Request request) {
 }
 inline Comm* find_comm(MPI_Comm comm) { return state.comms.find(abi::to_handle(comm)); }
 
+// A call of the host that all of `comm` come to before anybody returns; nothing where the host
+// makes it itself, or if not `all`. Before the call's HostCallScope.
+class HostEntry {
+ public:
+  explicit HostEntry(MPI_Comm comm, bool all = true)
+      : rank_(all && !InHostCall() ? any_rank() : nullptr),
+        entry_(rank_, rank_ != nullptr ? find_comm(comm) : nullptr) {}
+
+ private:
+  Rank* const rank_;
+  const Rank::HostEntry entry_;
+};
+
 // --- constants
 // -------------------------------------------------------------------------------------
 

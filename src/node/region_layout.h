@@ -33,7 +33,7 @@ inline constexpr std::size_t kFrameHeadBytes = kPageBytes;
 inline constexpr std::uint32_t kMaxLocalRanks = 1024;
 
 inline constexpr std::uint64_t kRegionMagic = 0x6f76657264726976;  // "overdriv"
-inline constexpr std::uint32_t kRegionVersion = 9;
+inline constexpr std::uint32_t kRegionVersion = 10;
 
 // Where the parts of one region are; equal on all ranks of a job by construction, verified on join.
 struct RegionLayout {
@@ -57,6 +57,9 @@ struct RegionLayout {
   std::uint64_t buffers_bytes = 0;
 };
 
+// Instead of a call that a rank has come to (RegionHeader::entered): its threads may be in several.
+inline constexpr std::uint64_t kSeveralEntries = ~std::uint64_t{0};
+
 enum class RankPhase : std::uint32_t { joining = 0, running = 1, finalizing = 2, left = 3 };
 
 struct RegionHeader {
@@ -71,6 +74,9 @@ struct RegionHeader {
 
   // How far the owner is (RankPhase), by which peers tell one that has left from one that has died.
   alignas(kFalseSharingBytes) std::atomic<std::uint32_t> phase;
+  // Which collective call of the host the owner has come to, 0: none (engine/host_entry.cc). Read
+  // by ranks that wait for the owner to come to it; pairs with their acquire load.
+  std::atomic<std::uint64_t> entered;
 
   // Wait word. `armed` is written by the owner just before it sleeps and read by every sender after
   // it has published (see node/wait.h for the pairing); the first sender that sees 1 swaps it to 0
@@ -111,6 +117,7 @@ static_assert(sizeof(std::atomic<std::uint64_t>) == 8 && sizeof(std::atomic<std:
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 static_assert(offsetof(RegionHeader, layout) == 40);
 static_assert(offsetof(RegionHeader, phase) == 256);
+static_assert(offsetof(RegionHeader, entered) == 264);
 static_assert(offsetof(RegionHeader, armed) == 384);
 static_assert(offsetof(RegionHeader, inbox) == 512);
 static_assert(offsetof(RegionHeader, box_doorbells) == 640);

@@ -40,6 +40,10 @@ class Comm {
 
   // Constructors called on this communicator so far; collective, hence equal on all members.
   std::uint64_t children = 0;
+  // Calls of the host to which the members come together (engine/host_entry.cc), equal likewise;
+  // and whether the others are waited for, until they once did not come.
+  std::uint64_t host_entries = 0;
+  bool awaits_entries = true;
   // MPI_Comm_create_group is collective over the subgroup only: counts per (group hash, tag).
   std::map<std::pair<std::uint64_t, int>, std::uint64_t> group_children;
 

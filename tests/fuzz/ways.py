@@ -64,7 +64,6 @@ SETTINGS: list[dict[str, str]] = [
     {"buffer_limit": "64K"},
     {"host_poll_interval": "1"},
     {"host_poll_interval": "10"},
-    {"host_call_progress": "false"},
     {"copy": "nontemporal"},
     {"copy_path": "pull", "pull_wait": "0"},
     {"verify": "true"},

@@ -273,6 +273,19 @@ def test_pending_in_host_calls(
         assert result.counter("receives_lent") > 0, f"nothing was lent: {result.counters()}"
 
 
+@pytest.mark.quick
+def test_nobody_overtakes_a_synchronous_send(
+    host: Host, compiled: Build, overdrive: bool, seed: int
+) -> None:
+    """A receive goes to the send that it completes, also while its rank is in a constructor."""
+    case = Case("host_entry.c", ranks=4, shares=True)
+    settings = {"test_remote": "0-2,0-3,1-2,1-3"} if overdrive else None
+    result = run_case(case, host, compiled, overdrive, seed, settings)
+    if overdrive:
+        expect.took_our_path(result, 10)
+        assert result.counter("taken_aside") == 0, result.report()
+
+
 @pytest.mark.parametrize("name", ["order", "modes", "probe", "persistent", "datatypes"])
 def test_all_remote(
     name: str, host: Host, compiled: Build, overdrive: bool, needs_overdrive: None, seed: int

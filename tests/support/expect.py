@@ -7,7 +7,7 @@ from support.jobs import Result
 
 def passed(result: Result) -> None:
     """Demand that the job's program found nothing wrong and left nothing running."""
-    assert not result.timed_out, f"time limit\n{result.report()}"
+    assert not result.timed_out, f"time limit {result.late}\n{result.report()}"
     assert result.returncode == 0, result.report()
     assert "PASS " in result.stdout, f"no PASS line\n{result.report()}"
     assert "FAIL " not in result.stderr, result.report()

@@ -50,6 +50,8 @@ class Result:
     leftovers: list[str]
     stats: dict[int, dict] = field(default_factory=dict)
     stacks: str = ""
+    late: str = ""
+    """Of a job that was ended at its time limit: what it had of the machine, and where it stood."""
 
     def report(self) -> str:
         """Return everything a reader of a failure needs."""
@@ -91,29 +93,38 @@ def _read_stats(directory: Path) -> dict[int, dict]:
 
 LONGEST_STEP_SECONDS = 1.0
 """The clock of a time limit advances at most so much between two looks, so that a machine (or a
-harness) that was suspended for a while does not make jobs late."""
+harness) that was suspended for a while does not make jobs late. What the machine under a virtual
+one gave to others does not count either."""
 
 
-def _await(process: subprocess.Popen, job: str, program: str, limit: float) -> tuple[bool, str]:
+def _await(
+    process: subprocess.Popen, job: str, program: str, limit: float
+) -> tuple[bool, str, str]:
     """Wait for the launcher; at the limit collect stacks and kill the job."""
     spent, last = 0.0, time.monotonic()
+    times = processes.MachineTimes()
     while spent < limit:
         try:
             process.wait(timeout=0.2)
-            return False, ""
+            return False, "", ""
         except subprocess.TimeoutExpired:
             now = time.monotonic()
+            share = times.step()
             if not processes.suspended(process.pid):
-                spent += min(now - last, LONGEST_STEP_SECONDS)
+                spent += min(now - last, LONGEST_STEP_SECONDS) * share
             last = now
+    seconds = processes.processor_seconds(job)
     stacks = processes.stacks(job, program)
+    late = (
+        f"after {limit:.0f} s, {seconds:.1f} s of processors, {times}; {processes.places(stacks)}"
+    )
     processes.end(job)
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:
         pass
     process.wait()
-    return True, stacks
+    return True, stacks, late
 
 
 def run(
@@ -181,7 +192,7 @@ def run(
             )
             try:
                 program = Path(argv[0]).name if argv else ""
-                timed_out, stacks = _await(process, job, program, limit * TIME_SCALE)
+                timed_out, stacks, late = _await(process, job, program, limit * TIME_SCALE)
                 seconds = time.monotonic() - begin
                 leftovers = [] if timed_out else processes.wait_until_gone(job, grace)
             finally:
@@ -196,6 +207,7 @@ def run(
             leftovers=leftovers,
             stats=_read_stats(directory) if not timed_out else {},
             stacks=stacks,
+            late=late,
         )
 
 

@@ -8,14 +8,19 @@ carries a unique variable in its environment and every process that has it belon
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
 import time
+from collections import Counter
 from pathlib import Path
 
 MARKER = "OVERDRIVE_TEST_JOB_ID"
 """Not a setting of Overdrive: the harness tells Overdrive nothing with it."""
+
+PLACES, PLACES_FRAMES = 6, 4
+"""Of a report of one line: different places, and functions of each."""
 
 STACK_PROCESSES = 4
 """A hang is usually explained by a few ranks; gdb takes a second or two for each."""
@@ -102,3 +107,60 @@ def stacks(job: str, program: str) -> str:
         lines = [line for line in result.stdout.splitlines() if line.startswith(("#", "Thread"))]
         texts.append(f"--- {describe(pid)}\n" + "\n".join(lines))
     return "\n".join(texts)
+
+
+def places(stacks: str) -> str:
+    """Return the innermost functions of each thread in `stacks`, for a report of one line."""
+    found: list[list[str]] = []
+    for line in stacks.splitlines():
+        if line.startswith("Thread"):
+            found.append([])
+        frame = re.match(r"#\d+ +(?:0x[0-9a-f]+ in )?([^ (]+)", line)
+        if frame and found and len(found[-1]) < PLACES_FRAMES:
+            found[-1].append(frame[1])
+    counts = Counter("<".join(frames) for frames in found if frames)
+    return ", ".join(f"{number} x {place}" for place, number in counts.most_common(PLACES))
+
+
+def processor_seconds(job: str) -> float:
+    """Return the processor time that the job's living processes have used."""
+    ticks = 0
+    for pid in members(job):
+        try:
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+class MachineTimes:
+    """How much of its processors a virtual machine really had, since it was made."""
+
+    def __init__(self) -> None:
+        self.start = self.last = self._read()
+
+    @staticmethod
+    def _read() -> tuple[int, int]:
+        """Return the ticks that others had of the processors, and all ticks."""
+        try:
+            words = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]
+        except OSError:
+            return 0, 0
+        ticks = [int(word) for word in words]
+        return (ticks[7] if len(ticks) > 7 else 0), sum(ticks)
+
+    @staticmethod
+    def _stolen(before: tuple[int, int], now: tuple[int, int]) -> float:
+        return (now[0] - before[0]) / (now[1] - before[1]) if now[1] > before[1] else 0.0
+
+    def step(self) -> float:
+        """Return the share that was ours since the last step, 0 to 1."""
+        now = self._read()
+        stolen = self._stolen(self.last, now)
+        self.last = now
+        return min(max(1.0 - stolen, 0.0), 1.0)
+
+    def __str__(self) -> str:
+        stolen = self._stolen(self.start, self.last)
+        return f"{stolen:.0%} of the machine stolen, load {os.getloadavg()[0]:.1f}"
