@@ -14,7 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 SUMMARY = re.compile(r"(\d+) passed, (\d+) failed, (\d+) skipped")
-FAILURE_LETTERS = 160
+FAILURE_LETTERS = 400
 """How much of a failing test's message is repeated at the end."""
 
 
