@@ -208,7 +208,8 @@ def test_life(what: str, host: Host, compiled: Build, overdrive: bool) -> None:
     )
     expect.passed(result)
     if what == "limit":
-        assert 0 < result.counter("smpi_peak_bytes") <= 1 << 20
+        peaks = [rank["counters"]["smpi_peak_bytes"] for rank in result.stats.values()]
+        assert len(peaks) == ranks and all(0 < peak <= 1 << 20 for peak in peaks), peaks
     if overdrive and what == "many":
         assert result.counter("smpi_passed") == 100000
         assert result.counter("smpi_blocks") >= 100000
