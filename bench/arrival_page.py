@@ -46,7 +46,8 @@ machine. *host*: the MPI library alone; *plain*: the usual algorithm of Overdriv
 [first_arrival](../design/first-arrival.md). The three take turns call by call; medians, which
 are [here](data/arrival.csv). In the median ranks came within {off:.0f} us of where they should.
 Library: as of commit {commits}, optimised across files (the last two: each file by itself).
-120,000 random calls with random delays (`pytest -m slow -k ten_thousand`), Open MPI 4.1, 3fbea81: all right.
+120,000 random calls with random delays (`pytest -m slow -k ten_thousand`), Open MPI 4.1, 3fbea81:
+all right.
 
 *wait* is the time inside the call, mean over ranks, the late ones included; *whole* is from the
 moment when the first ranks come until the last has left, so it contains the delay. The delay is
