@@ -82,7 +82,7 @@
   X(wildcard_receives, kSum, matching, "receives from any source")                                 \
   X(wildcard_from_host, kSum, matching, "of these, served by the installed MPI library")           \
   X(receives_lent, kSum, matching, "receives lent to it during its blocking calls")                \
-  X(host_entries_awaited, kSum, matching, "collective calls of it that waited for the node's ranks to come") \
+  X(host_entries_awaited, kSum, matching, "collective calls of it that awaited the node's ranks")  \
   X(taken_aside, kSum, matching, "messages received meanwhile before their receive was known")     \
   X(probes, kSum, matching, "probes answered")                                                     \
   X(cancels, kSum, matching, "operations cancelled")                                               \
