@@ -574,6 +574,34 @@ int to_and_fro(int rank, const node::Exchange& exchange) {
 
 TEST(SmpiService, CopiesGoToAndFroBetweenRanksThatAnswerEachOther) { expect_job(2, to_and_fro); }
 
+// Also on near cores, and what is longer is sent right whatever is found out about its viewers.
+int to_and_fro_near(int rank, const node::Exchange& exchange) {
+  TestRank own(exchange);
+  Service& service = *own.service;
+  service.set_far(0, 50, 200);
+  auto* const block = static_cast<char*>(service.alloc(kWhole, nullptr));
+  const std::uint64_t first = answer(service, exchange, 0, rank, block, 600, 1);
+  OD_REQUIRE(first != 0);
+  for (int turn = 1; turn < 40; ++turn) {
+    OD_REQUIRE(answer(service, exchange, turn % 2, rank, block, 1000, static_cast<char>(turn)) ==
+               first);
+  }
+  OD_REQUIRE(own.counters.smpi_by_copy == 20 && own.counters.smpi_by_content == 0);
+  for (int turn = 0; turn < 200; ++turn) {
+    const std::uint64_t bytes = turn % 3 == 0 ? 4096 : 50000;
+    OD_REQUIRE(answer(service, exchange, turn % 2, rank, block, bytes, static_cast<char>(turn)) !=
+               0);
+  }
+  OD_REQUIRE(service.free(block, nullptr) == OVERDRIVE_SMPI_OK);
+  service.finish();
+  exchange.barrier();
+  service.finish();  // what the other has given back
+  for (const auto& [memory, bytes] : g_arena.sizes) OD_REQUIRE(bytes == 1 << 20);  // chunks only
+  return 0;
+}
+
+TEST(SmpiService, CopiesGoToAndFroAlsoOnNearCores) { expect_job(2, to_and_fro_near); }
+
 int pass_around(int rank, const node::Exchange& exchange) {
   TestRank own(exchange);
   Service& service = *own.service;
