@@ -57,11 +57,11 @@ NEAR_NS = 100.0
 ATTEMPTS = 3
 """How often a job is run at most whose cores change their distance."""
 NOTES = [
-    "Objects linked one by one; the machine's speed changes: compare within rows only.",
-    "Tables of b451256: with real-time priority (`chrt -r`) beside other work, two jobs each;",
-    "  of b451256 on: new data that is read whole goes to and fro in copies. Before, new data, all",
-    "  read, lines 240 ns: 4 KiB 0.84 times as fast as messages, 8 KiB 0.32, 16 KiB 0.69, 32 0.98.",
-    "Other tables are older and alone on the machine; there 4 KiB written anew is at 0.7 to 0.9.",
+    "The machine's speed changes: compare within rows only. Tables of 02176f1, fb55277: alone on",
+    "  the machine, optimised across files, two jobs each; of b451256: objects linked one by one,",
+    "  with real-time priority (`chrt -r`) beside other work; others: older, one by one, alone.",
+    "New data that is read whole goes to and fro in copies since b451256, near from fb55277 on.",
+    "  Before, all read, MPICH, 240 ns: 4 KiB 0.84, 16 KiB 0.69; 60 ns: 4 KiB 0.73, 32 KiB 0.75.",
     "10^6 random operations on ownership, 8 ranks, address sanitizer, copies: passed (22 s).",
     "Cannon: one to four jobs of three products each; over nodes the first two turns ran beside",
     "  other work, and the wire needs 0.51 s for the 64 MB of a node at order 4000. There, 2x2, by",
