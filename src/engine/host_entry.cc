@@ -9,14 +9,14 @@
 // by then, and inside the call they send nothing; nobody leaves it before this rank has come.
 //
 // Protocol: who comes to such a call stores a value into its header that stands for the
-// communicator and the how-many-eth such call on it, after it has made its sends visible; release,
+// communicator and for the number of the call on it, after it has made its sends visible; release,
 // paired with the acquire load of whoever waits, which looks at its queues once more afterwards.
 // When the call is over it stores 0. A rank whose threads may be in several calls at once stores a
 // value for good that stops nobody; it lends nothing itself, as the host is initialised for threads
 // then.
 //
-// The wait ends after a while, because a program may let a rank fail here: a call refused at one
-// rank alone keeps the others in the host as well, but should do so there.
+// The wait ends after a while: where one rank's call is refused, the others are to wait for it in
+// the host, as they would without this.
 
 #include <algorithm>
 
