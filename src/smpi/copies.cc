@@ -55,16 +55,18 @@ constexpr double kFetchedNs = 25;
 // cache holds all lines take the same time, so less tells.
 constexpr unsigned kNearLooks = 32;
 constexpr std::uint64_t kFirstCacheBytes = 8192;
-constexpr double kFetchedInFirstCache = 0.5,
-                 kFetchedBeyond = 1.5;  // times a line from core to core
+// As many times as a line takes from core to core.
+constexpr double kFetchedInFirstCache = 0.5;
+constexpr double kFetchedBeyond = 1.5;
 
-// How long it takes this core to get a line for writing; what is there stays as it is.
+// Gets a line for writing; what is there stays as it is.
 void take_line(std::byte* address) {
   auto& word = *reinterpret_cast<std::uint8_t*>(address);
   // Relaxed: only the time matters. The block is the owner's and nobody looks at it any more.
   std::atomic_ref<std::uint8_t>(word).fetch_or(0, std::memory_order_relaxed);
 }
 
+// How long that takes this core.
 std::uint64_t take_line_ns(std::byte* address) {
   const std::uint64_t start = now_ns();
   take_line(address);
@@ -96,7 +98,6 @@ void Service::limit_kept(std::size_t count, std::uint64_t bytes) {
 }
 
 void Service::keep(std::uint32_t home, std::uint64_t offset, const Block& record) {
-  if (!usable_.load(std::memory_order_relaxed)) return;  // a forked child
   const std::uint64_t capacity = record.capacity_bytes;
   limit_kept(kMostKept - 1, kMostKeptBytes - std::min(capacity, kMostKeptBytes));
   kept_[kept_count_++] = {.offset = offset, .capacity_bytes = capacity, .home = home};
@@ -112,27 +113,19 @@ bool Service::lend_in_kept(const Found& found, const void* address, std::uint64_
   --kept_count_;
   std::byte* const copy = arena_of(kept.home) + kept.offset;
   memory::copy_ordinary(copy, address, bytes);
-  *place = {.block = kept.offset,
-            .offset = kept.offset,
-            .bytes = bytes,
-            .home = kept.home | kTravels,
-            .passed = 0};
-  note_copy_lent(found);
+  let_travel(found, {block_at(arena_of(kept.home), kept.offset), copy, kept.home}, bytes, place);
   return true;
 }
 
-void Service::note_copy_lent(const Found& found) {
-  found.record->sent = 1;
-  end_unlent(found.block);
-  ++counters_.smpi_lent;
-  ++counters_.smpi_by_copy;
-}
-
 // Nobody owns the copy, and its viewer keeps it.
-void Service::let_travel(const Found& copy, std::uint64_t bytes, overdrive_smpi_place* place) {
+void Service::let_travel(const Found& found, const Found& copy, std::uint64_t bytes,
+                         overdrive_smpi_place* place) {
   *place = place_of(copy, copy.block, bytes);
   place->home |= kTravels;
   copy.record->owner.store(kNobody, std::memory_order_relaxed);
+  note_sent(found);
+  ++counters_.smpi_lent;
+  ++counters_.smpi_by_copy;
 }
 
 bool Service::lend_in_new(const Found& found, const void* address, std::uint64_t bytes,
@@ -141,8 +134,7 @@ bool Service::lend_in_new(const Found& found, const void* address, std::uint64_t
   std::byte* const copy = alloc_locked(std::max(bytes, kMostShortBytes), nullptr);
   if (copy == nullptr) return false;
   memory::copy_ordinary(copy, address, bytes);
-  let_travel(found_own(copy), bytes, place);
-  note_copy_lent(found);
+  let_travel(found, found_own(copy), bytes, place);
   return true;
 }
 
@@ -153,12 +145,10 @@ bool Service::lend_past_caches(const Found& found, const void* address, std::uin
   memory::copy_nontemporal(copy, address, bytes);
   const Found of_copy = found_own(copy);
   if (views == 1 && options_.limit_bytes == 0) {
-    let_travel(of_copy, bytes, place);
-    note_copy_lent(found);
+    let_travel(found, of_copy, bytes, place);
     return true;
   }
-  found.record->sent = 1;
-  end_unlent(found.block);
+  note_sent(found);
   *place = place_of(of_copy, copy, bytes);
   note_lent(of_copy, views);
   ++counters_.smpi_by_copy;

@@ -140,6 +140,11 @@ void Service::let_go(std::uint32_t home, std::uint64_t offset, Block& record) {
 
 void Service::end_views(const overdrive_smpi_place& place, Block& record, std::uint32_t count) {
   if (!usable_.load(std::memory_order_relaxed)) return;  // a forked child
+  if (travels(place)) {
+    const std::lock_guard lock(mutex_);
+    keep(home_of(place), place.block, record);
+    return;
+  }
   // Release: reads of this rank are over; pairs with the acquire of whoever is last, here or in
   // let_go(), and in Block::views().
   const std::uint64_t before = record.returned.fetch_add(count, std::memory_order_acq_rel);
@@ -206,12 +211,16 @@ overdrive_smpi_place Service::place_of(const Found& found, const void* address,
           .passed = 0};
 }
 
+void Service::note_sent(const Found& found) {
+  found.record->sent = 1;
+  end_unlent(found.block);
+}
+
 void Service::note_lent(const Found& found, std::uint32_t views) {
   // Only the owner writes them.
   std::atomic<std::uint64_t>& lent = found.record->lent;
   lent.store(lent.load(std::memory_order_relaxed) + views, std::memory_order_relaxed);
-  found.record->sent = 1;
-  end_unlent(found.block);
+  note_sent(found);
   counters_.smpi_lent += views;
   if (debug_ != nullptr) {
     debug_->protect(found.block, found.record->capacity_bytes, found.record,
@@ -244,8 +253,7 @@ int Service::offer(const void* address, std::uint64_t bytes, overdrive_smpi_plac
   // in a frame that both sides keep, with loads that do not wait. What is sent unchanged is read
   // where it lies: the viewer has it already.
   if (how == How::by_content) {
-    found.record->sent = 1;
-    end_unlent(found.block);
+    note_sent(found);
     ++counters_.smpi_by_content;
     return OVERDRIVE_SMPI_BY_CONTENT;
   }
@@ -264,11 +272,6 @@ void Service::take_back(const overdrive_smpi_place& place, std::uint32_t views) 
       std::byte* const block = arena + place.block;
       add_range(block, {block + record->capacity_bytes + 1, 0, place.home});
     }
-    return;
-  }
-  if ((place.home & kTravels) != 0) {
-    const std::lock_guard lock(mutex_);
-    keep(home_of(place), place.block, *record);
     return;
   }
   end_views(place, *record, views);
@@ -299,6 +302,7 @@ int Service::settle(void* block, std::uint64_t bytes, overdrive_smpi_place* plac
 Block* Service::checked(const overdrive_smpi_place& place, std::byte** arena) const {
   const std::uint32_t home = home_of(place);
   *arena = arena_of(home);
+  if (place.passed != 0 && travels(place)) return nullptr;  // nobody's to own
   // As in find().
   if (home != member_ && !usable_.load(std::memory_order_relaxed)) return nullptr;
   if (*arena == nullptr || place.block < kFrontBytes || place.block % OVERDRIVE_SMPI_ALIGNMENT != 0)
@@ -327,7 +331,7 @@ int Service::open(const overdrive_smpi_place& place, const char* site, const voi
   }
   *address = arena + place.offset;
   *view = 0;
-  if ((place.home & kTravels) != 0) ask_for(arena + place.offset, place.bytes);
+  if (travels(place)) ask_for(arena + place.offset, place.bytes);
   // Views are opened by several threads at once, and nothing else here needs the lock.
   std::atomic_ref(counters_.smpi_views).fetch_add(1, std::memory_order_relaxed);
   if (debug_ != nullptr) {
@@ -351,16 +355,11 @@ void Service::close(const overdrive_smpi_place& place, std::uint64_t view) {
     const std::lock_guard lock(mutex_);
     debug_->close(view);
   }
-  const bool travels = (place.home & kTravels) != 0;
-  if (place.passed == 0 && !travels) {
+  if (place.passed == 0) {
     end_views(place, *record, 1);
     return;
   }
   const std::lock_guard lock(mutex_);
-  if (travels) {
-    keep(home_of(place), place.block, *record);
-    return;
-  }
   let_go(place.home, place.block, *record);
 }
 
@@ -369,9 +368,7 @@ int Service::own(const overdrive_smpi_place& place, std::uint64_t view, const ch
   (void)site;
   std::byte* arena = nullptr;
   Block* const record = checked(place, &arena);
-  if (record == nullptr || place.passed == 0 || (place.home & kTravels) != 0) {
-    return OVERDRIVE_SMPI_BAD_PLACE;
-  }
+  if (record == nullptr || place.passed == 0) return OVERDRIVE_SMPI_BAD_PLACE;
   const std::lock_guard lock(mutex_);
   std::byte* const first = arena + place.block;
   if (debug_ != nullptr) {

@@ -131,6 +131,7 @@ class Service {
   // In the home of a place: a copy for one viewer alone, who keeps its block (copies.cc).
   static constexpr std::uint32_t kTravels = std::uint32_t{1} << 31;
   static std::uint32_t home_of(const overdrive_smpi_place& place) { return place.home & ~kTravels; }
+  static bool travels(const overdrive_smpi_place& place) { return (place.home & kTravels) != 0; }
   static constexpr std::size_t kMostKept = 8;
   static constexpr std::uint64_t kMostKeptBytes = 8u << 20;
   // What was lent in place to see what viewers read of it.
@@ -155,6 +156,8 @@ class Service {
   // Likewise; only if this rank owns it, and so many bytes from `address` on are in it.
   Found find_lendable(const void* address, std::uint64_t bytes);
   overdrive_smpi_place place_of(const Found& found, const void* address, std::uint64_t bytes) const;
+  // What is in the block is not new any more.
+  void note_sent(const Found& found);
   void note_lent(const Found& found, std::uint32_t views);
   // Only its first byte, and only if this rank owns it.
   Found find_owned(const void* block);
@@ -175,8 +178,8 @@ class Service {
                    overdrive_smpi_place* place);
   bool lend_past_caches(const Found& found, const void* address, std::uint64_t bytes,
                         std::uint32_t views, overdrive_smpi_place* place);
-  void let_travel(const Found& copy, std::uint64_t bytes, overdrive_smpi_place* place);
-  void note_copy_lent(const Found& found);
+  void let_travel(const Found& found, const Found& copy, std::uint64_t bytes,
+                  overdrive_smpi_place* place);
   // What alloc_locked() has made.
   Found found_own(std::byte* block) const {
     const auto offset = static_cast<std::uint64_t>(block - options_.arena);

@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -503,6 +504,16 @@ int copies(int rank, const node::Exchange& exchange) {
 
 TEST(SmpiService, CopiesOfNewDataForFarViewersWhoReadItAll) { expect_job(2, copies); }
 
+// Ends the service, the second time with what others had kept until the first; whether nothing but
+// chunks of small blocks is left of the arena.
+bool ends_with_chunks_only(Service& service, const node::Exchange& exchange) {
+  service.finish();
+  exchange.barrier();
+  service.finish();
+  return std::all_of(g_arena.sizes.begin(), g_arena.sizes.end(),
+                     [](const auto& part) { return part.second == 1 << 20; });
+}
+
 // Sends new data as a short message would and lets the other rank look; where the data was.
 std::uint64_t answer(Service& service, const node::Exchange& exchange, int from, int rank,
                      char* block, std::uint64_t bytes, char value) {
@@ -564,11 +575,8 @@ int to_and_fro(int rank, const node::Exchange& exchange) {
   }
   OD_REQUIRE(service.free(block, nullptr) == OVERDRIVE_SMPI_OK);
   OD_REQUIRE(service.free(other, nullptr) == OVERDRIVE_SMPI_OK);
-  service.finish();
-  exchange.barrier();
-  service.finish();  // what the other has given back
+  OD_REQUIRE(ends_with_chunks_only(service, exchange));
   OD_REQUIRE(rank == 1 || own.counters.smpi_returned > 10);
-  for (const auto& [memory, bytes] : g_arena.sizes) OD_REQUIRE(bytes == 1 << 20);  // chunks only
   return 0;
 }
 
@@ -593,10 +601,7 @@ int to_and_fro_near(int rank, const node::Exchange& exchange) {
                0);
   }
   OD_REQUIRE(service.free(block, nullptr) == OVERDRIVE_SMPI_OK);
-  service.finish();
-  exchange.barrier();
-  service.finish();  // what the other has given back
-  for (const auto& [memory, bytes] : g_arena.sizes) OD_REQUIRE(bytes == 1 << 20);  // chunks only
+  OD_REQUIRE(ends_with_chunks_only(service, exchange));
   return 0;
 }
 
@@ -957,11 +962,8 @@ int random_traffic(int rank, const node::Exchange& exchange) {
   exchange.barrier();
   // Everything has come back: as many large blocks released as were ever allocated, and all the
   // small ones can be allocated again without new memory.
-  service.finish();
-  exchange.barrier();
-  service.finish();  // with what others had kept until then
+  OD_REQUIRE(ends_with_chunks_only(service, exchange));
   OD_REQUIRE(g_arena.sizes.size() <= kClassCount * 40);
-  for (const auto& [memory, bytes] : g_arena.sizes) OD_REQUIRE(bytes == 1 << 20);  // chunks only
   return 0;
 }
 

@@ -38,15 +38,21 @@ def outside() -> dict[str, object]:
     }
 
 
+def namespace_links() -> Iterator[Path]:
+    """Yield the links to the namespaces of all processes, which may be gone by then."""
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            yield from (entry / "ns" / kind for kind in KINDS)
+
+
 def namespaces_in_use() -> set[str]:
     """Return the namespaces of all living processes."""
     found = set()
-    for entry in Path("/proc").iterdir():
-        for kind in KINDS if entry.name.isdigit() else ():
-            try:
-                found.add(os.readlink(entry / "ns" / kind))
-            except OSError:
-                continue
+    for link in namespace_links():
+        try:
+            found.add(os.readlink(link))
+        except OSError:
+            continue
     return found
 
 
@@ -58,17 +64,16 @@ def held(namespaces: set[str]) -> Iterator[None]:
     """
     found: dict[str, int] = {}
     try:
-        for entry in Path("/proc").iterdir():
-            for kind in KINDS if entry.name.isdigit() else ():
-                try:
-                    file = os.open(entry / "ns" / kind, os.O_RDONLY)
-                except OSError:
-                    continue
-                name = os.readlink(f"/proc/self/fd/{file}")
-                if name in namespaces and name not in found:
-                    found[name] = file
-                else:
-                    os.close(file)
+        for link in namespace_links():
+            try:
+                file = os.open(link, os.O_RDONLY)
+            except OSError:
+                continue
+            name = os.readlink(f"/proc/self/fd/{file}")
+            if name in namespaces and name not in found:
+                found[name] = file
+            else:
+                os.close(file)
         assert set(found) == namespaces
         yield
     finally:

@@ -26,6 +26,11 @@ STACK_PROCESSES = 4
 """A hang is usually explained by a few ranks; gdb takes a second or two for each."""
 
 
+def _state(pid: int) -> list[str]:
+    """Return what /proc says about a process, from its state on; OSError where it is gone."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+
+
 def members(job: str) -> list[int]:
     """Return the process ids of the job's living processes (zombies do not count)."""
     wanted = f"{MARKER}={job}".encode()
@@ -36,7 +41,7 @@ def members(job: str) -> list[int]:
         try:
             if wanted not in (entry / "environ").read_bytes().split(b"\0"):
                 continue
-            state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
+            state = _state(int(entry.name))[0]
         except OSError:
             continue
         if state != "Z":
@@ -47,7 +52,7 @@ def members(job: str) -> list[int]:
 def suspended(pid: int) -> bool:
     """Tell whether a process has been stopped by a signal."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "Tt"
+        return _state(pid)[0] in "Tt"
     except OSError:
         return False
 
@@ -127,7 +132,7 @@ def processor_seconds(job: str) -> float:
     ticks = 0
     for pid in members(job):
         try:
-            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            fields = _state(pid)
         except OSError:
             continue
         ticks += int(fields[11]) + int(fields[12])
