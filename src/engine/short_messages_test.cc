@@ -196,6 +196,7 @@ TEST(ShortMessages, OthersGetTheirTurn) {
   void* const memory = mmap(nullptr, sizeof(std::atomic<int>), PROT_READ | PROT_WRITE,
                             MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(memory, MAP_FAILED);
+  // 1: rank 0 asks nobody any more, so what is sent stays in its boxes. 2, 3: each has sent.
   auto* const ready = new (memory) std::atomic<int>(0);
   expect_success(run_forked_job(3, [&](int me, const Exchange& exchange) {
     auto rank = make_test_rank(exchange);
@@ -207,8 +208,9 @@ TEST(ShortMessages, OthersGetTheirTurn) {
       Way way{*rank, 0};
       REQUIRE(way.send(data, 0, false));  // opens the box
       REQUIRE(way.receive(in, 0, false) == kPrefixBytes);
+      while (ready->load(std::memory_order_acquire) < 1) sched_yield();  // pairs with the additions
       for (int i = 0; i < (me == 1 ? kMessages : 1); ++i) REQUIRE(way.send(data, 1, true));
-      ready->fetch_add(1, std::memory_order_release);  // pairs with the load below
+      ready->fetch_add(1, std::memory_order_release);  // pairs with the loads
       rank->finalize();
       return 0;
     }
@@ -216,7 +218,8 @@ TEST(ShortMessages, OthersGetTheirTurn) {
       Way way{*rank, peer};
       REQUIRE(way.receive(in, 0, false) == kPrefixBytes && way.send(data, 0, false));
     }
-    while (ready->load(std::memory_order_acquire) < 2) sched_yield();  // pairs with the additions
+    ready->fetch_add(1, std::memory_order_release);                    // pairs with the loads
+    while (ready->load(std::memory_order_acquire) < 3) sched_yield();  // pairs with the additions
     Way way{*rank, 1};
     for (int i = 0; i < kMessages; ++i) REQUIRE(way.receive(in, 1, true) == kPrefixBytes);
     REQUIRE(way.at_once > 10);
