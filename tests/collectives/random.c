@@ -810,6 +810,7 @@ static void run_case(Group* hosts_world) {
 
 int main(int argc, char** argv) {
   odt_start("random", &argc, &argv);
+  if (odt.size > kMostRanks) MPI_Abort(MPI_COMM_WORLD, 2);
   host_find();
   find_bases();
   host_small_sums_saturate = without("small-sums");

@@ -9,7 +9,7 @@
 
 #include "elements.h"
 
-enum { kMostRanks = 16, kShapeKinds = 7, kGuardBytes = 64, kUntouched = 0x6b };
+enum { kMostRanks = 96, kShapeKinds = 7, kGuardBytes = 64, kUntouched = 0x6b };
 
 typedef struct {
   const Base* base;

@@ -160,6 +160,19 @@ def test_random_calls(ranks: int, host: Host, compiled: Build, overdrive: bool, 
         assert served > CASES, f"only {served} collectives were served\n{result.report()}"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("ranks", [66, 96])
+def test_random_calls_of_many_ranks(
+    ranks: int, host: Host, compiled: Build, needs_overdrive: None, seed: int
+) -> None:
+    """More ranks than a word has bits."""
+    if host.family != "openmpi":
+        pytest.skip("its own calls take minutes where so many ranks share a core")
+    job = Job(host, build(compiled), True, ranks, {})
+    result = check(job, seed, ["--cases=40", "--most=3000"])
+    assert result.counter("collectives_served") > 40, result.report()
+
+
 @pytest.mark.quick
 @pytest.mark.parametrize("shuffle", [0, pytest.param(1, marks=pytest.mark.one), 2])
 def test_random_algorithms(
