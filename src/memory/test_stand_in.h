@@ -7,7 +7,7 @@
 
 #include <cstdlib>
 
-#include "base/populate.h"
+#include "base/test_emulator.h"
 
 namespace od::memory {
 
@@ -17,8 +17,7 @@ class StandInTest : public testing::Test {
 #if defined(__SANITIZE_THREAD__)
     GTEST_SKIP() << "the stand-in's signals wait for system calls under this sanitizer";
 #endif
-    alignas(4096) static char page[4096];
-    if (!advice_is_judged(page)) {
+    if (under_emulator()) {
       GTEST_SKIP() << "an emulator answers for the kernel: no memory is known to be attachable";
     }
     // From here on it is the libxpmem.so.0 of this process.

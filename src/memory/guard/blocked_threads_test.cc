@@ -13,6 +13,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/test_emulator.h"
+
 namespace od::memory::guard {
 namespace {
 
@@ -49,6 +51,7 @@ class BlockedThreads : public testing::Test {
 #if defined(__SANITIZE_THREAD__)
     GTEST_SKIP() << "the thread sanitizer has a thread with all signals blocked";
 #endif
+    if (under_emulator()) GTEST_SKIP() << "an emulator keeps the masks of its threads for itself";
   }
 };
 
