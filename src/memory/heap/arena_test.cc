@@ -12,7 +12,7 @@
 #include <cstring>
 #include <thread>
 
-#include "base/populate.h"
+#include "base/test_emulator.h"
 #include "memory/heap/size_classes.h"
 
 namespace od::memory::heap {
@@ -44,7 +44,7 @@ TEST_F(ArenaTest, AUnitThatIsAllHoleIsCollapsed) {
 
 // The end of a large block lies in the unit, and its owner has protected it.
 TEST_F(ArenaTest, WhatIsProtectedIsLeftAlone) {
-  if (!advice_is_judged(unit_)) GTEST_SKIP() << "an emulator says yes to every advice";
+  if (under_emulator()) GTEST_SKIP() << "an emulator says yes to every advice";
   std::memset(unit_, 7, kHugeBytes);
   for (const int protection : {PROT_NONE, PROT_READ}) {
     ASSERT_EQ(mprotect(unit_, kPageBytes, protection), 0);
