@@ -59,6 +59,7 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_
     $<$<COMPILE_LANGUAGE:C,CXX>:-mmemcpy-strategy=unrolled_loop:1024:noalign,libcall:-1:noalign>
     $<$<COMPILE_LANGUAGE:C,CXX>:-mmemset-strategy=unrolled_loop:1024:noalign,libcall:-1:noalign>)
 endif()
+include(OverdriveProcessor)
 target_link_libraries(overdrive_options INTERFACE Threads::Threads ${CMAKE_DL_LIBS})
 
 if(OVERDRIVE_SANITIZER)

@@ -1,5 +1,7 @@
 """Whether a library fits the C library of this system, by the symbol versions that it needs.
 
+Also whether it fits the processor: both stand in the same file, and are asked in one go.
+
 The dynamic linker ends every program that has a library preloaded which was built for a newer
 glibc; so this is asked before a job starts. Every start of a job comes through here, so it imports
 next to nothing and reads a few kilobytes. What cannot be read or understood counts as fitting: the
@@ -10,7 +12,9 @@ from __future__ import annotations
 
 import os
 
-_LOAD, _DYNAMIC = 1, 2
+from overdrive import processor
+
+_LOAD, _DYNAMIC, _PROPERTIES = 1, 2, 0x6474E553
 """Types of program headers."""
 _END, _NAMES, _NEEDED_VERSIONS, _NEEDED_COUNT = 0, 5, 0x6FFFFFFE, 0x6FFFFFFF
 """Tags of the dynamic section: DT_NULL, DT_STRTAB, DT_VERNEED, DT_VERNEEDNUM."""
@@ -40,6 +44,14 @@ class _File:
         ]
         dynamic = next(entry for entry in entries if self.number(entry, 0, 4) == _DYNAMIC)
         self.dynamic = self.read(self.number(dynamic, 8, 8), self.number(dynamic, 32, 8))
+        self.properties = next(
+            (
+                self.read(self.number(entry, 8, 8), self.number(entry, 32, 8))
+                for entry in entries
+                if self.number(entry, 0, 4) == _PROPERTIES
+            ),
+            b"",
+        )
 
     def read(self, offset: int, size: int) -> bytes:
         """Return `size` bytes of the file; fewer only at its end."""
@@ -92,16 +104,17 @@ def _numbers(text: str) -> Version:
         return ()
 
 
-def needed(path: str) -> Version:
-    """Return the oldest glibc with which a library loads; () when the file does not say."""
+def _needs(path: str) -> tuple[Version, int]:
+    """Return the oldest glibc and the least level of x86-64 that a library needs."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
-        return ()
+        return (), 0
     try:
-        names = _File(descriptor).needed_versions()
+        file = _File(descriptor)
+        names, level = file.needed_versions(), processor.needed(file.properties)
     except (OSError, ValueError, StopIteration, KeyError):
-        return ()
+        return (), 0
     finally:
         os.close(descriptor)
     found = [
@@ -109,7 +122,12 @@ def needed(path: str) -> Version:
         for name in names
         if name.startswith("GLIBC_")
     ]
-    return max(found, default=())
+    return max(found, default=()), level
+
+
+def needed(path: str) -> Version:
+    """Return the oldest glibc with which a library loads; () when the file does not say."""
+    return _needs(path)[0]
 
 
 def here() -> Version:
@@ -127,19 +145,26 @@ def text(version: Version) -> str:
 
 
 def misfit(library: str, faces: tuple[str, ...], present: Version | None = None) -> str:
-    """Return why Overdrive cannot be used with the C library of this system, or "" if it can.
+    """Return why Overdrive cannot be used with C library and processor here, or "" if it can.
 
     `faces` are looked for beside the library; those that are not there are left out.
     """
     present = here() if present is None else present
-    if not present:
-        return ""
     folder = os.path.join(os.path.dirname(library), "overdrive")
     beside = [os.path.join(folder, f"liboverdrive-{name}.so") for name in faces]
-    wanted = max(needed(path) for path in (library, *beside))
-    if wanted <= present:
-        return ""
-    return f"{library} needs glibc {text(wanted)}, and this system has {text(present)}"
+    needs = [_needs(path) for path in (library, *beside)]
+    wanted = max(version for version, _ in needs)
+    if present and wanted > present:
+        return f"{library} needs glibc {text(wanted)}, and this system has {text(present)}"
+    level = max(level for _, level in needs)
+    # Most builds run on every processor.
+    have = processor.here() if level > 1 else 0
+    if have and level > have:
+        return (
+            f"{library} was built for processors of the level {processor.name(level)}, "
+            f"and this one has {processor.name(have)}"
+        )
+    return ""
 
 
 REMEDY = "install the wheel, which needs glibc 2.28, or build Overdrive on this system"
