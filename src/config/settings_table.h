@@ -249,11 +249,12 @@
     "or with the installed MPI library, and lets the faster one go on: for each "                  \
     "communicator, collective and range of sizes, in turn from the ninth or seventeenth call "     \
     "on for 8 to 40 calls (`on`: 48), and again at call 128, 1,024 and each further power of "     \
-    "two, in at most 1 % of the time. `nodes`: on communicators that span nodes; `on`: on "        \
-    "all, and more of Overdrive's other algorithms take part; `off`: never. Rules "                \
-    "(`tuning`, `OVERDRIVE_ADJUST_...`) are obeyed without measuring. `on` measures the "          \
-    "ways of messages from 4 KiB on too (`copy_path`), in at most 2 % of the time. As with "       \
-    "any two algorithms, the last bits of a floating-point sum may depend on who made it.")        \
+    "two, in at most 1 % of the time (of calls below 0.4 ms once that of 128 calls more). "        \
+    "`nodes`: on communicators that span nodes; `on`: on all, and more of Overdrive's other "      \
+    "algorithms take part; `off`: never. Rules (`tuning`, `OVERDRIVE_ADJUST_...`) are obeyed "     \
+    "without measuring. `on` measures the ways of messages from 4 KiB on too (`copy_path`), in "   \
+    "at most 2 % of the time. As with any two algorithms, the last bits of a floating-point sum "  \
+    "may depend on who made it.")                                                                  \
   A(first_arrival, BoolType, "first_arrival", false, false, true, coll,                            \
     "On communicators that span nodes ranks look how far apart those of each node come to "        \
     "broadcasts, scatters, reductions to a root and gathers of 64 KiB and more, and tell each "    \

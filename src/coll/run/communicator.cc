@@ -163,9 +163,10 @@ Contest* CollectiveComm::contest(const coll::Selection& selection, Collective co
       }
     }
     const bool own_first = gains_at_once(collective, layout_, bytes);
-    auto made = std::make_unique<Contest>(static_cast<int>(rivals.size()) + 1, Trial::Rival::host,
-                                          own_first ? Trial::kOwn : Trial::kRival,
-                                          own_first ? Trial::kQuiet : Trial::kQuietOfRival);
+    auto made =
+        std::make_unique<Contest>(static_cast<int>(rivals.size()) + 1, Trial::Rival::host,
+                                  own_first ? Trial::kOwn : Trial::kRival,
+                                  own_first ? Trial::kQuiet : Trial::kQuietOfRival, layout_.ranks);
     made->compared = compared(collective, commutative, bytes, usual);
     made->compared.rivals = std::move(rivals);
     place.made = std::move(made);
@@ -241,7 +242,8 @@ Contest* CollectiveComm::neighbour_contest(const coll::Selection& selection, Col
     place.known = true;
     const QuietFloats quiet;
     if (!adds_up(selection)) return nullptr;
-    place.made = std::make_unique<Contest>(2, Trial::Rival::host, Trial::kRival);
+    place.made = std::make_unique<Contest>(2, Trial::Rival::host, Trial::kRival, Trial::kQuiet,
+                                           layout_.ranks);
     Compared& made = place.made->compared;
     made.name = name;
     made.usual = usual;

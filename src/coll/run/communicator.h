@@ -67,8 +67,8 @@ struct Compared {
 };
 
 struct Contest : Trial {
-  Contest(int ways, Rival rival, int first, int quiet = kQuiet)
-      : Trial(ways, rival, first, quiet) {}
+  Contest(int ways, Rival rival, int first, int quiet = kQuiet, int ranks = 1)
+      : Trial(ways, rival, first, quiet, ranks) {}
   const coll::Decision& decision(int way) const {
     return way == kOwn ? compared.usual : compared.rivals[static_cast<std::size_t>(way - 1)];
   }

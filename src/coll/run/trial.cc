@@ -24,9 +24,10 @@ constexpr double kLeastRatio = 0.01;
 
 }  // namespace
 
-Trial::Trial(int ways, Rival rival, int first, int quiet)
+Trial::Trial(int ways, Rival rival, int first, int quiet, int ranks)
     : begins_(static_cast<std::uint64_t>(quiet)),
       ways_(std::clamp(ways, 2, kMostWays)),
+      ranks_(std::max(ranks, 1)),
       first_(first),
       rival_(rival) {
   ratios_.fill(1);
@@ -50,9 +51,10 @@ bool Trial::took(std::uint64_t ns) {
     if (std::exchange(aside_, false) && at >= 0) ++begins_;
     return false;
   }
-  const int in_block = at % kBlock;
-  if (in_block > 0) {
-    samples_[static_cast<std::size_t>(at / kBlock * kMeasured + in_block - 1)] =
+  const int samples = unmeasured() + measured_;
+  const int in_block = at / group_ % samples - unmeasured();
+  if (in_block >= 0) {
+    samples_[static_cast<std::size_t>(at / block_calls() * measured_ + in_block)] +=
         std::max<std::int64_t>(1, static_cast<std::int64_t>(ns));
     open_ = follows();
   }
@@ -75,14 +77,15 @@ void Trial::together() {
 }
 
 Trial::Times Trial::times_of(int way, bool own, bool after) const {
-  std::array<double, kMostBlocks * kMeasured> values{};
+  std::array<double, kMostBlocks * kMostMeasured> values{};
   std::size_t count = 0;
   const auto later = static_cast<std::size_t>(this->count());
   for (std::size_t block = 0; block < static_cast<std::size_t>(blocks_); ++block) {
     if (order_[block] != way) continue;
-    for (std::size_t i = block * kMeasured; i < (block + 1) * kMeasured; ++i) {
+    const auto measured = static_cast<std::size_t>(measured_);
+    for (std::size_t i = block * measured; i < (block + 1) * measured; ++i) {
       const std::int64_t ns = (own ? samples_[i] : 0) + (after ? samples_[later + i] : 0);
-      values[count++] = static_cast<double>(ns);
+      values[count++] = static_cast<double>(ns) / group_;
     }
   }
   Times times;
@@ -153,7 +156,7 @@ bool Trial::judge() {
     ns_[way] = found[way].own.median;
     ns_after_[way] = found[way].after.median;
     ratios_[way] = std::clamp(found[way].cost / usual.cost, kLeastRatio, kMostRatio);
-    if (phase_ == Phase::later) spent_ += kBlock * std::max(ratios_[way] - 1, 0.0);
+    if (phase_ == Phase::later) spent_ += block_calls() * std::max(ratios_[way] - 1, 0.0);
   }
   if (stage_ == 1) return !begin_final(found);
   const int best = best_of(found);
@@ -244,13 +247,25 @@ void Trial::plan_apart() {
   begin_stage(1, calls_ + kQuiet);
 }
 
+void Trial::shape_blocks(std::uint64_t call) {
+  measured_ = kMeasured;
+  group_ = 1;
+  const double ns = std::max(ns_[static_cast<std::size_t>(winner_)] / ranks_, 1.0);
+  const double calls = static_cast<double>(kSampleNs) / ns;
+  if (call < kAgain || rival_ != Rival::host || calls <= 1) return;
+  measured_ = kMostMeasured;
+  group_ = static_cast<int>(std::min(calls, static_cast<double>(kMostGroup)));
+}
+
 void Trial::plan() {
   std::uint64_t at = calls_ + kQuiet <= kEarly ? kEarly : kAgain;
   while (at < calls_ + kQuiet) at *= 2;
   for (;; at *= 2) {
     blocks_ = 0;
+    shape_blocks(at);
     add_block(winner_);
     double left = kShare * static_cast<double>(at) - spent_;
+    if (measured_ > kMeasured) left += kAllowance * group_;
     // The nearest first.
     std::array<bool, kMostWays> seen{};
     seen[static_cast<std::size_t>(winner_)] = true;
@@ -260,7 +275,7 @@ void Trial::plan() {
         if (!seen[way] && (seen[next] || ratios_[way] < ratios_[next])) next = way;
       }
       seen[next] = true;
-      const double price = kBlock * std::max(ratios_[next] - 1, 0.0);
+      const double price = block_calls() * std::max(ratios_[next] - 1, 0.0);
       if (price > left) break;
       left -= price;
       add_block(static_cast<int>(next));

@@ -24,6 +24,13 @@
 // those take part whose turns, by what is known of them, fit into kShare of the calls so far: those
 // that come near always, others more rarely the slower they are.
 //
+// Four calls of some microseconds tell little: each root and each link has its own first call after
+// those of the way before, and a library whose calls have stood aside looks two to four times as
+// slow as it is. So from call kAgain on, where a call takes less than kSampleNs on a rank, blocks
+// are longer: kMostMeasured samples, each of as many calls as take that time and kMostGroup at
+// most, after a third as many calls that are not measured. And since what the blocks before said of
+// the other ways is too much, their turns may cost kAllowance samples once beyond kShare.
+//
 // What is measured is the time inside the call, on all ranks together: who waits for a late rank
 // waits as long with either, and a root that leaves early is paid for by nobody.
 //
@@ -67,11 +74,17 @@ class Trial {
   static constexpr std::uint64_t kEarly = 128;
   static constexpr std::uint64_t kAgain = 1024;
   static constexpr double kShare = 0.01;
+  static constexpr int kMostMeasured = 6;
+  static constexpr std::uint64_t kSampleNs = 400'000;
+  static constexpr int kMostGroup = 4;  // calls of a sample
+  static constexpr double kAllowance = 32;
   static constexpr int kFollowing = 3;  // other calls that belong to a sample
   static constexpr int kMostDelays = 8;
 
-  // `first`: the way of the calls before the first measurement; `quiet`: their number.
-  explicit Trial(int ways = 2, Rival rival = Rival::host, int first = kOwn, int quiet = kQuiet);
+  // `first`: the way of the calls before the first measurement; `quiet`: their number; `ranks`: how
+  // many of them add up their times.
+  explicit Trial(int ways = 2, Rival rival = Rival::host, int first = kOwn, int quiet = kQuiet,
+                 int ranks = 1);
   Rival rival() const { return rival_; }
   // Whether other calls belong to the samples.
   bool follows() const { return rival_ == Rival::in_network; }
@@ -80,7 +93,7 @@ class Trial {
   // Which way serves the next call.
   int turn() const {
     if (!measuring()) return judged_ ? winner_ : (aside_ && along_ ? kRival : first_);
-    return order_[static_cast<std::size_t>(position() / kBlock)];
+    return order_[static_cast<std::size_t>(position() / block_calls())];
   }
   // Whether the next call belongs to a measurement.
   bool measuring() const { return !aside_ && calls_ >= begins_; }
@@ -99,9 +112,9 @@ class Trial {
   // Another call, which belongs to the sample of the last one.
   void followed(std::uint64_t ns);
   // Where calls follow: whether what took() says otherwise is so before the call that begins now.
-  bool due() const { return position() == blocks_ * kBlock; }
-  // What this rank has measured in the stage: nanoseconds of each call, then, where calls follow,
-  // of those that have followed each.
+  bool due() const { return position() == blocks_ * block_calls(); }
+  // What this rank has measured in the stage: nanoseconds of each sample's calls, then, where calls
+  // follow, of those that have followed each.
   std::span<std::int64_t> samples() {
     return std::span(samples_).first(static_cast<std::size_t>(count() * (follows() ? 2 : 1)));
   }
@@ -138,7 +151,10 @@ class Trial {
   using AllFound = std::array<Found, kMostWays>;
 
   int position() const { return static_cast<int>(calls_ - begins_); }
-  int count() const { return blocks_ * kMeasured; }
+  int count() const { return blocks_ * measured_; }
+  // Of a block: samples that are not measured, and all of them.
+  int unmeasured() const { return measured_ / kMeasured; }
+  int block_calls() const { return (unmeasured() + measured_) * group_; }
   Times times_of(int way, bool own, bool after) const;
   AllFound find() const;
   // Whether every call of the way is shorter by far than each of the others.
@@ -151,6 +167,8 @@ class Trial {
   // The best of those that have won; the usual way if nobody has.
   int best_of(const AllFound& found) const;
   void end(int winner);
+  // How long blocks of the measurement at that call are.
+  void shape_blocks(std::uint64_t call);
   // The next measurement.
   void plan();
   // All ways once more, soon.
@@ -159,6 +177,7 @@ class Trial {
   std::uint64_t calls_ = 0;
   std::uint64_t begins_;  // number of the first call of the present or next stage
   int ways_;
+  int ranks_;
   int first_;
   int winner_ = kOwn;
   int stage_ = 1;
@@ -173,8 +192,10 @@ class Trial {
   Phase phase_ = Phase::first;
   int delays_ = 0;
   int blocks_ = 0;
-  std::array<std::uint8_t, kMostBlocks> order_{};                    // ways of the stage's blocks
-  std::array<std::int64_t, 2 * kMostBlocks * kMeasured> samples_{};  // block by block
+  int measured_ = kMeasured;                       // samples of a block
+  int group_ = 1;                                  // calls of a sample
+  std::array<std::uint8_t, kMostBlocks> order_{};  // ways of the stage's blocks
+  std::array<std::int64_t, 2 * kMostBlocks * kMostMeasured> samples_{};  // block by block
   // Of each way when it was last measured: its time as a multiple of the usual way's.
   std::array<double, kMostWays> ratios_{};
   std::array<double, kMostWays> ns_{};
