@@ -261,10 +261,9 @@ def run_mpi(
     variables = dict(settings or {})
     if lib is not None:
         variables |= overdrive_variables(lib)
-    prefix = host.mpiexec(ranks, variables)
-    return run_job(
-        [*prefix, *command], host.environment(), seconds, niceness, cwd, abandon, watched
-    )
+    words = [*host.mpiexec(ranks, variables), *command]
+    with together.own_session(host.environment()) as environment:
+        return run_job(words, environment, seconds, niceness, cwd, abandon, watched)
 
 
 @contextmanager

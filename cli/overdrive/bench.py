@@ -18,6 +18,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -314,6 +315,15 @@ class Bench:
                 return dict(candidate["parameters"])
         return {}
 
+    def session(self, environment: dict[str, str]) -> AbstractContextManager[dict[str, str]]:
+        """Return the environment of one of several jobs that run here at the same time.
+
+        In a virtual cluster launchers are on its head, and nodes have their own places.
+        """
+        if self.family != "openmpi" or self.options.lab or self.job_command:
+            return contextlib.nullcontext(environment)
+        return together.own_session(environment)
+
     def command(self, variant: Variant, arguments: list[str]) -> tuple[list[str], dict[str, str]]:
         """Return the command line and the environment of a job."""
         program = [str(self.program), *arguments]
@@ -431,7 +441,8 @@ def at_the_same_time(
             words = [*bench.arguments(), "--seconds", f"{seconds:.1f}", "--share", str(folder)]
             words += ["--turns", f"{turns.name},{index},{len(variants)}"]
             command, environment = bench.command(variants[index], words)
-            outcomes[index] = run_job(command, environment, seconds + MORE_SECONDS, stop)
+            with bench.session(environment) as own:
+                outcomes[index] = run_job(command, own, seconds + MORE_SECONDS, stop)
             if not outcomes[index][2]:
                 if not stop.is_set():
                     bench.failed.append(variants[index].name)

@@ -276,7 +276,8 @@ def _measure(made: bench.Bench, options: argparse.Namespace, delays: Path | None
             # The others only take part in the last rehearsals.
             words += ["--learns", "1" if jobs[index].name in (LEARNT, USUAL) else "0"]
             command, environment = made.command(jobs[index], words)
-            outcomes[index] = bench.run_job(command, environment, limit, stop)
+            with made.session(environment) as own:
+                outcomes[index] = bench.run_job(command, own, limit, stop)
             if not outcomes[index][2]:
                 stop.set()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import csv
 import json
 import os
@@ -152,6 +153,24 @@ def test_every_algorithm(real_run):
     head = next(text for text in done.stdout.splitlines() if "best" in text)
     assert {"host", "Overdrive", "ring/flat"} <= set(head.split())
     assert len(rows(done.stdout)) == 2
+
+
+def test_jobs_at_the_same_time_have_sessions_of_their_own():
+    """Open MPI 4 ends a job whose session folder another one removes."""
+    made = bench.Bench(None, None, argparse.Namespace(lab=None), {}, family="openmpi")
+    name = "OMPI_MCA_orte_tmpdir_base"
+    with made.session({}) as one, made.session({"A": "1"}) as other:
+        assert one[name] != other[name]
+        assert other["A"] == "1"
+        assert Path(one[name]).is_dir()
+        Path(other[name], "left").mkdir()
+    assert not Path(one[name]).exists()
+    assert not Path(other[name]).exists()
+    with made.session({name: "/named"}) as named:
+        assert named == {name: "/named"}
+    made.family = "mpich"
+    with made.session({}) as plain:
+        assert plain == {}
 
 
 def test_a_job_that_fails_is_an_error(real_run):
