@@ -145,7 +145,7 @@ def test_algorithms_by_chance(running, start):
 @QUICK
 def test_without_rules_the_switch_is_measured_against_all_others(running, start):
     switch = running()
-    result = start(switch.address, "--rounds=500", ruled=False, learn="nodes")
+    result = start(switch.address, "--rounds=1000", ruled=False, learn="nodes")
     assert result.counter("switch_groups") == 2 * 2, result.report()
     # A block of four calls of each collective at least, on two communicators, whoever is faster.
     assert result.counter("switch_operations") >= 2 * 2 * 4 * 4, result.report()
