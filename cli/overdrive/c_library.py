@@ -42,16 +42,13 @@ class _File:
             for entry in entries
             if self.number(entry, 0, 4) == _LOAD
         ]
-        dynamic = next(entry for entry in entries if self.number(entry, 0, 4) == _DYNAMIC)
-        self.dynamic = self.read(self.number(dynamic, 8, 8), self.number(dynamic, 32, 8))
-        self.properties = next(
-            (
-                self.read(self.number(entry, 8, 8), self.number(entry, 32, 8))
-                for entry in entries
-                if self.number(entry, 0, 4) == _PROPERTIES
-            ),
-            b"",
-        )
+        # The first one of each type counts.
+        places = {
+            self.number(entry, 0, 4): (self.number(entry, 8, 8), self.number(entry, 32, 8))
+            for entry in reversed(entries)
+        }
+        self.dynamic = self.read(*places[_DYNAMIC])
+        self.properties = self.read(*places.get(_PROPERTIES, (0, 0)))
 
     def read(self, offset: int, size: int) -> bytes:
         """Return `size` bytes of the file; fewer only at its end."""
@@ -113,7 +110,7 @@ def _needs(path: str) -> tuple[Version, int]:
     try:
         file = _File(descriptor)
         names, level = file.needed_versions(), processor.needed(file.properties)
-    except (OSError, ValueError, StopIteration, KeyError):
+    except (OSError, ValueError, KeyError):
         return (), 0
     finally:
         os.close(descriptor)

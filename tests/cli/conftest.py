@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -30,6 +31,16 @@ def write_program(path: Path, text: str) -> Path:
     path.write_text(text)
     path.chmod(0o755)
     return path
+
+
+@pytest.fixture
+def newer_folder(tmp_path: Path) -> Path:
+    """Return a folder for a library that needs what does not exist yet; skip without a compiler."""
+    if shutil.which("cc") is None:
+        pytest.skip("no compiler")
+    folder = tmp_path / "newer"
+    folder.mkdir()
+    return folder
 
 
 def built_library() -> Path:

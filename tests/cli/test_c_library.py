@@ -17,12 +17,9 @@ pytestmark = pytest.mark.quick
 
 
 @pytest.fixture
-def newer(tmp_path: Path) -> Path:
+def newer(newer_folder: Path) -> Path:
     """Return a library that needs a glibc which does not exist yet."""
-    if shutil.which("cc") is None:
-        pytest.skip("no compiler")
-    folder = tmp_path / "newer"
-    folder.mkdir()
+    folder = newer_folder
     (folder / "provider.c").write_text("void wanted(void) {}\n")
     (folder / "provider.map").write_text("GLIBC_2.99 { wanted; };\n")
     (folder / "user.c").write_text("void wanted(void);\nvoid use(void) { wanted(); }\n"
