@@ -197,6 +197,29 @@ def _surroundings(report: Mapping[str, Any]) -> Iterator[Finding]:
         text += f" (quota {machine['quota_milli_cpus'] / 1000:g})"
     yield Finding("processors", GOOD if count > 1 else NOTE, text,
                   "" if count > 1 else "more ranks than processors yield and sleep")  # fmt: skip
+    switch = _read(f"/proc/sys/{_AUTOGROUPS.replace('.', '/')}")
+    yield from _scheduler(os.uname().release, switch)
+
+
+_AUTOGROUPS = "kernel.sched_autogroup_enabled"
+_YIELD_STARVES = (6, 12)
+"""Since 6.12.63 and 6.18 a yield gives up the rest of a time slice (commit 79104becf42b); of the
+stable series all are named, as distributions carry such changes under older numbers. Seen on
+6.18.44."""
+
+
+def _scheduler(release: str, autogroups: str) -> Iterator[Finding]:
+    """Whether a rank that yields while it waits can keep others from its processor."""
+    version = tuple(int(word) for word in re.findall(r"\d+", release)[:2])
+    if version < _YIELD_STARVES or autogroups != "1":
+        return
+    yield Finding(
+        "scheduler",
+        NOTE,
+        f"Linux {release} with autogroups: ranks that share cores and yield while they wait can "
+        "keep other programs from a processor for seconds (manual, known open points)",
+        f"sysctl -w {_AUTOGROUPS}=0",
+    )
 
 
 def _settings(report: Mapping[str, Any], environment: Mapping[str, str]) -> Iterator[Finding]:

@@ -74,6 +74,17 @@ def _candidates(overdrive, real, *words):
     return [line.partition("\t")[0] for line in run.out.splitlines()]
 
 
+@pytest.mark.parametrize(
+    ("release", "autogroups", "noted"),
+    [("6.18.44", "1", True), ("6.12.70-amd64", "1", True), ("7", "1", True),
+     ("6.18.44", "0", False), ("6.18.44", "", False), ("6.1.0-40-amd64", "1", False)],
+)  # fmt: skip
+def test_schedulers_that_starve_others_are_noted(release, autogroups, noted):
+    found = list(doctor._scheduler(release, autogroups))
+    assert [one.state for one in found] == ([doctor.NOTE] if noted else [])
+    assert all("sysctl" in one.remedy for one in found)
+
+
 def test_completion_knows_commands_options_and_settings(overdrive, real):
     assert set(_candidates(overdrive, real, "")) >= {*main.COMMANDS, "mpirun", "srun"}
     assert _candidates(overdrive, real, "--ver") == ["--verbose", "--verify", "--version"]

@@ -113,10 +113,11 @@ def _await(
             if not processes.suspended(process.pid):
                 spent += min(now - last, LONGEST_STEP_SECONDS) * share
             last = now
-    seconds = processes.processor_seconds(job)
+    seconds, held = processes.processor_seconds(job), processes.held(job)
     stacks = processes.stacks(job, program)
     late = (
-        f"after {limit:.0f} s, {seconds:.1f} s of processors, {times}; {processes.places(stacks)}"
+        f"after {limit:.0f} s, {seconds:.1f} s of processors, {times}; {held}; "
+        f"{processes.places(stacks)}"
     )
     processes.end(job)
     try:

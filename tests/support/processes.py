@@ -139,6 +139,19 @@ def processor_seconds(job: str) -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
+def held(job: str) -> str:
+    """Return where the kernel holds threads of the job that no signal reaches, or ""."""
+    found: Counter[str] = Counter()
+    for pid in members(job):
+        for task in Path(f"/proc/{pid}/task").glob("*"):
+            try:
+                if task.joinpath("stat").read_text().rpartition(")")[2].split()[0] == "D":
+                    found[task.joinpath("wchan").read_text() or "?"] += 1
+            except OSError:
+                continue
+    return ", ".join(f"{number} held in {place}" for place, number in found.most_common(PLACES))
+
+
 class MachineTimes:
     """How much of its processors a virtual machine really had, since it was made."""
 

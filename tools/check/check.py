@@ -26,6 +26,7 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
+import autogroups
 from parts import Part, long_parts, short_parts
 from steps import ROOT, Count, Lane, Result
 
@@ -236,7 +237,11 @@ def main() -> int:
     # A check that is told to end leaves through the code that ends what it has started.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     pass_wrapper_of_python()
-    return run_parts(chosen, logs, Kept(logs, state_of_sources()) if options.all else None)
+    kept = Kept(logs, state_of_sources()) if options.all else None
+    with autogroups.off() as done:
+        if done:
+            print(done, flush=True)
+        return run_parts(chosen, logs, kept)
 
 
 if __name__ == "__main__":
