@@ -514,21 +514,31 @@ bool ends_with_chunks_only(Service& service, const node::Exchange& exchange) {
                      [](const auto& part) { return part.second == 1 << 20; });
 }
 
-// Sends new data as a short message would and lets the other rank look; where the data was.
+struct Sent {
+  Place place;
+  int code;
+};
+
+// What the data came with, instead of a place of its own.
+constexpr std::uint64_t kWithMessage = ~std::uint64_t{0};
+
+// Sends new data as a short message would and lets the other rank look; where the data was, or 0
+// where something is wrong.
 std::uint64_t answer(Service& service, const node::Exchange& exchange, int from, int rank,
                      char* block, std::uint64_t bytes, char value) {
-  Place mine = {};
+  Sent mine = {};
   if (rank == from) {
     if (service.lent(block) != 0) return 0;
     std::memset(block, value, bytes);
-    const int code =
-        bytes <= 4096 ? service.offer(block, bytes, &mine) : service.lend(block, bytes, 1, &mine);
-    if (code != OVERDRIVE_SMPI_OK) mine = {};
+    mine.code = bytes <= 4096 ? service.offer(block, bytes, &mine.place)
+                              : service.lend(block, bytes, 1, &mine.place);
   }
-  std::vector<Place> all(static_cast<std::size_t>(exchange.size));
+  std::vector<Sent> all(static_cast<std::size_t>(exchange.size));
   exchange.allgather(&mine, all.data(), sizeof mine);
-  const Place place = all[static_cast<std::size_t>(from)];
-  if (rank != from && place.block != 0) {
+  const auto [place, code] = all[static_cast<std::size_t>(from)];
+  if (code == OVERDRIVE_SMPI_BY_CONTENT && bytes <= 4096) return kWithMessage;
+  if (code != OVERDRIVE_SMPI_OK) return 0;
+  if (rank != from) {
     const void* address = nullptr;
     std::uint64_t view = 0;
     if (service.open(place, nullptr, &address, &view) != OVERDRIVE_SMPI_OK) return 0;
@@ -582,8 +592,9 @@ int to_and_fro(int rank, const node::Exchange& exchange) {
 
 TEST(SmpiService, CopiesGoToAndFroBetweenRanksThatAnswerEachOther) { expect_job(2, to_and_fro); }
 
-// Also on near cores, and what is longer is sent right whatever is found out about its viewers.
-int to_and_fro_near(int rank, const node::Exchange& exchange) {
+// Also on near cores, and what is longer is sent right whatever is found out about its viewers:
+// that they are far, too, which a core that was lost for a moment looks like.
+int to_and_fro_near(int rank, const node::Exchange& exchange, bool get_far) {
   TestRank own(exchange);
   Service& service = *own.service;
   service.set_far(0, 50, 200);
@@ -595,17 +606,31 @@ int to_and_fro_near(int rank, const node::Exchange& exchange) {
                first);
   }
   OD_REQUIRE(own.counters.smpi_by_copy == 20 && own.counters.smpi_by_content == 0);
+  if (get_far) service.set_far(kAllFetchedNs);
   for (int turn = 0; turn < 200; ++turn) {
     const std::uint64_t bytes = turn % 3 == 0 ? 4096 : 50000;
     OD_REQUIRE(answer(service, exchange, turn % 2, rank, block, bytes, static_cast<char>(turn)) !=
                0);
   }
+  std::uint64_t by_content[2] = {};
+  exchange.allgather(&own.counters.smpi_by_content, by_content, sizeof by_content[0]);
+  OD_REQUIRE(!get_far || by_content[0] + by_content[1] > 0);
   OD_REQUIRE(service.free(block, nullptr) == OVERDRIVE_SMPI_OK);
   OD_REQUIRE(ends_with_chunks_only(service, exchange));
   return 0;
 }
 
-TEST(SmpiService, CopiesGoToAndFroAlsoOnNearCores) { expect_job(2, to_and_fro_near); }
+TEST(SmpiService, CopiesGoToAndFroAlsoOnNearCores) {
+  expect_job(2, [](int rank, const node::Exchange& exchange) {
+    return to_and_fro_near(rank, exchange, false);
+  });
+}
+
+TEST(SmpiService, CopiesGoToAndFroAlsoOnCoresThatGetFar) {
+  expect_job(2, [](int rank, const node::Exchange& exchange) {
+    return to_and_fro_near(rank, exchange, true);
+  });
+}
 
 int pass_around(int rank, const node::Exchange& exchange) {
   TestRank own(exchange);
