@@ -315,6 +315,29 @@ def test_without_rights_it_says_what_is_missing(unprivileged, tmp_path):
     assert lab.left(0) == []
 
 
+def test_in_a_plain_chroot_it_says_what_is_missing(lab, tmp_path):
+    if os.geteuid() != 0:
+        pytest.skip("only the superuser can change the root folder")
+    root = tmp_path / "root"
+    script = [f"mkdir {root}"]
+    for entry in sorted(Path("/").iterdir()):
+        inside = root / entry.name
+        if entry.is_symlink():
+            script.append(f"ln -s {entry.readlink()} {inside}")
+        elif entry.is_dir():
+            script.append(f"mkdir {inside} && mount --rbind {entry} {inside}")
+    script.append(f'exec chroot {root} "$@"')
+    words = lab.words
+    elsewhere = ["unshare", "--mount", "sh", "-ec", "\n".join(script), "sh"]
+    lab.words = lambda *arguments: [*elsewhere, *words(*arguments)]
+    done = lab("up")
+    lab.words = words
+    assert done.code == 2, done.text()
+    assert "is no mount" in done.err
+    assert "pivot_root" in done.err
+    assert lab.left(0) == []
+
+
 def test_known_switches_are_named(tmp_path, monkeypatch):
     (tmp_path / "kernel").mkdir()
     (tmp_path / "kernel" / "apparmor_restrict_unprivileged_userns").write_text("1\n")

@@ -41,11 +41,30 @@ def hindrances() -> list[str]:
     return found
 
 
+def demand_a_root_of_its_own() -> None:
+    """Raise CommandError where the root folder is not a mount, as after a plain chroot.
+
+    Nodes have mounts of their own, and what enters them later finds itself in the root of those
+    mounts: that of the machine instead of the folder that is the root here.
+    """
+    try:
+        mounts = Path("/proc/self/mountinfo").read_text(errors="replace").splitlines()
+    except OSError as reason:
+        raise CommandError(f"a lab needs /proc: {reason.strerror}") from reason
+    if not any(line.split()[4] == "/" for line in mounts):
+        raise CommandError(
+            "the root folder here is no mount (a plain chroot?), so nodes would see another one. "
+            "Run this outside, or enter the folder as containers do: bind it onto itself "
+            "(`mount --bind DIR DIR`) and use pivot_root instead of chroot"
+        )
+
+
 def separate() -> str:
     """Make this process able to create namespaces; return by which right.
 
     Raises CommandError which says what is missing.
     """
+    demand_a_root_of_its_own()
     has_right = system.effective_capabilities() & (1 << system.CAP_SYS_ADMIN) != 0
     first = "this process lacks CAP_SYS_ADMIN"
     if has_right:
