@@ -12,8 +12,9 @@
 //      others that is the verdict; likewise, the first time, if another way is. Of the others the
 //      best kFinalists - 1 that are not left far behind go on: three calls do not tell more.
 //   2  Two blocks each, backwards and forwards. Only these count now, because the best of many is
-//      partly the luckiest. One that is faster than the usual way by more than three percent and
-//      than twice the noise becomes the usual one,
+//      partly the luckiest. The one with the smallest median becomes the usual one if it gains more
+//      than three percent. What the noise hides is not left to the usual way: which of two is
+//      better by half is told wrong more rarely than it matters, and by a tenth it matters little.
 //   3  but later, when there has been a verdict before, only after it has won once more: chance
 //      shall not undo what has been found.
 //

@@ -171,20 +171,29 @@ TEST(Trial, WhatOneRankGainsIsNotWorthWhatTheOthersLose) {
   EXPECT_TRUE(ranks.judged());
 }
 
-TEST(Trial, ASmallGainWinsOnlyWithoutNoise) {
-  const auto won_by_host = [&](double noise, double gain) {
-    int hosts = 0;
-    for (unsigned seed = 0; seed < 200; ++seed) {
-      Ranks ranks(1);
-      Simulated simulated({10000, 10000 * (1 - gain)}, noise, 0, seed);
-      ranks.run(50, [&](int, int way) { return simulated(way); });
-      hosts += ranks.winner() == kHost ? 1 : 0;
-    }
-    return hosts;
-  };
+// In how many of 200 programs the host serves after the first verdict.
+int won_by_host(double noise, double gain) {
+  int hosts = 0;
+  for (unsigned seed = 0; seed < 200; ++seed) {
+    Ranks ranks(1);
+    Simulated simulated({10000, 10000 * (1 - gain)}, noise, 0, seed);
+    ranks.run(50, [&](int, int way) { return simulated(way); });
+    hosts += ranks.winner() == kHost ? 1 : 0;
+  }
+  return hosts;
+}
+
+TEST(Trial, AGainBelowThreePercentIsNoReasonToChange) {
   EXPECT_EQ(won_by_host(0.002, 0.1), 200);
-  EXPECT_EQ(won_by_host(0.002, 0.02), 0) << "less than the least gain";
-  EXPECT_LT(won_by_host(0.1, 0), 20) << "noise alone";
+  EXPECT_EQ(won_by_host(0.002, 0.02), 0);
+}
+
+// Of two ways that noise hides the usual one has no right to stay.
+TEST(Trial, NoiseKeepsNobodyWhoIsSlower) {
+  EXPECT_GT(won_by_host(0.3, 0.3), 170);
+  EXPECT_GT(won_by_host(0.3, 0.2), 140);
+  EXPECT_LT(won_by_host(0.3, -0.3), 30);
+  EXPECT_LT(won_by_host(0.3, -0.5), 10);
 }
 
 TEST(Trial, AWrongStartIsLeftWithinTwoHundredCalls) {
@@ -200,17 +209,24 @@ TEST(Trial, AWrongStartIsLeftWithinTwoHundredCalls) {
 }
 
 TEST(Trial, NoiseDoesNotMakeItFlap) {
-  int changes = 0;
-  for (unsigned seed = 0; seed < 50; ++seed) {
+  int changes = 0, worse = 0;
+  double cost = 0;
+  constexpr int kPrograms = 50;
+  for (unsigned seed = 0; seed < kPrograms; ++seed) {
     // Near each other, so that noise of ten percent and more hides which one is best.
     Simulated simulated({10000, 10200, 10500, 11000}, seed % 2 == 0 ? 0.1 : 0.3, 0.02, seed);
     Ranks ranks(1, 4);
     const Served run = ranks.run(
         100'000, [&](int, int way) { return simulated(way); }, simulated.cost);
-    EXPECT_LE(run.worse, 1) << "seed " << seed;
+    EXPECT_LE(run.worse, 2) << "seed " << seed;
     changes += run.changes;
+    worse += run.worse;
+    cost += simulated.cost[static_cast<std::size_t>(ranks.winner())] / 10000;
   }
-  EXPECT_LT(changes, 30) << "of 50 programs";
+  // Of about nine measurements in each program. Who is a few percent slower may win the first one.
+  EXPECT_LT(changes, 50);
+  EXPECT_LT(worse, 30);
+  EXPECT_LT(cost / kPrograms, 1.02);
 }
 
 TEST(Trial, WhatDisturbsAWholeBlockUndoesNoVerdict) {
