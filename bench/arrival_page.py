@@ -45,7 +45,8 @@ pass a switch with a latency of 50 us. All nodes share the {processors} processo
 machine. *host*: the MPI library alone; *plain*: the usual algorithm of Overdrive; *first*:
 [first_arrival](../design/first-arrival.md). The three take turns call by call; medians, which
 are [here](data/arrival.csv). In the median ranks came within {off:.0f} us of where they should.
-Library: as of commit {commits}, optimised across files (the last two: each file by itself).
+Library: as of commit {commits}, each file optimised by itself; no autogroups
+([why](../manual.md#known-open-points)).
 120,000 random calls with random delays (`pytest -m slow -k ten_thousand`), Open MPI 4.1, 3fbea81:
 all right.
 
@@ -262,7 +263,7 @@ def learnt_lines(learnt: Sequence[dict[str, str]]) -> Iterator[str]:
 Bcast of 1 MiB with `first_arrival=on` (*learnt*) and without (*usual*), both of which also
 compare with the host; ranks up to 10 ms late. Mean wait in ms: host / plain / first / usual /
 learnt, and how many times as long *usual* takes as *learnt*, after 300 calls of the pattern. It is
-no default: with linear arrival it was not everywhere as good.
+no default: it is not everywhere as good (MPICH, 2x4, together, in two more runs 0.75 and 0.85).
 """)
     yield f"\n| host, cluster | {' | '.join(LEARNT_PATTERNS)} |"
     yield "|---" * (len(LEARNT_PATTERNS) + 1) + "|"
