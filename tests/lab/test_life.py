@@ -18,7 +18,7 @@ from overdrive.lab import network, privilege
 from overdrive.lab import state as lab_state
 from support import processes
 
-from .conftest import COMMAND, interrupt
+from .conftest import COMMAND, Command, Done, interrupt
 
 pytestmark = [pytest.mark.netns, pytest.mark.quick]
 
@@ -298,21 +298,29 @@ def test_a_user_without_rights_has_labs_as_well(unprivileged):
     assert lab.left(0) == []
 
 
-def test_without_rights_it_says_what_is_missing(unprivileged, tmp_path):
-    lab = unprivileged
-    # The kernel refuses user namespaces to processes in another root folder.
-    elsewhere = ["unshare", "--mount", "sh", "-c",
-                 f'mount --rbind / {tmp_path} && exec chroot {tmp_path} "$@"', "sh"]  # fmt: skip
+def refused_in_another_root(lab: Command, root: Path, script: str) -> Done:
+    """Demand that `lab up` is refused in a root folder that the script makes, and leaves nothing.
+
+    What the script mounts is gone afterwards.
+    """
+    elsewhere = ["unshare", "--mount", "sh", "-ec", f'{script}\nexec chroot {root} "$@"', "sh"]
     words = lab.words
     lab.words = lambda *arguments: [*elsewhere, *words(*arguments)]
     done = lab("up")
     lab.words = words
     assert done.code == 2, done.text()
+    assert lab.left(0) == []
+    return done
+
+
+def test_without_rights_it_says_what_is_missing(unprivileged, tmp_path):
+    lab = unprivileged
+    # The kernel refuses user namespaces to processes in another root folder.
+    done = refused_in_another_root(lab, tmp_path, f"mount --rbind / {tmp_path}")
     assert "no right to make namespaces" in done.err
     assert "lacks CAP_SYS_ADMIN" in done.err
     assert "a user namespace cannot be used" in done.err
     assert "with sudo" in done.err
-    assert lab.left(0) == []
 
 
 def test_in_a_plain_chroot_it_says_what_is_missing(lab, tmp_path):
@@ -326,16 +334,9 @@ def test_in_a_plain_chroot_it_says_what_is_missing(lab, tmp_path):
             script.append(f"ln -s {entry.readlink()} {inside}")
         elif entry.is_dir():
             script.append(f"mkdir {inside} && mount --rbind {entry} {inside}")
-    script.append(f'exec chroot {root} "$@"')
-    words = lab.words
-    elsewhere = ["unshare", "--mount", "sh", "-ec", "\n".join(script), "sh"]
-    lab.words = lambda *arguments: [*elsewhere, *words(*arguments)]
-    done = lab("up")
-    lab.words = words
-    assert done.code == 2, done.text()
+    done = refused_in_another_root(lab, root, "\n".join(script))
     assert "is no mount" in done.err
     assert "pivot_root" in done.err
-    assert lab.left(0) == []
 
 
 def test_known_switches_are_named(tmp_path, monkeypatch):

@@ -22,6 +22,11 @@ static sem_t g_asked, g_answered;
 static const char* g_at;  // NULL: it is over
 static int g_value, g_blocked;
 
+static void await(sem_t* semaphore) {
+  while (sem_wait(semaphore) != 0) {
+  }
+}
+
 static void* worker(void* none) {
   sigset_t all, now;
   sigfillset(&all);
@@ -31,16 +36,10 @@ static void* worker(void* none) {
   g_blocked = sigismember(&now, SIGUSR1) == 1 && sigismember(&now, SIGTERM) == 1;
   sem_post(&g_answered);
   for (;;) {
-    while (sem_wait(&g_asked) != 0) {
-    }
+    await(&g_asked);
     if (g_at == NULL) return none;
     g_value = *g_at;
     sem_post(&g_answered);
-  }
-}
-
-static void await_answer(void) {
-  while (sem_wait(&g_answered) != 0) {
   }
 }
 
@@ -61,7 +60,7 @@ static void start(pthread_t* thread) {
   pthread_create(thread, &attributes, worker, NULL);
   if (!by_attribute) pthread_sigmask(SIG_SETMASK, &before, NULL);
   pthread_attr_destroy(&attributes);
-  await_answer();
+  await(&g_answered);
 }
 
 int main(int argc, char** argv) {
@@ -78,7 +77,7 @@ int main(int argc, char** argv) {
     MUST(MPI_Bcast(buffer, kBytes, MPI_BYTE, 0, MPI_COMM_WORLD));
     g_at = buffer + kBytes / 8 * 7;
     sem_post(&g_asked);
-    await_answer();
+    await(&g_answered);
     CHECK(g_value == round, "%d in round %d", g_value, round);
     MUST(MPI_Barrier(MPI_COMM_WORLD));
   }

@@ -26,9 +26,12 @@ STACK_PROCESSES = 4
 """A hang is usually explained by a few ranks; gdb takes a second or two for each."""
 
 
-def _state(pid: int) -> list[str]:
-    """Return what /proc says about a process, from its state on; OSError where it is gone."""
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+def _state(place: int | str) -> list[str]:
+    """Return what /proc says about a process or "PID/task/TID", from its state on.
+
+    OSError where it is gone.
+    """
+    return Path(f"/proc/{place}/stat").read_text().rpartition(")")[2].split()
 
 
 def members(job: str) -> list[int]:
@@ -145,7 +148,7 @@ def held(job: str) -> str:
     for pid in members(job):
         for task in Path(f"/proc/{pid}/task").glob("*"):
             try:
-                if task.joinpath("stat").read_text().rpartition(")")[2].split()[0] == "D":
+                if _state(f"{pid}/task/{task.name}")[0] == "D":
                     found[task.joinpath("wchan").read_text() or "?"] += 1
             except OSError:
                 continue
