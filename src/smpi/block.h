@@ -48,8 +48,8 @@ struct Block {
   // 1: it has been sent since its owner was last told that it may be written; 0: what is sent next
   // is new. Only the owner's business.
   std::uint32_t sent;
-  // 1: viewers were found to read all of what was new, 0: not so, 2: not looked at; how many sends
-  // of new data until the next look at that. See copies.cc.
+  // 1: far viewers were found to read much of what was new; how many sends of new data until the
+  // next look at that. See copies.cc.
   std::uint16_t read_whole;
   std::uint16_t until_look;
   std::byte head[OVERDRIVE_SMPI_HEAD_BYTES];  // of a message that leaves with the block's contents

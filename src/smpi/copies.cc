@@ -9,8 +9,10 @@
 // between them, as messages have a frame. Where none is kept, far ones get a copy that was written
 // past the caches, which the viewer's prefetcher brings in half the time.
 //
-// Who reads little of a block is served better in place. So viewers are watched: before the owner
-// writes again, it takes a few of its lines back, which takes long if a viewer has fetched them.
+// Who reads little of a block is served better in place. So far viewers are watched: before the
+// owner writes again, it takes a few of its lines back, which takes long if a viewer has fetched
+// them. What that does not tell, near ones above all, whole cycles of the program do
+// (copy_choice.h).
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
@@ -26,38 +28,32 @@ namespace {
 // What is longer is read where it lies: the caches hold neither it nor its copy.
 constexpr std::uint64_t kMostCopiedBytes = 4u << 20;
 
-constexpr unsigned kLooks = 4;
-constexpr int kMostlyFetched = 3;
-// Sends of new data between two looks at a block whose viewers were found to read all of it, which
-// cost a send in place, and at one that they leave alone.
-constexpr std::uint16_t kCopiesPerLook = 31;
+constexpr unsigned kLooks = 8;
+// A copy pays from a quarter on. Measured, lines at 250 ns, one direction of a round trip with a
+// tenth read, then all, in place and as a copy: 32 KiB 3.9 and 4.0 us, 18 and 4.9; 256 KiB 25.5
+// and 24.6, 124 and 25; 2 MiB 158 and 173, 684 and 232.
+constexpr int kMuchFetched = 2;
+constexpr int kMostlyFetched = 6;
+// Sends of new data between two looks at a far block whose viewers were found to read it, which
+// cost a send in place, at one that they leave alone, and at a near one: only to see whether the
+// cores are still near.
+constexpr std::uint16_t kCopiesPerLook = 127;
 constexpr std::uint16_t kLoansPerLook = 7;
 
-// Copies of so few bytes are made without knowing whether they will be read.
+// Copies of so few bytes are made without knowing whether they will be read: for near viewers, and
+// for far ones, whose data goes with its message where no block has come in. Longer far data is
+// copied past the caches then.
 constexpr std::uint64_t kMostUnaskedBytes = 1024;
-// Up to here far data goes with its message where no block has come in: from there on past caches.
 constexpr std::uint64_t kMostShortBytes = 4096;
-// Near, a line that nobody has fetched may take as long as one from the other core once it has left
-// the caches of this one.
-constexpr std::uint64_t kMostNearBytes = 512u << 10;
-// In Block::read_whole: nothing is known. The first time short far data goes with its message.
-constexpr std::uint16_t kNeverSent = 2;
 // Where no block has come in, one of so many sends goes in a new one: between ranks that answer
 // each other that one is enough.
 constexpr std::uint32_t kSendsPerTry = 32;
+// Near, a line that nobody has fetched may take as long as one from the other core once it has left
+// the caches of this one.
+constexpr std::uint64_t kMostLearntBytes = 512u << 10;
 // So much longer than one in this core's cache takes a line that another one has fetched. Measured
 // with a clock of 10 ns: lines at 240 ns 100, at 60 ns 10, which is too little to tell.
 constexpr double kFetchedNs = 25;
-// So near, many lines are taken one after the other, whose waits overlap. Measured, a line 54 to 61
-// ns from core to core, how much longer than from this core's caches that takes with 16 of them if
-// the viewer has fetched all, and if not: 4 KiB 20 to 40 ns, and 0 to 11; 16 KiB 50 to 70, and 10
-// to 30; 32 KiB 90 to 230, and 0 to 60; 128 KiB 70 to 120, and 0 to 30. Of what this core's first
-// cache holds all lines take the same time, so less tells.
-constexpr unsigned kNearLooks = 32;
-constexpr std::uint64_t kFirstCacheBytes = 8192;
-// As many times as a line takes from core to core.
-constexpr double kFetchedInFirstCache = 0.5;
-constexpr double kFetchedBeyond = 1.5;
 
 // Gets a line for writing; what is there stays as it is.
 void take_line(std::byte* address) {
@@ -71,15 +67,6 @@ std::uint64_t take_line_ns(std::byte* address) {
   const std::uint64_t start = now_ns();
   take_line(address);
   return now_ns() - start;
-}
-
-// The same for kNearLooks lines.
-std::uint64_t take_lines_ns(std::byte* start, std::uint64_t bytes) {
-  const std::uint64_t begin = now_ns();
-  for (unsigned i = 0; i < kNearLooks; ++i) {
-    take_line(start + bytes * (2 * i + 1) / (2 * kNearLooks));
-  }
-  return now_ns() - begin;
 }
 
 }  // namespace
@@ -97,16 +84,22 @@ void Service::limit_kept(std::size_t count, std::uint64_t bytes) {
   kept_count_ -= gone;
 }
 
-void Service::keep(std::uint32_t home, std::uint64_t offset, const Block& record) {
+void Service::keep(const overdrive_smpi_place& place, const Block& record) {
   const std::uint64_t capacity = record.capacity_bytes;
   limit_kept(kMostKept - 1, kMostKeptBytes - std::min(capacity, kMostKeptBytes));
-  kept_[kept_count_++] = {.offset = offset, .capacity_bytes = capacity, .home = home};
+  kept_[kept_count_++] = {.offset = place.block,
+                          .capacity_bytes = capacity,
+                          .home = home_of(place),
+                          .wanted = (place.home & kWanted) != 0};
 }
 
 bool Service::lend_in_kept(const Found& found, const void* address, std::uint64_t bytes,
-                           overdrive_smpi_place* place) {
+                           bool wanted, overdrive_smpi_place* place) {
   std::size_t at = kept_count_;
-  while (at > 0 && kept_[at - 1].capacity_bytes < bytes) --at;
+  const auto serves = [&](const Kept& one) {
+    return one.capacity_bytes >= bytes && (wanted || one.wanted);
+  };
+  while (at > 0 && !serves(kept_[at - 1])) --at;
   if (at == 0) return false;
   const Kept kept = kept_[at - 1];
   std::move(kept_.begin() + at, kept_.begin() + kept_count_, kept_.begin() + at - 1);
@@ -114,6 +107,7 @@ bool Service::lend_in_kept(const Found& found, const void* address, std::uint64_
   std::byte* const copy = arena_of(kept.home) + kept.offset;
   memory::copy_ordinary(copy, address, bytes);
   let_travel(found, {block_at(arena_of(kept.home), kept.offset), copy, kept.home}, bytes, place);
+  if (!wanted) place->home &= ~kWanted;
   return true;
 }
 
@@ -121,21 +115,15 @@ bool Service::lend_in_kept(const Found& found, const void* address, std::uint64_
 void Service::let_travel(const Found& found, const Found& copy, std::uint64_t bytes,
                          overdrive_smpi_place* place) {
   *place = place_of(copy, copy.block, bytes);
-  place->home |= kTravels;
-  copy.record->owner.store(kNobody, std::memory_order_relaxed);
+  place->home |= kTravels | kWanted;
+  // Of one that was kept it says so already, and its line had better stay with both.
+  std::atomic<std::uint32_t>& owner = copy.record->owner;
+  if (owner.load(std::memory_order_relaxed) != kNobody) {
+    owner.store(kNobody, std::memory_order_relaxed);
+  }
   note_sent(found);
   ++counters_.smpi_lent;
   ++counters_.smpi_by_copy;
-}
-
-bool Service::lend_in_new(const Found& found, const void* address, std::uint64_t bytes,
-                          overdrive_smpi_place* place) {
-  if (options_.limit_bytes != 0 || sends_missed_++ % kSendsPerTry != 0) return false;
-  std::byte* const copy = alloc_locked(std::max(bytes, kMostShortBytes), nullptr);
-  if (copy == nullptr) return false;
-  memory::copy_ordinary(copy, address, bytes);
-  let_travel(found, found_own(copy), bytes, place);
-  return true;
 }
 
 bool Service::lend_past_caches(const Found& found, const void* address, std::uint64_t bytes,
@@ -158,6 +146,37 @@ bool Service::lend_past_caches(const Found& found, const void* address, std::uin
   return true;
 }
 
+// What no copy that was kept has room for; past the caches where far viewers fetch it from there.
+bool Service::lend_in_new(const Found& found, const void* address, std::uint64_t bytes, bool far,
+                          overdrive_smpi_place* place) {
+  if (far && bytes > kMostShortBytes) return lend_past_caches(found, address, bytes, 1, place);
+  if (options_.limit_bytes != 0) return false;
+  std::byte* const copy = alloc_locked(std::max(bytes, kMostShortBytes), nullptr);
+  if (copy == nullptr) return false;
+  memory::copy_ordinary(copy, address, bytes);
+  let_travel(found, found_own(copy), bytes, place);
+  return true;
+}
+
+bool Service::copied_as_learnt(std::uint64_t bytes, bool far) {
+  // Relaxed: other threads open views meanwhile; any other number will do.
+  const std::uint64_t received =
+      std::atomic_ref(counters_.smpi_views).load(std::memory_order_relaxed);
+  return copy_choice_.copied(bytes, far, received, member_ % 2 != 0);
+}
+
+bool Service::lend_as_told(const Found& found, const void* address, std::uint64_t bytes, bool far,
+                           bool copied, overdrive_smpi_place* place) {
+  const bool tries = copy_choice_.trying();
+  if (!copied && tries) return false;
+  bool done = lend_in_kept(found, address, bytes, copied, place);
+  if (!done && copied && (tries || sends_missed_++ % kSendsPerTry == 0)) {
+    done = lend_in_new(found, address, bytes, far, place);
+  }
+  if (done != copied) copy_choice_.spoil_last();
+  return done;
+}
+
 Service::How Service::lend_well(const Found& found, const void* address, std::uint64_t bytes,
                                 std::uint32_t views, bool with_message,
                                 overdrive_smpi_place* place) {
@@ -165,25 +184,30 @@ Service::How Service::lend_well(const Found& found, const void* address, std::ui
   const bool far = far_line_ns_.load(std::memory_order_relaxed) > 0;
   if (!far && near_line_ns_.load(std::memory_order_relaxed) <= 0) return How::in_place;
   if (record.sent != 0 || debug_ != nullptr || views == 0) return How::in_place;
-  if (bytes > (far ? kMostCopiedBytes : kMostNearBytes)) return How::in_place;
-  if (bytes > kMostUnaskedBytes) {
-    if (record.until_look == 0) {
-      if (record.read_whole == kNeverSent && far && with_message && bytes <= kMostShortBytes) {
-        record.read_whole = 0;
-        return How::by_content;
-      }
+  if (bytes > kMostCopiedBytes) return How::in_place;
+  if (bytes > (far ? kMostShortBytes : kMostUnaskedBytes)) {
+    const bool known = far && record.read_whole != 0;
+    const bool asked = !known && views == 1 && bytes <= CopyChoice::kMostBytes;
+    const bool copied = asked && copied_as_learnt(bytes, far);
+    if (record.until_look == 0 && !(asked && copy_choice_.trying())) {
+      if (asked) copy_choice_.spoil_last();
       watched_ = {&record, const_cast<std::byte*>(static_cast<const std::byte*>(address)), bytes};
       return How::in_place;
     }
-    --record.until_look;
-    if (record.read_whole != 1) return How::in_place;
+    if (record.until_look > 0) --record.until_look;
+    if (!known)
+      return asked && lend_as_told(found, address, bytes, far, copied, place) ? How::as_copy
+                                                                              : How::in_place;
   }
-  if (views == 1 && lend_in_kept(found, address, bytes, place)) return How::as_copy;
-  if (!far || bytes <= kMostShortBytes) {
-    if (views == 1 && lend_in_new(found, address, bytes, place)) return How::as_copy;
-    return far && with_message ? How::by_content : How::in_place;
+  if (views == 1 && lend_in_kept(found, address, bytes, true, place)) return How::as_copy;
+  if (far && bytes > kMostShortBytes) {
+    return lend_past_caches(found, address, bytes, views, place) ? How::as_copy : How::in_place;
   }
-  return lend_past_caches(found, address, bytes, views, place) ? How::as_copy : How::in_place;
+  if (views == 1 && sends_missed_++ % kSendsPerTry == 0 &&
+      lend_in_new(found, address, bytes, far, place)) {
+    return How::as_copy;
+  }
+  return far && with_message ? How::by_content : How::in_place;
 }
 
 void Service::look_at_viewers(Block& record) {
@@ -206,26 +230,20 @@ void Service::look_at_viewers(Block& record) {
   }
   // The cores may have moved since the start, or since lines were last looked at.
   const double far_from_ns = far_from_ns_.load(std::memory_order_relaxed);
-  const bool learns = far_from_ns > 0 && watched.bytes <= kMostNearBytes;
-  bool whole = far_fetched >= kMostlyFetched;
+  const bool learns = far_from_ns > 0 && watched.bytes <= kMostLearntBytes;
+  bool whole = far_fetched >= kMuchFetched;
   if (!whole && near_fetched >= kMostlyFetched && (far_ns <= 0 || learns)) {
     whole = true;
     const bool far_now = learns && quickest >= far_from_ns;
     far_line_ns_.store(far_now ? quickest : 0, std::memory_order_relaxed);
     near_line_ns_.store(far_now ? 0 : quickest, std::memory_order_relaxed);
   }
-  if (!whole && far_ns <= 0) {
-    const auto first = static_cast<double>(take_lines_ns(watched.start, watched.bytes));
-    const auto again = static_cast<double>(take_lines_ns(watched.start, watched.bytes));
-    const double least = watched.bytes <= kFirstCacheBytes ? kFetchedInFirstCache : kFetchedBeyond;
-    whole = first - again > least * near_ns;
-  }
   record.read_whole = whole ? 1 : 0;
   record.until_look = whole || near_ns > 0 ? kCopiesPerLook : kLoansPerLook;
 }
 
 void Service::forget_viewers(Block& record) {
-  record.read_whole = kNeverSent;
+  record.read_whole = 0;
   record.until_look = 0;
   if (watched_.record == &record) watched_ = {};
 }

@@ -142,7 +142,7 @@ void Service::end_views(const overdrive_smpi_place& place, Block& record, std::u
   if (!usable_.load(std::memory_order_relaxed)) return;  // a forked child
   if (travels(place)) {
     const std::lock_guard lock(mutex_);
-    keep(home_of(place), place.block, record);
+    keep(place, record);
     return;
   }
   // Release: reads of this rank are over; pairs with the acquire of whoever is last, here or in

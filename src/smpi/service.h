@@ -22,6 +22,7 @@
 #include "observe/counters.h"
 #include "overdrive/smpi_engine.h"
 #include "smpi/block.h"
+#include "smpi/copy_choice.h"
 #include "smpi/debug_views.h"
 #include "smpi/size_classes.h"
 
@@ -130,7 +131,11 @@ class Service {
   static constexpr std::uint32_t kNobody = ~std::uint32_t{0};
   // In the home of a place: a copy for one viewer alone, who keeps its block (copies.cc).
   static constexpr std::uint32_t kTravels = std::uint32_t{1} << 31;
-  static std::uint32_t home_of(const overdrive_smpi_place& place) { return place.home & ~kTravels; }
+  // With it: its sender holds that copies pay, so the answer had better come in the same block.
+  static constexpr std::uint32_t kWanted = std::uint32_t{1} << 30;
+  static std::uint32_t home_of(const overdrive_smpi_place& place) {
+    return place.home & ~(kTravels | kWanted);
+  }
   static bool travels(const overdrive_smpi_place& place) { return (place.home & kTravels) != 0; }
   static constexpr std::size_t kMostKept = 8;
   static constexpr std::uint64_t kMostKeptBytes = 8u << 20;
@@ -146,6 +151,7 @@ class Service {
     std::uint64_t offset = 0;
     std::uint64_t capacity_bytes = 0;
     std::uint32_t home = 0;
+    bool wanted = false;  // as kWanted
   };
 
   std::byte* arena_of(std::uint32_t home) const;
@@ -170,12 +176,17 @@ class Service {
   enum class How { in_place, as_copy, by_content };
   How lend_well(const Found& found, const void* address, std::uint64_t bytes, std::uint32_t views,
                 bool with_message, overdrive_smpi_place* place);
-  // Copies that stay with their only viewer: in the block that such a copy has come in; now and
-  // then in a new one.
-  bool lend_in_kept(const Found& found, const void* address, std::uint64_t bytes,
+  // Copies that stay with their only viewer: in the block that such a copy has come in, or in a new
+  // one, past the caches if that is far and no short one.
+  // `wanted`: this rank holds that copies pay; else only as an answer to one who does.
+  bool lend_in_kept(const Found& found, const void* address, std::uint64_t bytes, bool wanted,
                     overdrive_smpi_place* place);
-  bool lend_in_new(const Found& found, const void* address, std::uint64_t bytes,
+  bool lend_in_new(const Found& found, const void* address, std::uint64_t bytes, bool far,
                    overdrive_smpi_place* place);
+  bool copied_as_learnt(std::uint64_t bytes, bool far);
+  // `copied`: what copied_as_learnt() has said. False: nothing is lent yet, it goes in place.
+  bool lend_as_told(const Found& found, const void* address, std::uint64_t bytes, bool far,
+                    bool copied, overdrive_smpi_place* place);
   bool lend_past_caches(const Found& found, const void* address, std::uint64_t bytes,
                         std::uint32_t views, overdrive_smpi_place* place);
   void let_travel(const Found& found, const Found& copy, std::uint64_t bytes,
@@ -186,7 +197,7 @@ class Service {
     return {block_at(options_.arena, offset), block, member_};
   }
   // A copy that its only viewer has read, or nobody will: kept for the next one.
-  void keep(std::uint32_t home, std::uint64_t offset, const Block& record);
+  void keep(const overdrive_smpi_place& place, const Block& record);
   // Gives the oldest back until so many with so many bytes are left.
   void limit_kept(std::size_t count, std::uint64_t bytes);
   // No view of the block is left.
@@ -232,6 +243,7 @@ class Service {
   std::mutex mutex_;
   Ranges ranges_;
   Watched watched_;
+  CopyChoice copy_choice_;
   std::array<Kept, kMostKept> kept_{};  // the newest last
   std::size_t kept_count_ = 0;
   std::uint32_t sends_missed_ = 0;

@@ -100,15 +100,20 @@ def test_one_rank_differs(
 
 @pytest.mark.quick
 @pytest.mark.one
-def test_far_ranks(host: Host, compiled: Build, needs_overdrive: None) -> None:
-    """Short messages of new data come by content where every pair of cores counts as far."""
+@pytest.mark.parametrize(
+    ("settings", "way"), [({}, "smpi_by_copy"), ({"smpi_limit": "64M"}, "smpi_by_content")]
+)
+def test_far_ranks(
+    settings: dict[str, str], way: str, host: Host, compiled: Build, needs_overdrive: None
+) -> None:
+    """Short new data never lies in place where every pair of cores counts as far."""
     program = compiled(HERE / "conformance.c")
     alone = jobs.run(host, 4, [program], overdrive=False)
     expect.passed(alone)
-    result = jobs.run(host, 4, [program], settings={"far_threshold": "1ns"})
+    result = jobs.run(host, 4, [program], settings={"far_threshold": "1ns", **settings})
     expect.passed(result)
     assert answers(result) == answers(alone)
-    assert result.counter("smpi_by_content") > 10
+    assert result.counter(way) > 10
     assert result.counter("smpi_lent") > 100
 
 
