@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import csv
 import re
+import statistics
 import subprocess
 import sys
 import threading
@@ -46,7 +47,11 @@ CANNON = re.compile(
 CASE = re.compile(r"^case .*$", re.MULTILINE)
 ORDERS = {4: (256, 512, 1024, 2048, 4000), 16: (512, 1024, 2048, 4000)}
 REPETITIONS = 3
-"""Products in a job."""
+"""Products in a job, of the larger orders."""
+SHORT_REPETITIONS = 15
+"""Of those below SHORT_ORDERS, which take milliseconds: where ranks share cores, these come as the
+scheduler happens to place them, product by product."""
+SHORT_ORDERS = 2048
 LAB_LAYOUTS = ((2, 2), (4, 4))
 """Nodes, and ranks on each."""
 LAB_ORDERS = (1024, 4000)
@@ -57,16 +62,14 @@ NEAR_NS = 100.0
 ATTEMPTS = 3
 """How often a job is run at most whose cores change their distance."""
 NOTES = [
-    "The machine's speed changes: compare within rows only. Tables of 02176f1, fb55277: alone on",
-    "  the machine, optimised across files, two jobs each; of b451256: objects linked one by one,",
-    "  with real-time priority (`chrt -r`) beside other work; others: older, one by one, alone.",
-    "New data that is read whole goes to and fro in copies since b451256, near from fb55277 on.",
-    "  Before, all read, MPICH, 240 ns: 4 KiB 0.84, 16 KiB 0.69; 60 ns: 4 KiB 0.73, 32 KiB 0.75"
-    " (now, two runs: 0.80 and 0.97, 0.82 and 0.84).",
-    "10^6 random operations on ownership, 8 ranks, address sanitizer, copies: passed (22 s).",
-    "Cannon: one to four jobs of three products each; over nodes the first two turns ran beside",
-    "  other work, and the wire needs 0.51 s for the 64 MB of a node at order 4000. There, 2x2, by",
-    "  turns, six products: MPICH 2.41 s (plain 2.99, three products), Open MPI 2.44 (2.71).",
+    "The machine's speed changes: compare within rows only. Tables of 491eb5d: alone on the",
+    "  machine, optimised across files, two to four jobs, without the scheduler's autogroups.",
+    "New data of 256 KiB, far, of which a tenth is read: the viewer waits for lines, 0.76 and",
+    "  0.77 of Overdrive's messages, whose first half the receiver copies itself. Between sizes",
+    "  of the tables, near, new: 600 B to 2 KiB 0.89 to 1.14, 8 KiB to 512 KiB 1.06 to 2.5.",
+    "4 x 10^6 random operations on ownership, 8 ranks, near, far, unknown, asan: passed.",
+    "Cannon: three jobs of three products, of 15 below order 2048; over nodes four jobs, by",
+    "  turns; the wire needs 0.51 s for the 64 MB of a node at order 4000.",
 ]
 """What the present figures do not say by themselves, as lines; to be written anew with them."""
 
@@ -152,18 +155,16 @@ def views(host: Host, rewrite: bool) -> list[Row]:
 
 
 def cannon_rows(part: str, host: Host, side: str, layout: str, output: str) -> list[Row]:
-    """Return the figures that a version of Cannon's algorithm has printed."""
-    found = []
-    for name, order, whole, communication, without in CANNON.findall(output):
+    """Return the medians of the figures that a version of Cannon's algorithm has printed."""
+    seconds: dict[tuple[str, str], list[float]] = {}
+    for name, order, *times in CANNON.findall(output):
         version = name.removeprefix("cannon_")
-        for what, seconds in (
-            ("program", whole),
-            ("communication", communication),
-            ("exchange", without),
-        ):
-            text = f"{version}-{what}"
-            found.append(row(part, host.name, side, "", layout, order, text, seconds))
-    return found
+        for what, text in zip(("program", "communication", "exchange"), times):
+            seconds.setdefault((order, f"{version}-{what}"), []).append(float(text))
+    return [
+        row(part, host.name, side, "", layout, order, what, f"{statistics.median(values):.6g}")
+        for (order, what), values in seconds.items()
+    ]
 
 
 def cannon_ways(host: Host) -> list[tuple[str, Path]]:
@@ -184,7 +185,8 @@ def cannon(host: Host, ranks: int, order: int) -> list[Row]:
     """Measure both versions on one node."""
     found = [product_row("cannon", host)]
     for side, program in cannon_ways(host):
-        output = run(host, ranks, [str(program), str(order), str(REPETITIONS)], side)
+        products = REPETITIONS if order >= SHORT_ORDERS else SHORT_REPETITIONS
+        output = run(host, ranks, [str(program), str(order), str(products)], side)
         found += cannon_rows("cannon", host, side, f"1x{ranks}", output)
     return found
 
