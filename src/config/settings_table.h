@@ -183,14 +183,14 @@
     "it copies the message aside and returns.")                                                    \
   X(near_pull_min_bytes, SizeType, "near_pull_min", 4 * kKiB, 0, kTiB, copy,                       \
     "Smallest message that the receiver reads from the sender's buffer when the sender has "       \
-    "not rewritten it, between cores that share a cache.")                                         \
-  X(near_pull_rewritten_min_bytes, SizeType, "near_pull_rewritten_min", 128 * kKiB, 0, kTiB, copy,   \
-    "The same for a buffer that the sender has rewritten since it last sent it, or sends "         \
-    "for the first time.")                                                                         \
+    "not rewritten it, or less than half of it, between cores that share a cache.")                \
+  X(near_pull_rewritten_min_bytes, SizeType, "near_pull_rewritten_min", 768 * kKiB, 0, kTiB, copy,   \
+    "The same for a buffer that the sender has rewritten since it last sent it, or received "      \
+    "into. One that it sends for the first time is read so from `near_cooperative_min` on.")       \
   X(near_cooperative_min_bytes, SizeType, "near_cooperative_min", 128 * kKiB, 0, kTiB, copy,         \
     "Smallest message, of those that the receiver reads itself, at which the sender helps "        \
     "copying, between cores that share a cache.")                                                  \
-  X(near_push_min_bytes, SizeType, "near_push_min", 256 * kKiB, 0, kTiB, copy,                           \
+  X(near_push_min_bytes, SizeType, "near_push_min", 1 * kMiB, 0, kTiB, copy,                           \
     "Smallest message that the sender writes straight into the receiver's buffer, between "        \
     "cores that share a cache.")                                                                   \
   X(near_kernel_min_bytes, SizeType, "near_kernel_min", kTiB, 0, kTiB, copy,                       \
@@ -198,11 +198,11 @@
     "not shared, between cores that share a cache.")                                               \
   X(far_pull_min_bytes, SizeType, "far_pull_min", 4 * kKiB, 0, kTiB, copy,                         \
     "Smallest message that the receiver reads from the sender's buffer when the sender has "       \
-    "not rewritten it, between cores that do not share a cache.")                                  \
+    "not rewritten it, or less than half of it, between cores that do not share a cache.")         \
   X(far_pull_rewritten_min_bytes, SizeType, "far_pull_rewritten_min", kTiB, 0, kTiB, copy,         \
-    "The same for a buffer that the sender has rewritten since it last sent it, or sends "         \
-    "for the first time.")                                                                         \
-  X(far_cooperative_min_bytes, SizeType, "far_cooperative_min", 256 * kKiB, 0, kTiB, copy,               \
+    "The same for a buffer that the sender has rewritten since it last sent it, or received "      \
+    "into. One that it sends for the first time is read so from `far_cooperative_min` on.")        \
+  X(far_cooperative_min_bytes, SizeType, "far_cooperative_min", 128 * kKiB, 0, kTiB, copy,               \
     "Smallest message, of those that the receiver reads itself, at which the sender helps "        \
     "copying, between cores that do not share a cache.")                                           \
   X(far_push_min_bytes, SizeType, "far_push_min", 256 * kKiB, 0, kTiB, copy,                             \

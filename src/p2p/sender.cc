@@ -62,13 +62,13 @@ ChosenPath Sender::choose_path(std::uint32_t peer, const Payload& payload) {
   if (reachable && (learns || plan_.wants_guess(payload.bytes, far))) {
     use = history_.look(payload.contiguous, payload.bytes);
   }
-  Path path = plan_.choose(payload.bytes, far, reachable, use != memory::BufferUse::unchanged);
+  Path path = plan_.choose(payload.bytes, far, reachable, use);
   if (learns) path = learnt_path(peer, payload, reachable, use, path);
   if (row_of(path).mapped && !in_file) {
     // Not before it matters: it is a system call.
     place = all_links_.attachable_place(peer, payload.contiguous, payload.bytes);
     if (place == memory::kUnreachable) {
-      path = plan_.choose(payload.bytes, far, false, true);
+      path = plan_.choose(payload.bytes, far, false, use);
       if (learns) learnt_->spoil_last();
     }
   }

@@ -205,9 +205,10 @@ void write_routes(JsonWriter& json, const config::Settings& s) {
   json.key("routes");
   json.open_array();
   for (const bool far : {false, true}) {
-    for (const auto& [buffer, reachable, rewritten] :
-         {std::tuple{"unchanged", true, false}, std::tuple{"rewritten", true, true},
-          std::tuple{"elsewhere", false, false}}) {
+    for (const auto& [buffer, reachable, use] :
+         {std::tuple{"unchanged", true, memory::BufferUse::unchanged},
+          std::tuple{"rewritten", true, memory::BufferUse::rewritten},
+          std::tuple{"elsewhere", false, memory::BufferUse::rewritten}}) {
       json.open_object();
       json.member("distance", far ? "far" : "near");
       json.member("buffer", buffer);
@@ -219,7 +220,7 @@ void write_routes(JsonWriter& json, const config::Settings& s) {
         if (bytes >= config::kTiB) continue;
         const bool below = bytes < plan.floor_bytes();
         const std::string way =
-            p2p::name_of(below ? p2p::Path::cells : plan.choose(bytes, far, reachable, rewritten));
+            p2p::name_of(below ? p2p::Path::cells : plan.choose(bytes, far, reachable, use));
         if (way == last) continue;
         last = way;
         json.open_object();

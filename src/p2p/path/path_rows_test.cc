@@ -32,12 +32,42 @@ TEST(PathRows, EveryValueOfCopyPathForcesItsRow) {
     config::Settings settings;
     settings.copy_path = row.forced;
     const CopyPlan plan(settings);
-    EXPECT_STREQ(name_of(plan.choose(1u << 20, false, true, true)), row.words.name);
+    EXPECT_STREQ(name_of(plan.choose(1u << 20, false, true, memory::BufferUse::rewritten)),
+                 row.words.name);
     // What has to be mapped cannot be taken out of reach.
-    EXPECT_STREQ(name_of(plan.choose(1u << 20, false, false, true)),
+    EXPECT_STREQ(name_of(plan.choose(1u << 20, false, false, memory::BufferUse::rewritten)),
                  row.mapped ? "cells" : row.words.name);
   }
   EXPECT_EQ(seen.size(), std::size(config::ChoiceWords<CopyPath>::kWords) - 1);
+}
+
+// Who rewrites a part pays for that part; what is sent first has not been to and fro yet.
+TEST(PathRows, TheUseOfABufferChoosesAmongThresholds) {
+  using Use = memory::BufferUse;
+  config::Settings settings;
+  settings.near_pull_min_bytes = 1000;
+  settings.near_cooperative_min_bytes = 2500;
+  settings.near_pull_rewritten_min_bytes = 3000;
+  settings.near_push_min_bytes = config::kTiB;
+  const auto path = [&](std::uint64_t bytes, Use use) {
+    return CopyPlan(settings).choose(bytes, false, true, use);
+  };
+  EXPECT_EQ(path(999, Use::unchanged), Path::cells);
+  EXPECT_EQ(path(1000, Use::unchanged), Path::pull);
+  EXPECT_EQ(path(2500, Use::unchanged), Path::cooperative);
+  EXPECT_EQ(path(1999, Use::partly), Path::cells);
+  EXPECT_EQ(path(2000, Use::partly), Path::pull);
+  EXPECT_EQ(path(2500, Use::partly), Path::cooperative);
+  EXPECT_EQ(path(2499, Use::fresh), Path::cells);
+  EXPECT_EQ(path(2500, Use::fresh), Path::cooperative);
+  for (const Use use : {Use::rewritten, Use::received}) {
+    EXPECT_EQ(path(2999, use), Path::cells);
+    EXPECT_EQ(path(3000, use), Path::cooperative);
+  }
+  settings.near_cooperative_min_bytes = 0;  // what has not been looked at counts as fresh
+  EXPECT_EQ(path(999, Use::fresh), Path::cells);
+  settings.near_cooperative_min_bytes = config::kTiB;
+  EXPECT_EQ(path(3000, Use::fresh), Path::pull);
 }
 
 // Of messages without content nothing can be looked at.
