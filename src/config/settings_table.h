@@ -190,9 +190,9 @@
   X(near_cooperative_min_bytes, SizeType, "near_cooperative_min", 128 * kKiB, 0, kTiB, copy,         \
     "Smallest message, of those that the receiver reads itself, at which the sender helps "        \
     "copying, between cores that share a cache.")                                                  \
-  X(near_push_min_bytes, SizeType, "near_push_min", 1 * kMiB, 0, kTiB, copy,                           \
-    "Smallest message that the sender writes straight into the receiver's buffer, between "        \
-    "cores that share a cache.")                                                                   \
+  X(near_push_min_bytes, SizeType, "near_push_min", 512 * kKiB, 0, kTiB, copy,                       \
+    "Smallest message that the sender writes straight into the receiver's buffer, unless it "      \
+    "has received into its own since it last sent it, between cores that share a cache.")          \
   X(near_kernel_min_bytes, SizeType, "near_kernel_min", kTiB, 0, kTiB, copy,                       \
     "Smallest message that is read through the operating system when the sender's buffer is "      \
     "not shared, between cores that share a cache.")                                               \

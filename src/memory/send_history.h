@@ -19,7 +19,7 @@ namespace od::memory {
 
 // What has happened to a buffer since it was last sent, as far as it is known or guessed.
 enum class BufferUse : std::uint8_t {
-  fresh,      // it is not known: never sent, or long ago
+  fresh,      // never sent, or so long ago that it is not known, or rewritten since and in no cache
   rewritten,  // by the program, most of it
   partly,     // rewritten by the program, at most half of it
   unchanged,
@@ -34,17 +34,21 @@ class SendHistory {
     const auto address = reinterpret_cast<std::uintptr_t>(data);
     Set& set = sets_[set_of(address)];
     const std::uint64_t sample = sample_of(data, bytes);
+    sent_units_ += static_cast<std::uint32_t>(bytes / kUnitBytes);
     Entry* found = nullptr;
     for (Entry& entry : set.entries) {
       if (entry.address == address && entry.bytes == bytes) found = &entry;
     }
     if (found == nullptr) {
-      set.entries[set.oldest++ % kWays] = {.address = address, .bytes = bytes, .sample = sample};
+      set.entries[set.oldest++ % kWays] = {
+          .address = address, .bytes = bytes, .sample = sample, .sent_at = sent_units_};
       return BufferUse::fresh;
     }
     Entry& entry = *found;
     const std::uint32_t changed = changed_places(entry.sample ^ sample);
     entry.sample = sample;
+    const std::uint32_t since = sent_units_ - entry.sent_at;
+    entry.sent_at = sent_units_;
     if (entry.received) {
       entry.received = false;
       return BufferUse::received;
@@ -58,7 +62,8 @@ class SendHistory {
     // or in a part of it where we do not look.
     entry.distrust = kDistrust;
     entry.change = changed > kPlaces / 2 ? BufferUse::rewritten : BufferUse::partly;
-    return entry.change;
+    const bool cold = entry.change == BufferUse::rewritten && since > kLongAgoUnits;
+    return cold ? BufferUse::fresh : entry.change;
   }
 
   // A message has been received into memory that begins here.
@@ -77,6 +82,7 @@ class SendHistory {
     std::uint8_t distrust = 0;  // unchanged sends that are still taken for such as the last change
     BufferUse change = BufferUse::rewritten;  // the last one
     bool received = false;                    // since the last send
+    std::uint32_t sent_at = 0;                // sent_units_ then
   };
   // 128 buffers: a program that goes round more of them at once is not known to us; 4 KiB per rank.
   // Several to a set, because buffers often lie at equal distances.
@@ -87,6 +93,10 @@ class SendHistory {
     std::uint32_t oldest = 0;
   };
   static constexpr std::uint8_t kDistrust = 2;
+  // What has been rewritten after so much else was sent is in no core's cache, as if it had never
+  // been sent: more than the third level of most processors.
+  static constexpr std::uint64_t kUnitBytes = 4096;
+  static constexpr std::uint32_t kLongAgoUnits = (32u << 20) / kUnitBytes;
   // Places looked at, evenly spread. Each may cost the sender a cache miss (overlapping ones), so
   // they are few; a program that rewrites a buffer usually rewrites all of it.
   static constexpr std::uint64_t kPlaces = 6;
@@ -123,6 +133,7 @@ class SendHistory {
   }
 
   std::array<Set, std::size_t{1} << kSetBits> sets_{};
+  std::uint32_t sent_units_ = 0;  // of kUnitBytes, that have been looked at; comes round
 };
 
 }  // namespace od::memory

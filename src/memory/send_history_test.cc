@@ -80,6 +80,32 @@ TEST(SendHistory, ABufferRewrittenInPartsIsToldFromOneRewrittenWhole) {
 }
 
 // Small counters and floating-point numbers: few of their bits differ.
+// Its lines are in no cache any more, whoever has written them.
+TEST(SendHistory, WhatWasSentLongAgoIsFreshOnceItIsRewritten) {
+  constexpr std::size_t kBytes = 512u << 10;
+  SendHistory history;
+  std::vector<char> often(kBytes, 1), seldom(kBytes, 1), still(kBytes, 1);
+  history.look(seldom.data(), kBytes);
+  history.look(still.data(), kBytes);
+  int between = 0;
+  const auto send_often = [&](std::size_t bytes) {
+    for (std::size_t sent = 0; sent < bytes; sent += kBytes) {
+      std::fill(often.begin(), often.end(), static_cast<char>(++between));
+      const BufferUse use = history.look(often.data(), kBytes);
+      EXPECT_TRUE(between == 1 || use == BufferUse::rewritten);
+    }
+  };
+  send_often(16u << 20);
+  std::fill(seldom.begin(), seldom.end(), 2);
+  EXPECT_EQ(history.look(seldom.data(), kBytes), BufferUse::rewritten);
+  send_often(40u << 20);
+  std::fill(seldom.begin(), seldom.end(), 3);
+  EXPECT_EQ(history.look(seldom.data(), kBytes), BufferUse::fresh);
+  std::fill(seldom.begin(), seldom.end(), 4);
+  EXPECT_EQ(history.look(seldom.data(), kBytes), BufferUse::rewritten);
+  EXPECT_EQ(history.look(still.data(), kBytes), BufferUse::unchanged);
+}
+
 TEST(SendHistory, WordsThatDifferByLittleAreToldApart) {
   SendHistory history;
   std::vector<double> numbers(1024, 1.0);

@@ -64,6 +64,11 @@ TEST(PathRows, TheUseOfABufferChoosesAmongThresholds) {
     EXPECT_EQ(path(2999, use), Path::cells);
     EXPECT_EQ(path(3000, use), Path::cooperative);
   }
+  settings.near_push_min_bytes = settings.far_push_min_bytes = 2000;
+  EXPECT_EQ(path(2000, Use::rewritten), Path::push);
+  EXPECT_EQ(path(2000, Use::received), Path::cells);
+  EXPECT_EQ(CopyPlan(settings).choose(2000, true, true, Use::received), Path::push);
+  settings.near_push_min_bytes = config::kTiB;
   settings.near_cooperative_min_bytes = 0;  // what has not been looked at counts as fresh
   EXPECT_EQ(path(999, Use::fresh), Path::cells);
   settings.near_cooperative_min_bytes = config::kTiB;
