@@ -34,10 +34,15 @@ constexpr unsigned kLooks = 8;
 // and 24.6, 124 and 25; 2 MiB 158 and 173, 684 and 232.
 constexpr int kMuchFetched = 2;
 constexpr int kMostlyFetched = 6;
+// Of more than a core's caches hold, lines that nobody has fetched may take as long. Of eight
+// counted as fetched, 1 to 4 MiB: nothing read 0, in one of ten looks 1 to 4, of a hundred 5; a
+// tenth 1, in one of five 2 to 5; all 4 to 8, in three of four 6 and more.
+constexpr int kFetchedOfMuch = 5;
 // Sends of new data between two looks at a far block whose viewers were found to read it, which
 // cost a send in place, at one that they leave alone, and at a near one: only to see whether the
 // cores are still near.
 constexpr std::uint16_t kCopiesPerLook = 127;
+constexpr std::uint16_t kLongCopiesPerLook = 31;
 constexpr std::uint16_t kLoansPerLook = 7;
 
 // Copies of so few bytes are made without knowing whether they will be read: for near viewers, and
@@ -230,8 +235,9 @@ void Service::look_at_viewers(Block& record) {
   }
   // The cores may have moved since the start, or since lines were last looked at.
   const double far_from_ns = far_from_ns_.load(std::memory_order_relaxed);
-  const bool learns = far_from_ns > 0 && watched.bytes <= kMostLearntBytes;
-  bool whole = far_fetched >= kMuchFetched;
+  const bool longer = watched.bytes > kMostLearntBytes;
+  const bool learns = far_from_ns > 0 && !longer;
+  bool whole = far_fetched >= (longer ? kFetchedOfMuch : kMuchFetched);
   if (!whole && near_fetched >= kMostlyFetched && (far_ns <= 0 || learns)) {
     whole = true;
     const bool far_now = learns && quickest >= far_from_ns;
@@ -239,7 +245,9 @@ void Service::look_at_viewers(Block& record) {
     near_line_ns_.store(far_now ? 0 : quickest, std::memory_order_relaxed);
   }
   record.read_whole = whole ? 1 : 0;
-  record.until_look = whole || near_ns > 0 ? kCopiesPerLook : kLoansPerLook;
+  record.until_look = !whole && near_ns <= 0 ? kLoansPerLook
+                      : longer               ? kLongCopiesPerLook
+                                             : kCopiesPerLook;
 }
 
 void Service::forget_viewers(Block& record) {
