@@ -62,14 +62,14 @@ NEAR_NS = 100.0
 ATTEMPTS = 3
 """How often a job is run at most whose cores change their distance."""
 NOTES = [
-    "The machine's speed changes: compare within rows only. Tables of 491eb5d: alone on the",
-    "  machine, optimised across files, two to four jobs, without the scheduler's autogroups.",
-    "New data of 256 KiB, far, of which a tenth is read: the viewer waits for lines, 0.76 and",
-    "  0.77 of Overdrive's messages, whose first half the receiver copies itself. Between sizes",
-    "  of the tables, near, new: 600 B to 2 KiB 0.89 to 1.14, 8 KiB to 512 KiB 1.06 to 2.5.",
+    "The machine's speed changes: compare within rows only. Tables of be36fc1, ed4f482: alone on",
+    "  the machine, optimised across files, two or three jobs, without the scheduler's autogroups.",
+    "New data of 256 KiB, far, of which a tenth is read: the viewer waits for its lines, 0.75 of",
+    "  Overdrive's messages, whose first half the receiver copies itself. Between sizes of the",
+    "  tables, near, new (491eb5d): 600 B to 2 KiB 0.89 to 1.14, 8 to 32 KiB 1.06 to 1.8.",
     "4 x 10^6 random operations on ownership, 8 ranks, near, far, unknown, asan: passed.",
     "Cannon: three jobs of three products, of 15 below order 2048; over nodes four jobs, by",
-    "  turns; the wire needs 0.51 s for the 64 MB of a node at order 4000.",
+    "  turns (491eb5d); the wire needs 0.51 s for the 64 MB of a node at order 4000.",
 ]
 """What the present figures do not say by themselves, as lines; to be written anew with them."""
 
