@@ -95,7 +95,7 @@ def measure(host: Host, layout: str, net: str, options: argparse.Namespace) -> l
     # The fabric's switch could add by itself; that is another page's business.
     settings = {"OVERDRIVE_SWITCH": "off"}
     settings |= dict(item.split("=", 1) for item in options.set)
-    libraries = dict(item.split("=", 1) for item in options.library)
+    libraries = dict(item.split("=", 1) for item in options.libraries)
     variants = [Variant(PLAIN, host, program)]
     for title, path in (libraries or {OVERDRIVE: str(library())}).items():
         variants.append(Variant(title, host, program, Path(path), settings))
@@ -274,6 +274,7 @@ def main() -> int:
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument(
         "--library",
+        dest="libraries",
         action="append",
         default=[],
         metavar="NAME=FILE",

@@ -75,7 +75,7 @@ def run(line: list[str], seconds: float) -> tuple[int, str]:
 def measure(options: argparse.Namespace) -> int:
     """Run all variants in turns and add their samples to the file; return how many jobs failed."""
     libraries: dict[str, str | None] = {"host": None}
-    libraries |= dict(item.split("=", 1) for item in options.library or ())
+    libraries |= dict(item.split("=", 1) for item in options.libraries or ())
     if len(libraries) == 1:
         libraries["overdrive"] = str(ROOT / "build" / "release" / "lib" / "liboverdrive.so")
     for library in libraries.values():
@@ -149,7 +149,13 @@ def main() -> int:
     add("--ranks", type=int, default=2)
     add("--repeats", type=int, default=3)
     add("--seconds", type=float, default=60, help="limit of a job")
-    add("--library", action="append", metavar="NAME=FILE", help="a build to measure")
+    add(
+        "--library",
+        dest="libraries",
+        action="append",
+        metavar="NAME=FILE",
+        help="a build to measure",
+    )
     add("--csv", type=Path, default=Path("osu.csv"), help="samples are added here")
     add("--summary", type=Path, nargs="+", metavar="FILE", help="evaluate samples")
     add("program", nargs=argparse.REMAINDER)

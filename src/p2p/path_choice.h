@@ -20,7 +20,9 @@
 #ifndef OVERDRIVE_P2P_PATH_CHOICE_H_
 #define OVERDRIVE_P2P_PATH_CHOICE_H_
 
+#include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -122,6 +124,42 @@ class alignas(64) PathChoice {
   std::uint64_t tried_ = 0;
   std::uint64_t typical_ = 0;
   std::array<Rival, kPaths> rivals_{};
+};
+
+// Which of `count` ranges of lengths: doublings from `least` on, the first and the last take what
+// is beyond. Choices are made apart for each.
+constexpr std::size_t size_range(std::uint64_t bytes, std::uint64_t least, std::size_t count) {
+  const int doublings =
+      static_cast<int>(std::bit_width(bytes)) - static_cast<int>(std::bit_width(least));
+  return std::min(static_cast<std::size_t>(std::max(doublings, 0)), count - 1);
+}
+
+// Of several choices of a rank only one tries at a time: what another one does meanwhile would be
+// taken for its doing.
+class OneTrial {
+ public:
+  // choice.step() of one of them.
+  PathChoice::Event step(PathChoice& choice, std::uint64_t bytes, const PathMoment& moment,
+                         bool waits) {
+    if (choice.trying() && owner_ != &choice) choice.give_up();
+    const bool free =
+        owner_ == nullptr || owner_ == &choice || moment.now_ns - owned_since_ns_ > kPatienceNs;
+    const PathChoice::Event event = choice.step(bytes, moment, free, waits);
+    if (event == PathChoice::Event::trial_begun) {
+      owner_ = &choice;
+      owned_since_ns_ = moment.now_ns;
+    } else if (event != PathChoice::Event::none) {
+      owner_ = nullptr;
+    }
+    return event;
+  }
+
+ private:
+  // Nobody who is trying takes longer between two messages; perhaps there are no more of them.
+  static constexpr std::uint64_t kPatienceNs = 100'000'000;
+
+  PathChoice* owner_ = nullptr;  // who is trying
+  std::uint64_t owned_since_ns_ = 0;
 };
 
 }  // namespace od::p2p

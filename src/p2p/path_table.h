@@ -5,16 +5,13 @@
 // of the other, but it says it again when that distance comes back.
 //
 // Made for a peer with the first message that may take more than one path; nothing of it is touched
-// by shorter messages. Only one choice at a time tries other paths, because what another one does
-// meanwhile would be taken for their doing.
+// by shorter messages. Only one choice at a time tries other paths.
 //
 // Used by one thread at a time (the rank's lock).
 #ifndef OVERDRIVE_P2P_PATH_TABLE_H_
 #define OVERDRIVE_P2P_PATH_TABLE_H_
 
-#include <algorithm>
 #include <array>
-#include <bit>
 #include <cstdint>
 #include <memory>
 #include <new>
@@ -72,9 +69,6 @@ class PathTable {
  private:
   static constexpr std::size_t kUses = 6;    // those of BufferUse, and buffers out of reach
   static constexpr std::size_t kSizes = 11;  // doublings from 4 KiB; the last: 4 MiB and more
-  static constexpr int kLeastBits = static_cast<int>(std::bit_width(kLeastBytes));
-  // Nobody who is trying takes longer between two messages; perhaps there are no more of them.
-  static constexpr std::uint64_t kPatienceNs = 100'000'000;
   using Choices = std::array<PathChoice, kUses * kSizes>;
   struct Peer {
     std::unique_ptr<Choices> at[2];  // near, far
@@ -86,10 +80,7 @@ class PathTable {
       choices.reset(new (std::nothrow) Choices);
       if (choices == nullptr) return nullptr;
     }
-    const std::size_t size = std::min<std::size_t>(
-        static_cast<std::size_t>(
-            std::max(static_cast<int>(std::bit_width(question.bytes)) - kLeastBits, 0)),
-        kSizes - 1);
+    const std::size_t size = size_range(question.bytes, kLeastBytes, kSizes);
     const std::size_t use = question.reachable ? static_cast<std::size_t>(question.use) : kUses - 1;
     return &(*choices)[use * kSizes + size];
   }
@@ -98,33 +89,17 @@ class PathTable {
     // Whatever is received adds to one of these.
     const PathMoment moment{now_ns(), counters_.bytes_received + counters_.matched_posted +
                                           counters_.matched_unexpected};
-    if (choice.trying() && owner_ != &choice) choice.give_up();
-    const bool free =
-        owner_ == nullptr || owner_ == &choice || moment.now_ns - owned_since_ns_ > kPatienceNs;
     const bool waits = my_index_ > question.peer;
-    switch (choice.step(question.bytes, moment, free, waits)) {
-      case PathChoice::Event::none:
-        break;
-      case PathChoice::Event::trial_begun:
-        owner_ = &choice;
-        owned_since_ns_ = moment.now_ns;
-        ++counters_.path_trials;
-        break;
-      case PathChoice::Event::path_changed:
-        ++counters_.path_changes;
-        [[fallthrough]];
-      case PathChoice::Event::trial_over:
-        owner_ = nullptr;
-        break;
-    }
+    const PathChoice::Event event = trial_.step(choice, question.bytes, moment, waits);
+    if (event == PathChoice::Event::trial_begun) ++counters_.path_trials;
+    if (event == PathChoice::Event::path_changed) ++counters_.path_changes;
   }
 
   observe::Counters& counters_;
   std::uint32_t my_index_;
-  std::vector<Peer> peers_;      // by node index
-  PathChoice* owner_ = nullptr;  // who is trying
+  std::vector<Peer> peers_;  // by node index
+  OneTrial trial_;
   PathChoice* last_ = nullptr;
-  std::uint64_t owned_since_ns_ = 0;
 };
 
 }  // namespace od::p2p

@@ -163,6 +163,8 @@ bool Service::lend_in_new(const Found& found, const void* address, std::uint64_t
   return true;
 }
 
+bool Service::new_is_due() { return sends_missed_++ % kSendsPerTry == 0; }
+
 bool Service::copied_as_learnt(std::uint64_t bytes, bool far) {
   // Relaxed: other threads open views meanwhile; any other number will do.
   const std::uint64_t received =
@@ -175,7 +177,7 @@ bool Service::lend_as_told(const Found& found, const void* address, std::uint64_
   const bool tries = copy_choice_.trying();
   if (!copied && tries) return false;
   bool done = lend_in_kept(found, address, bytes, copied, place);
-  if (!done && copied && (tries || sends_missed_++ % kSendsPerTry == 0)) {
+  if (!done && copied && (tries || new_is_due())) {
     done = lend_in_new(found, address, bytes, far, place);
   }
   if (done != copied) copy_choice_.spoil_last();
@@ -208,8 +210,7 @@ Service::How Service::lend_well(const Found& found, const void* address, std::ui
   if (far && bytes > kMostShortBytes) {
     return lend_past_caches(found, address, bytes, views, place) ? How::as_copy : How::in_place;
   }
-  if (views == 1 && sends_missed_++ % kSendsPerTry == 0 &&
-      lend_in_new(found, address, bytes, far, place)) {
+  if (views == 1 && new_is_due() && lend_in_new(found, address, bytes, far, place)) {
     return How::as_copy;
   }
   return far && with_message ? How::by_content : How::in_place;

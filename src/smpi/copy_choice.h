@@ -11,7 +11,6 @@
 #ifndef OVERDRIVE_SMPI_COPY_CHOICE_H_
 #define OVERDRIVE_SMPI_COPY_CHOICE_H_
 
-#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstdint>
@@ -33,9 +32,9 @@ class CopyChoice {
   // Asked once for each send of new data. `received`: another number whenever a message has come
   // meanwhile. `waits`: of two ranks that answer each other, one says true and one false.
   bool copied(std::uint64_t bytes, bool far, std::uint64_t received, bool waits) {
-    last_ = &choices_[far ? 1 : 0][index_of(bytes)];
+    last_ = &choices_[far ? 1 : 0][p2p::size_range(bytes, kLeastBytes, kSizes)];
     if (!last_->begun()) last_->begin(far ? kInPlace : kCopied, kBoth, far, bytes);
-    if (!last_->rests(bytes)) step(bytes, {clock_(), received}, waits);
+    if (!last_->rests(bytes)) trial_.step(*last_, bytes, {clock_(), received}, waits);
     return last_->path() == kCopied;
   }
   // What copied() has said last was not to be had.
@@ -49,33 +48,13 @@ class CopyChoice {
   static constexpr p2p::Path kInPlace = p2p::Path::pull;
   static constexpr p2p::Path kCopied = p2p::Path::cells;
   static constexpr unsigned kBoth = p2p::PathChoice::bit(kInPlace) | p2p::PathChoice::bit(kCopied);
-  static constexpr int kLeastBits = std::bit_width(kLeastBytes);
-  static constexpr std::size_t kSizes = std::bit_width(kMostBytes) - kLeastBits + 1;
-  // Who tries and does not send any more for so long keeps nobody else from trying.
-  static constexpr std::uint64_t kPatienceNs = 100'000'000;
-
-  static std::size_t index_of(std::uint64_t bytes) {
-    const int doublings = static_cast<int>(std::bit_width(bytes)) - kLeastBits;
-    return std::min(static_cast<std::size_t>(std::max(doublings, 0)), kSizes - 1);
-  }
-  void step(std::uint64_t bytes, const p2p::PathMoment& moment, bool waits) {
-    if (last_->trying() && owner_ != last_) last_->give_up();
-    const bool free =
-        owner_ == nullptr || owner_ == last_ || moment.now_ns - owned_since_ns_ > kPatienceNs;
-    const auto event = last_->step(bytes, moment, free, waits);
-    if (event == p2p::PathChoice::Event::trial_begun) {
-      owner_ = last_;
-      owned_since_ns_ = moment.now_ns;
-    } else if (event != p2p::PathChoice::Event::none) {
-      owner_ = nullptr;
-    }
-  }
+  static constexpr std::size_t kSizes =
+      std::bit_width(kMostBytes) - std::bit_width(kLeastBytes) + 1;
 
   std::uint64_t (*clock_)();
   std::array<p2p::PathChoice, kSizes> choices_[2];  // near, far
-  p2p::PathChoice* owner_ = nullptr;                // who is trying
+  p2p::OneTrial trial_;
   p2p::PathChoice* last_ = nullptr;
-  std::uint64_t owned_since_ns_ = 0;
 };
 
 }  // namespace od::smpi

@@ -183,6 +183,8 @@ class Service {
                     overdrive_smpi_place* place);
   bool lend_in_new(const Found& found, const void* address, std::uint64_t bytes, bool far,
                    overdrive_smpi_place* place);
+  // Asked where a copy would pay and none is kept: whether one goes in a new block now.
+  bool new_is_due();
   bool copied_as_learnt(std::uint64_t bytes, bool far);
   // `copied`: what copied_as_learnt() has said. False: nothing is lent yet, it goes in place.
   bool lend_as_told(const Found& found, const void* address, std::uint64_t bytes, bool far,

@@ -876,8 +876,8 @@ int random_traffic(int rank, const node::Exchange& exchange) {
   const long operations = (text != nullptr ? std::atol(text) : 100'000) / exchange.size;
   TestRank own(exchange);
   Service& service = *own.service;
-  // Some are far from all others, who then seem to read everything: they lend copies.
-  // One of four knows no distance, one is near the others, two are far.
+  // One of four knows no distance, one is near the others, two are far from all others, who then
+  // seem to read everything: they lend copies.
   if (rank % 4 == 1) service.set_far(0, 50, 200);
   if (rank % 4 > 1) service.set_far(kAllFetchedNs);
   std::mt19937_64 random(static_cast<std::uint64_t>(rank) + 1);

@@ -246,7 +246,7 @@ class Tuning:
     heats: list[Heat]
     seconds: float
     cores: int
-    library: str = ""
+    family: str = ""
     """Whose algorithms are known by its own variables (host_settings)."""
     host_alone: bool = False
     known: dict[Heat, list[bench.Variant]] = field(default_factory=dict)
@@ -303,7 +303,7 @@ class Tuning:
     def every_variant(self, heat: Heat) -> list[bench.Variant]:
         """Return the built-in choice, every algorithm that can serve, and the host's own."""
         variable = f"OVERDRIVE_ADJUST_{heat.collective.upper()}"
-        own = host_settings.candidates(self.library, heat.collective)
+        own = host_settings.candidates(self.family, heat.collective)
         if self.host_alone:
             found = [bench.Variant(rules.HOST, None)]
             return [*found, *(bench.Variant(name, None, given) for name, given in own.items())]
@@ -453,7 +453,7 @@ def _finish(
     write_whole(picture, report.render(subtitle, tables, lines, tuning.usual, tuning.choosable))
     print("\n".join(lines))
     if tuning.host_alone:
-        files = host_settings.emit(tuning.library, [subtitle], tables, output)
+        files = host_settings.emit(tuning.family, [subtitle], tables, output)
         for path, text in files.items():
             write_whole(path, text)
         print(f"the library's best settings are in {output}; figures: {picture}")
@@ -523,8 +523,8 @@ def run(
     fingerprint = settings.query(installation, environment, "--machine")["fingerprint"]
     start = bench.start_words(here.job_command, 1) if here.job_command else []
     host = host_version(compiler, environment, start)
-    library = host_settings.library_of(host)
-    if options.emit and not library:
+    host_family = host_settings.family_of(host)
+    if options.emit and not host_family:
         raise CommandError(f"--emit host does not know the variables of {host}")
     output: Path = options.output or standard_file(environment, host)
     if options.emit and not options.output:
@@ -550,7 +550,7 @@ def run(
     cores = len(os.sched_getaffinity(0))
     print(f"# {host}; {here.nodes} nodes, ranks {options.counts}; {len(heats)} heats, of which "
           f"{len(journal.heats)} are measured already in some round", flush=True)  # fmt: skip
-    tuning = Tuning(here, journal, heats, options.budget, cores, library, bool(options.emit))
+    tuning = Tuning(here, journal, heats, options.budget, cores, host_family, bool(options.emit))
     try:
         complete = tuning.run()
     except BaseException:

@@ -68,7 +68,7 @@ INTEL_COUNTS = {
 }  # fmt: skip
 
 
-def library_of(version: str) -> str:
+def family_of(version: str) -> str:
     """Return which family a library's version text belongs to; empty: none that is known."""
     for family, words in ((OPEN_MPI, "open mpi"), (INTEL, "intel"), (MPICH, "mpich")):
         if words in version.lower():
