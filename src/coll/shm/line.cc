@@ -55,12 +55,11 @@ void LineServer::show(const Line& line) {
   post.payload_bytes = 0;
   if (post.way == Way::payload) {
     std::memcpy(post.payload, line.shown, line.bytes);
-    post.payload_bytes =
-        static_cast<std::uint8_t>(line.content == Content::same ? line.bytes : block_bytes(line));
+    post.payload_bytes = static_cast<std::uint8_t>(told_bytes(line));
   } else if (post.way == Way::cells) {
     const std::uint64_t at = channel_.lanes().cell_offset(number);
     std::memcpy(channel_.slot(shape_.me) + at, line.shown, line.bytes);
-    post.place = {at, line.bytes, channel_.lanes().cell_bytes(), block_bytes(line), 1, 1};
+    post.place = {at, told_bytes(line), channel_.lanes().cell_bytes(), block_bytes(line), 1, 1};
   }
   channel_.publish(number);
   shown_ahead_ = post.way;
@@ -149,12 +148,10 @@ bool LineServer::lines_here(const Line& line, Span sources, Patience& patience) 
 // elsewhere, because it has taken the general way.
 bool LineServer::as_expected(const Line& line, const Post& post) const {
   if (post.way != way_of_line(line.bytes)) return false;
-  const std::uint64_t block = block_bytes(line);
-  if (post.way != Way::cells) {
-    return post.payload_bytes == (line.content == Content::same ? line.bytes : block);
-  }
+  const std::uint64_t told = told_bytes(line);
+  if (post.way != Way::cells) return post.way == Way::nothing || post.payload_bytes == told;
   return post.place.offset == channel_.lanes().cell_offset(channel_.next()) &&
-         post.place.bytes == line.bytes && post.place.block_bytes == block;
+         post.place.bytes == told && post.place.block_bytes == block_bytes(line);
 }
 
 void LineServer::take(const Line& line, Span sources) {

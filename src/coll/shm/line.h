@@ -98,6 +98,11 @@ class LineServer {
     if (line.content != Content::each || shape_.size == 2) return 0;
     return line.bytes / static_cast<std::uint64_t>(shape_.size);
   }
+  // Of the block that each reader is shown.
+  std::uint64_t told_bytes(const Line& line) const {
+    const std::uint64_t block = block_bytes(line);
+    return block != 0 ? block : line.bytes;
+  }
   void take(const Line& line, Span sources);
   void complete();
 

@@ -204,6 +204,13 @@ void Publisher::plan_cells(Exchange& x) {
   show.ring_bytes = show.table_bytes + show.cells * show.cell_bytes;
 }
 
+// What a post says of its length, so that readers see whether they expect the same.
+std::uint64_t Publisher::told_bytes(const Exchange& x) {
+  const Blocks& out = x.part.out;
+  const bool equal = x.spec.content == Content::each && x.spec.use == Use::copy;
+  return equal && !x.part.own_places ? out.each : out.total;
+}
+
 void Publisher::post(Exchange& x) {
   Showing& show = x.show;
   const Blocks& out = x.part.out;
@@ -223,7 +230,7 @@ void Publisher::post(Exchange& x) {
     case Way::cells:
       ++counters_.shown_cells;
       post.place = {kControlBytes + show.ring_at,
-                    out.total,
+                    told_bytes(x),
                     show.cell_bytes,
                     show.block_bytes,
                     show.cells,
@@ -232,7 +239,7 @@ void Publisher::post(Exchange& x) {
     case Way::direct:
       ++counters_.shown_direct;
       post.place = {};
-      post.place.bytes = out.total;
+      post.place.bytes = told_bytes(x);
       post.place.block_bytes = x.spec.content == Content::each ? out.each : 0;
       if (!post.table) post.place.offset = memory::reach_offset(out.base, 1);
       break;
@@ -252,14 +259,16 @@ void Publisher::fill_payload(const Exchange& x, Post& post) {
   if (x.spec.content == Content::same) {
     std::memcpy(post.payload, out.base, out.total);
     post.payload_bytes = static_cast<std::uint8_t>(out.total);
-  } else if (seat.size == 2) {
+    return;
+  }
+  post.payload_bytes = static_cast<std::uint8_t>(out.each);
+  if (seat.size == 2) {
     std::memcpy(post.payload, out.at(1 - seat.me), out.each);
-  } else {
-    for (int i = seat.readers.first; i < seat.readers.last; ++i) {
-      if (i == seat.me || out.size(i) == 0) continue;
-      std::memcpy(post.payload + out.offset(i), out.at(i), out.size(i));
-    }
-    post.payload_bytes = static_cast<std::uint8_t>(out.each);
+    return;
+  }
+  for (int i = seat.readers.first; i < seat.readers.last; ++i) {
+    if (i == seat.me || out.size(i) == 0) continue;
+    std::memcpy(post.payload + out.offset(i), out.at(i), out.size(i));
   }
 }
 

@@ -141,6 +141,7 @@ bool Reader::resolve(Exchange& x, int source, const Post& post) {
   s.rounds = pieces_in(s.bytes, spec.piece_bytes);
   s.cells = s.filled = 0;
   if (post.way == Way::nothing || spec.use == Use::wait) {
+    note_length(x, s.bytes, 0);
     s.way = Way::nothing;
     s.taken = kAllTaken;
     s.bytes = 0;
@@ -149,7 +150,8 @@ bool Reader::resolve(Exchange& x, int source, const Post& post) {
   if (post.way == Way::payload) return resolve_payload(x, s, post);
   const int position = x.member(source);
   const Post::Place place = post.place;
-  std::uint64_t shown = spec.content == Content::same ? place.bytes : s.bytes;
+  const bool told = spec.content == Content::same || spec.use == Use::copy;
+  std::uint64_t shown = told ? place.bytes : s.bytes;
   std::uint64_t after_table = 0;
   TableEntry entry{};
   if (post.table) {
@@ -184,15 +186,17 @@ bool Reader::resolve(Exchange& x, int source, const Post& post) {
 }
 
 bool Reader::resolve_payload(Exchange& x, Shown& s, const Post& post) {
+  const std::uint64_t shown = post.payload_bytes;
+  std::uint64_t in_block = 0;
   std::uint64_t at = 0;
   if (x.spec.content == Content::same) {
-    at = x.part.share_at;
-    if (x.spec.use == Use::combine && post.payload_bytes < at + s.bytes) return false;
-    note_length(x, s.bytes, post.payload_bytes);
-    s.bytes = std::min<std::uint64_t>(s.bytes, post.payload_bytes);
-  } else {
-    at = static_cast<std::uint64_t>(x.seat.me) * post.payload_bytes;
+    at = in_block = x.part.share_at;
+  } else if (x.seat.size > 2) {
+    at = static_cast<std::uint64_t>(x.seat.me) * shown;
   }
+  if (x.spec.use == Use::combine && shown < in_block + s.bytes) return false;
+  note_length(x, s.bytes, shown);
+  s.bytes = std::min(s.bytes, shown);
   s.start = post.payload + at;
   return at + s.bytes <= kInlineBytes;
 }

@@ -25,7 +25,7 @@
 namespace od::coll::shm {
 
 // Raised when what members tell each other by a slot changes; equal on all ranks of a job.
-inline constexpr std::uint32_t kSlotVersion = 2;
+inline constexpr std::uint32_t kSlotVersion = 3;
 // Exchanges of one communicator that can be under way at once.
 inline constexpr std::uint32_t kLanes = 8;
 // Where ranks share cores (Lanes): posts that a member can show at once, and cells.
@@ -57,7 +57,9 @@ enum class Way : std::uint8_t {
 struct Post {
   struct Place {
     std::uint64_t offset;  // cells: from the start of the slot; direct: in the reach file
-    std::uint64_t bytes;   // of the block, where there is one for all; of all blocks together else
+    // Of the block, where there is one for all, or where readers copy blocks of equal length; of
+    // all blocks together else.
+    std::uint64_t bytes;
     std::uint64_t cell_bytes;   // cells: from one piece's place to the next one's
     std::uint64_t block_bytes;  // from one reader's block to the next one's (in a cell, or direct)
     std::uint32_t cells;        // how many pieces have a place of their own
@@ -67,9 +69,9 @@ struct Post {
   std::atomic<std::uint64_t> ticket;
   std::uint32_t completed;  // low half of SlotControl::completed at the time of posting
   Way way;
-  bool awaits_readers;  // the owner waits for its readers' `read`
-  bool table;           // `offset` is that of a table with one TableEntry per member
-  std::uint8_t payload_bytes;
+  bool awaits_readers;         // the owner waits for its readers' `read`
+  bool table;                  // `offset` is that of a table with one TableEntry per member
+  std::uint8_t payload_bytes;  // of the block, or of one of them
   union {
     Place place;
     std::byte payload[kInlineBytes];
