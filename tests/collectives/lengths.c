@@ -1,6 +1,9 @@
 // Ranks of a node that do not agree how long the blocks of a collective are: whoever is shown
 // another length than it expects is told MPI_ERR_TRUNCATE, nothing is written behind what it
-// expects, nobody waits for ever or ends the job, and the next call is right.
+// expects, nobody waits for ever or ends the job, and the next call is right. So is the root of a
+// reduction that expects less.
+//   --reduction=NAME,BYTES   instead: a reduction that ends the job, since nothing right could come
+//                            of it: the last rank has half as much as all others
 #include "odtest.h"
 
 typedef enum {
@@ -100,12 +103,53 @@ static void good_turn(Collective which, int bytes, int root, int number) {
   }
 }
 
+// All ranks but the root have more.
+static void short_root(int count, int root) {
+  int* const input = (int*)in;
+  int* const output = (int*)out;
+  int class = MPI_SUCCESS;
+  for (int i = 0; i < count; i++) input[i] = 1, output[i] = -1;
+  const int mine = odt.rank == root ? count / 2 : count;
+  const int error = MPI_Reduce(input, output, mine, MPI_INT, MPI_SUM, root, MPI_COMM_WORLD);
+  if (error != MPI_SUCCESS) MUST(MPI_Error_class(error, &class));
+  CHECK(class == (odt.rank == root ? MPI_ERR_TRUNCATE : MPI_SUCCESS), "reduce of %d: class %d",
+        count, class);
+  if (odt.rank == root) CHECK(output[mine] == -1, "reduce of %d: written too far", count);
+  MUST(MPI_Reduce(input, output, count, MPI_INT, MPI_SUM, root, MPI_COMM_WORLD));
+  if (odt.rank == root) CHECK(output[count - 1] == odt.size, "reduce of %d is wrong", count);
+}
+
+// Returns if nobody notices.
+static void end_the_job(const char* name, int bytes) {
+  const int all = bytes / (int)sizeof(int);
+  const int mine = odt.rank == odt.size - 1 ? all / 2 : all;
+  const MPI_Comm comm = MPI_COMM_WORLD;
+  for (int turn = 0; turn < 3; turn++) {
+    const int count = turn == 0 ? mine : all;
+    if (strncmp(name, "allreduce", 9) == 0) {
+      MPI_Allreduce(in, out, count, MPI_INT, MPI_SUM, comm);
+    } else {
+      MPI_Reduce_scatter_block(in, out, count, MPI_INT, MPI_SUM, comm);
+    }
+  }
+}
+
 int main(int argc, char** argv) {
   static const int sizes[] = {8, 1000, 40000, kMostBytes};
   odt_start("lengths", &argc, &argv);
   MUST(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
   in = odt_memory((size_t)kMostBytes * (size_t)odt.size);
   out = odt_memory((size_t)kMostBytes * (size_t)odt.size + kGuard);
+  const char* const reduction = odt_option("reduction", NULL);
+  if (reduction != NULL) {
+    end_the_job(reduction, atoi(strchr(reduction, ',') + 1));
+    CHECK(0, "nobody has noticed");
+    return odt_finish();
+  }
+  for (int root = 0; root < odt.size; root++) {
+    short_root(2, root);
+    short_root(200, root);
+  }
   int number = 0;
   for (Collective which = 0; which < kCollectives; which++) {
     for (int s = 0; s < 4; s++) {

@@ -57,6 +57,18 @@ def test_lengths_that_disagree(
     assert result.counter("collectives_served") >= 2 * 9 * 16 * ranks, result.report()
 
 
+@pytest.mark.parametrize("reduction", ["allreduce,100000", "block,40", "block,40000"])
+def test_reductions_of_lengths_that_disagree(
+    reduction: str, host: Host, compiled: Callable[[Path], str], needs_overdrive: None
+) -> None:
+    """They end the job and say why; before, some gave wrong results or waited for ever."""
+    program = compiled(HERE / "lengths.c")
+    result = jobs.run(host, 4, [program, f"--reduction={reduction}"], limit=60)
+    assert not result.timed_out and result.returncode != 0, result.report()
+    assert "do all ranks give the same count?" in result.stderr, result.report()
+    assert "nobody has noticed" not in result.stderr, result.report()
+
+
 def test_threads(host: Host, compiled: Callable[[Path], str], overdrive: bool, seed: int) -> None:
     """Four threads at the same time."""
     result = run(host, 2, compiled(HERE / "threads.c"), [f"--seed={seed}"], overdrive)

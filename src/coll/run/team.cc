@@ -117,9 +117,9 @@ void CollectiveTeam::make_team() {
   setup.corrupt = [](void* context, int member) {
     auto& endpoint = *static_cast<p2p::Endpoint*>(context);
     log(Level::kError,
-        "rank %d (of this node's ranks of a communicator) shows less in a reduction than the "
-        "others expect, or its shared memory is damaged; ending the job: do all ranks give the "
-        "same count?",
+        "rank %d (of this node's ranks of a communicator) shows another length in a reduction "
+        "than the others expect, or its shared memory is damaged; ending the job: do all ranks "
+        "give the same count?",
         member);
     endpoint.host.abort(1);
   };

@@ -207,8 +207,7 @@ void Publisher::plan_cells(Exchange& x) {
 // What a post says of its length, so that readers see whether they expect the same.
 std::uint64_t Publisher::told_bytes(const Exchange& x) {
   const Blocks& out = x.part.out;
-  const bool equal = x.spec.content == Content::each && x.spec.use == Use::copy;
-  return equal && !x.part.own_places ? out.each : out.total;
+  return x.spec.content == Content::each && out.sizes == nullptr ? out.each : out.total;
 }
 
 void Publisher::post(Exchange& x) {

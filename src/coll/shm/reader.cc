@@ -30,7 +30,26 @@ std::uint64_t expected_bytes(const Exchange& x, int source) {
 // Members that do not agree how long a block is: the program's mistake, which it is told at the
 // end.
 void note_length(Exchange& x, std::uint64_t expected, std::uint64_t shown) {
-  if (x.spec.use == Use::copy && shown != expected) x.read.lengths_agree = false;
+  if (x.spec.use != Use::wait && shown != expected) x.read.lengths_agree = false;
+}
+
+// Whether this member can combine `bytes` of a contribution of which that much is shown. Where
+// members cut what they show into equal blocks and do not agree how long those are, each would
+// combine others.
+bool can_combine(Exchange& x, std::uint64_t bytes, std::uint64_t shown) {
+  const Blocks& out = x.part.out;
+  if (x.spec.content == Content::each) return out.sizes != nullptr || shown == out.each;
+  if (shown < x.part.share_at + bytes) return false;
+  if (!x.spec.combines_groups()) note_length(x, x.part.takes_share ? out.total : bytes, shown);
+  return true;
+}
+
+// How much this member reads of what is shown; false if nothing can be done with it.
+bool settle_length(Exchange& x, Shown& s, std::uint64_t shown) {
+  if (x.spec.use == Use::combine) return can_combine(x, s.bytes, shown);
+  note_length(x, s.bytes, shown);
+  s.bytes = std::min(s.bytes, shown);
+  return true;
 }
 
 void copy_out(bool far, std::byte* to, const std::byte* from, std::uint64_t bytes) {
@@ -150,8 +169,7 @@ bool Reader::resolve(Exchange& x, int source, const Post& post) {
   if (post.way == Way::payload) return resolve_payload(x, s, post);
   const int position = x.member(source);
   const Post::Place place = post.place;
-  const bool told = spec.content == Content::same || spec.use == Use::copy;
-  std::uint64_t shown = told ? place.bytes : s.bytes;
+  std::uint64_t shown = place.bytes;
   std::uint64_t after_table = 0;
   TableEntry entry{};
   if (post.table) {
@@ -163,9 +181,7 @@ bool Reader::resolve(Exchange& x, int source, const Post& post) {
     entry = reinterpret_cast<const TableEntry*>(table)[x.seat.me];
     shown = entry.bytes;
   }
-  if (spec.use == Use::combine && shown < x.part.share_at + s.bytes) return false;
-  note_length(x, s.bytes, shown);
-  s.bytes = std::min(s.bytes, shown);
+  if (!settle_length(x, s, shown)) return false;
   s.rounds = pieces_in(s.bytes, spec.piece_bytes);
   if (post.way != Way::direct) return resolve_cells(x, source, post, after_table);
   std::uint64_t offset = place.offset;
@@ -187,16 +203,11 @@ bool Reader::resolve(Exchange& x, int source, const Post& post) {
 
 bool Reader::resolve_payload(Exchange& x, Shown& s, const Post& post) {
   const std::uint64_t shown = post.payload_bytes;
-  std::uint64_t in_block = 0;
-  std::uint64_t at = 0;
-  if (x.spec.content == Content::same) {
-    at = in_block = x.part.share_at;
-  } else if (x.seat.size > 2) {
-    at = static_cast<std::uint64_t>(x.seat.me) * shown;
+  std::uint64_t at = x.part.share_at;
+  if (x.spec.content == Content::each) {
+    at = x.seat.size > 2 ? static_cast<std::uint64_t>(x.seat.me) * shown : 0;
   }
-  if (x.spec.use == Use::combine && shown < in_block + s.bytes) return false;
-  note_length(x, s.bytes, shown);
-  s.bytes = std::min(s.bytes, shown);
+  if (!settle_length(x, s, shown)) return false;
   s.start = post.payload + at;
   return at + s.bytes <= kInlineBytes;
 }

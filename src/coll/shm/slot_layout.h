@@ -57,8 +57,8 @@ enum class Way : std::uint8_t {
 struct Post {
   struct Place {
     std::uint64_t offset;  // cells: from the start of the slot; direct: in the reach file
-    // Of the block, where there is one for all, or where readers copy blocks of equal length; of
-    // all blocks together else.
+    // Of the block, where there is one for all, or where blocks are equally long; of all blocks
+    // together else.
     std::uint64_t bytes;
     std::uint64_t cell_bytes;   // cells: from one piece's place to the next one's
     std::uint64_t block_bytes;  // from one reader's block to the next one's (in a cell, or direct)
