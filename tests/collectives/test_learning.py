@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -17,12 +17,31 @@ REMOTE = {"OVERDRIVE_TEST_REMOTE": "0-2,0-3,1-2,1-3"}
 """Ranks 0 and 1 on a node, 2 and 3 on another."""
 
 
-def run(host: Host, program: str, ranks: int, **env: str) -> jobs.Result:
+WRONG_DESCRIPTIONS = {
+    "openmpi4": "allgatherv",
+    "openmpi5": "allgatherv",
+    "impi": "allgather",
+}
+"""What hosts get wrong by themselves where ranks describe a message in different ways."""
+
+BLOCKING_BETWEEN_GROUPS = ("mpich4", "impi")
+"""Whose other collectives of inter-communicators are wrong by themselves; MPICH 5.0's blocking ones
+hang, too."""
+
+
+def run(
+    host: Host,
+    program: str,
+    ranks: int,
+    arguments: Sequence[str] = (),
+    overdrive: bool = True,
+    **env: str,
+) -> jobs.Result:
     result = jobs.run(
         host,
         ranks,
-        [program],
-        overdrive=True,
+        [program, *arguments],
+        overdrive=overdrive,
         env={**env, **sharing.environment(host)},
         preload=([], sharing.libraries(host)),
     )
@@ -79,3 +98,34 @@ def test_rules_are_obeyed_without_measuring(
     free = run(host, program, 4, **REMOTE)
     ruled = run(host, program, 4, OVERDRIVE_ADJUST_ALLGATHER="ring", **REMOTE)
     assert 0 < ruled.counter("trials") < free.counter("trials"), ruled.report()
+
+
+@pytest.mark.one
+@pytest.mark.parametrize(
+    "env", [{**REMOTE, "OVERDRIVE_FIRST_ARRIVAL": "1"}, {"OVERDRIVE_LEARN": "on"}]
+)
+def test_descriptions_of_a_message_decide_nothing(
+    env: dict[str, str], host: Host, compiled: Callable[[Path], str], overdrive: bool
+) -> None:
+    """Ranks that describe the same message in different ways find the same."""
+    without = WRONG_DESCRIPTIONS.get(host.name, "none")
+    program = compiled(HERE / "descriptions.c")
+    result = run(host, program, 4, [f"--without={without}"], overdrive, **env)
+    if overdrive:
+        assert result.counter("trials") >= 4 * 10, result.report()
+
+
+@pytest.mark.one
+@pytest.mark.parametrize("env", [REMOTE, {}])
+def test_two_groups(
+    env: dict[str, str], host: Host, compiled: Callable[[Path], str], overdrive: bool
+) -> None:
+    """Collectives of inter-communicators, and of what they merge into."""
+    if host.name in ("mpich5", "mpiabi"):
+        pytest.skip("MPICH 5.0 hangs by itself")
+    blocking = "1" if host.name in BLOCKING_BETWEEN_GROUPS else "0"
+    program = compiled(HERE / "two_groups.c")
+    result = run(host, program, 4, [f"--blocking={blocking}"], overdrive, **env)
+    if overdrive:
+        # What was merged, twice from two duplicates and from parts that both sides have.
+        assert result.counter("collectives_served") > 200, result.report()
