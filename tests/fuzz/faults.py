@@ -30,10 +30,12 @@ MPICH = {
     "partitioned-together": "their status is not set where several requests are completed at once",
     "file-in-threads": "several threads with files wait for ever",
     "gaps": "reductions of datatypes with gaps are wrong or end in a crash",
+    "window-strided-get": "MPI_Rget of every third word is complete before its data have come",
 }
 MPICH5 = {
     **MPICH,
     "started-inter": "a bcast between groups is over before its data have come, a barrier never",
+    "thread-levels": "windows crash or hang where ranks have other levels of thread support",
     "status": "MPI_Request_get_status of a persistent receive shows the round before",
 }
 FAULTS: dict[str, dict[str, str]] = {
@@ -46,11 +48,14 @@ FAULTS: dict[str, dict[str, str]] = {
     },
     "openmpi5": {
         **OPENMPI,
+        "window-strided-get": "MPI_Get of a vector is not over when MPI_Win_unlock returns",
         "window-test": "a rank that polls MPI_Win_test does not go on with its messages",
         "partitioned": "partitioned messages bring wrong data, take others', or never come",
     },
     "mpich4": {
         **MPICH,
+        "started-inter": "a bcast between groups brings wrong data or ends in an assertion",
+        "reduce-in-place": "the root of two ranks reads MPI_IN_PLACE: crash",
         "neighbor_alltoallw": "wrong data where a rank is its own neighbour in a graph",
         "mprobe-self": "a matched receive of a message to itself ends in a crash",
         "window-pscw": "MPI_Win_wait does not go on with collectives that others wait for",
@@ -65,7 +70,16 @@ FAULTS: dict[str, dict[str, str]] = {
 }
 """By host: what is wrong, and how."""
 
+BETWEEN_NODES: dict[str, dict[str, str]] = {
+    "openmpi4": {
+        f"window-{name}": "without InfiniBand there are no windows between nodes"
+        for name in ("create", "allocate", "shared", "dynamic", "fence", "lock", "pscw", "all")
+    },
+}
+"""By host: what virtual nodes add; layouts for which ranks are kept apart add nothing."""
+
 SERVED = {
+    "reduce-in-place",
     "persistent-collectives",
     "started-alltoallw-in-place",
     "persistent-alltoallw-in-place",

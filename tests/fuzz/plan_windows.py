@@ -124,7 +124,8 @@ def _access(p: Planner, w: Window, rank: int, to: int, alone: bool = False) -> N
     args: dict[str, object] = {"w": w.number, "how": how, "to": to, "id": w.accesses}
     n, stride = p.rng.choice([1, 1, 2, 16, 100, 128, 500, 2000]), 1
     if how in ("put", "get") and p.chance(0.2):
-        stride = 3
+        if how == "put" or "window-strided-get" not in p.without:
+            stride = 3
     if how == "put":
         left = w.read + w.puts - w.next_put[to]
         n = min(n, (left + stride - 1) // stride)

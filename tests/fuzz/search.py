@@ -70,8 +70,8 @@ def fails_again(setup: Setup, program: Program, times: int) -> Outcome | None:
     return None
 
 
-def judge(finding: Finding, say: Any = print) -> None:
-    """Find out whose failure it is, and make it small."""
+def judge(finding: Finding, say: Any = print, shrinks: bool = True) -> None:
+    """Find out whose failure it is, and make it small if that is wanted."""
     quick = replace(finding.setup, limit=min(finding.setup.limit, SHRINK_LIMIT))
     again = fails_again(quick, finding.program, 4)
     if again is None:
@@ -82,6 +82,8 @@ def judge(finding: Finding, say: Any = print) -> None:
         finding.verdict = "host"
     elif not quick.overdrive:
         finding.verdict = "host"
+    if not shrinks:
+        return
 
     # A failure that comes and goes needs several runs before a candidate counts as passing.
     repeats = 1 if all(not run(quick, [finding.program]).passed for _ in range(2)) else 4
@@ -144,8 +146,9 @@ def search(
         tally.operations += sum(len(plan.ops) for plan in plans)
         for finding in findings:
             say(f"seed {finding.seed}: {symptom(finding.outcome)}: {setup.describe()}")
-            if shrinks and finding.seed >= 0:
-                judge(finding, say)
+            if finding.seed >= 0:
+                judge(finding, say, shrinks)
+                say(f"seed {finding.seed}: {finding.verdict}")
             tally.findings.append(finding)
             if keep is not None:
                 write(keep, finding)

@@ -163,7 +163,9 @@ def forced(rng: random.Random) -> dict[str, str]:
 def left_out(setup: Setup) -> frozenset[str]:
     """Return what programs leave out in a setup."""
     spans_nodes = bool(setup.layout) or setup.nodes is not None
-    known = set() if setup.nodes is None else {"window-shared"}
+    known: set[str] = set()
+    if setup.nodes is not None:
+        known |= {"window-shared", *faults.BETWEEN_NODES.get(setup.host.name, {})}
     settings = {name: value for own in setup.unequal for name, value in own}
     settings |= dict(setup.settings)
     known |= faults.of(setup.host.name, setup.overdrive, settings, spans_nodes)
@@ -180,8 +182,13 @@ def equal(rng: random.Random, overdrive: bool) -> dict[str, str]:
     return settings
 
 
-def unequal(rng: random.Random, ranks: int) -> tuple[tuple[tuple[str, str], ...], ...]:
-    """Return settings of each rank, which differ; a third of the ranks has none of its own."""
+def unequal(
+    rng: random.Random, ranks: int, levels_differ: bool = True
+) -> tuple[tuple[tuple[str, str], ...], ...]:
+    """Return settings of each rank, which differ; a third of the ranks has none of its own.
+
+    `levels_differ`: whether the host bears ranks that were initialised for other thread levels.
+    """
     own = []
     for _ in range(ranks):
         settings: dict[str, str] = {}
@@ -191,6 +198,9 @@ def unequal(rng: random.Random, ranks: int) -> tuple[tuple[tuple[str, str], ...]
                 settings |= more
             if rng.random() < FORCED:
                 settings |= forced(rng)
+        if not levels_differ:
+            for name in ("progress", "overlap"):
+                settings.pop(name, None)
         own.append(tuple(sorted(settings.items())))
     return tuple(own)
 
@@ -207,12 +217,14 @@ def endless(
     while True:
         number = rng.choice(list(ranks))
         settings = {} if differ else equal(rng, overdrive)
+        host = rng.choice(list(hosts))
+        levels_differ = "thread-levels" not in faults.FAULTS.get(host.name, {})
         yield Setup(
-            rng.choice(list(hosts)),
+            host,
             number,
             rng.choice(LAYOUTS[number]) if overdrive else "",
             tuple(sorted(settings.items())) if overdrive else (),
             overdrive=overdrive,
-            unequal=unequal(rng, number) if differ and overdrive else (),
+            unequal=unequal(rng, number, levels_differ) if differ and overdrive else (),
             threads=rng.random() < 0.12,
         )
