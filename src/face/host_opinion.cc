@@ -7,111 +7,91 @@
 namespace od::face {
 namespace {
 
-int call_aliased(Collective collective, MPI_Comm comm) {
-  int buf = 0;
-  int count = 1;
-  int place = 0;
-  MPI_Datatype type = MPI_INT;
-  const MPI_Op op = MPI_SUM;
-  switch (collective) {
-    case Collective::kAllgather:
-      return OD_HOST(Allgather)(&buf, 1, type, &buf, 1, type, comm);
-    case Collective::kAllgatherv:
-      return OD_HOST(Allgatherv)(&buf, 1, type, &buf, &count, &place, type, comm);
-    case Collective::kAllreduce:
-      return OD_HOST(Allreduce)(&buf, &buf, 1, type, op, comm);
-    case Collective::kAlltoall:
-      return OD_HOST(Alltoall)(&buf, 1, type, &buf, 1, type, comm);
-    case Collective::kAlltoallv:
-      return OD_HOST(Alltoallv)(&buf, &count, &place, type, &buf, &count, &place, type, comm);
-    case Collective::kAlltoallw:
-      return OD_HOST(Alltoallw)(&buf, &count, &place, &type, &buf, &count, &place, &type, comm);
-    case Collective::kBarrier:
-    case Collective::kBcast:
-      return MPI_SUCCESS;  // have one buffer at most
-    case Collective::kExscan:
-      return OD_HOST(Exscan)(&buf, &buf, 1, type, op, comm);
-    case Collective::kGather:
-      return OD_HOST(Gather)(&buf, 1, type, &buf, 1, type, 0, comm);
-    case Collective::kGatherv:
-      return OD_HOST(Gatherv)(&buf, 1, type, &buf, &count, &place, type, 0, comm);
-    case Collective::kReduce:
-      return OD_HOST(Reduce)(&buf, &buf, 1, type, op, 0, comm);
-    case Collective::kReduceScatter:
-      return OD_HOST(Reduce_scatter)(&buf, &buf, &count, type, op, comm);
-    case Collective::kReduceScatterBlock:
-      return OD_HOST(Reduce_scatter_block)(&buf, &buf, 1, type, op, comm);
-    case Collective::kScan:
-      return OD_HOST(Scan)(&buf, &buf, 1, type, op, comm);
-    case Collective::kScatter:
-      return OD_HOST(Scatter)(&buf, 1, type, &buf, 1, type, 0, comm);
-    case Collective::kScatterv:
-      return OD_HOST(Scatterv)(&buf, &count, &place, type, &buf, 1, type, 0, comm);
-  }
-  return MPI_SUCCESS;
-}
-
 int complete(int error, MPI_Request* request) {
   return error == MPI_SUCCESS ? OD_HOST(Wait)(request, MPI_STATUS_IGNORE) : error;
 }
 
-// The two forms of a collective; persistent calls are judged like non-blocking ones.
-#define OD_ASK(Name, IName, ...)                                                     \
-  return odd.later ? complete(OD_HOST(IName)(__VA_ARGS__, comm, &request), &request) \
-                   : OD_HOST(Name)(__VA_ARGS__, comm)
+// A call of the host: every block has `n` elements at the places of `send` and `recv`.
+struct Question {
+  Collective collective;
+  bool later;  // non-blocking; persistent calls are judged like these
+  int* send;
+  int* recv;  // a broadcast's buffer, too
+  int n;
+  MPI_Datatype in;   // of what is sent
+  MPI_Datatype out;  // of what is received, of reductions and broadcasts
+};
 
-// Where the host does not look at a null pointer the call may use it, as the program's own would.
-int call_odd(const OddBuffer& odd, MPI_Comm comm) {
-  int valid[2] = {};
+#define OD_ASK(Name, IName, ...)                                                   \
+  return q.later ? complete(OD_HOST(IName)(__VA_ARGS__, comm, &request), &request) \
+                 : OD_HOST(Name)(__VA_ARGS__, comm)
+
+int ask(const Question& q, MPI_Comm comm) {
   MPI_Request request = abi::request_null();
-  const MPI_Datatype good = MPI_INT;
-  const MPI_Datatype type = odd.null_pointer ? good : odd.type;
-  const MPI_Datatype in = odd.receives ? good : type;
-  const MPI_Datatype out = odd.receives ? type : good;
-  int* const send = odd.null_pointer && !odd.receives ? nullptr : &valid[0];
-  int* const recv = odd.null_pointer && odd.receives ? nullptr : &valid[1];
-  const int n = odd.null_pointer ? 1 : 0;
   const int place = 0;
   const MPI_Op op = MPI_SUM;
-  switch (odd.collective) {
+  switch (q.collective) {
     case Collective::kAllgather:
-      OD_ASK(Allgather, Iallgather, send, n, in, recv, n, out);
+      OD_ASK(Allgather, Iallgather, q.send, q.n, q.in, q.recv, q.n, q.out);
     case Collective::kAllgatherv:
-      OD_ASK(Allgatherv, Iallgatherv, send, n, in, recv, &n, &place, out);
+      OD_ASK(Allgatherv, Iallgatherv, q.send, q.n, q.in, q.recv, &q.n, &place, q.out);
     case Collective::kAllreduce:
-      OD_ASK(Allreduce, Iallreduce, send, recv, n, type, op);
+      OD_ASK(Allreduce, Iallreduce, q.send, q.recv, q.n, q.out, op);
     case Collective::kAlltoall:
-      OD_ASK(Alltoall, Ialltoall, send, n, in, recv, n, out);
+      OD_ASK(Alltoall, Ialltoall, q.send, q.n, q.in, q.recv, q.n, q.out);
     case Collective::kAlltoallv:
-      OD_ASK(Alltoallv, Ialltoallv, send, &n, &place, in, recv, &n, &place, out);
+      OD_ASK(Alltoallv, Ialltoallv, q.send, &q.n, &place, q.in, q.recv, &q.n, &place, q.out);
     case Collective::kAlltoallw:
-      OD_ASK(Alltoallw, Ialltoallw, send, &n, &place, &in, recv, &n, &place, &out);
+      OD_ASK(Alltoallw, Ialltoallw, q.send, &q.n, &place, &q.in, q.recv, &q.n, &place, &q.out);
     case Collective::kBarrier:
       return MPI_SUCCESS;
     case Collective::kBcast:
-      OD_ASK(Bcast, Ibcast, odd.null_pointer ? nullptr : &valid[0], n, type, 0);
+      OD_ASK(Bcast, Ibcast, q.recv, q.n, q.out, 0);
     case Collective::kExscan:
-      OD_ASK(Exscan, Iexscan, send, recv, n, type, op);
+      OD_ASK(Exscan, Iexscan, q.send, q.recv, q.n, q.out, op);
     case Collective::kGather:
-      OD_ASK(Gather, Igather, send, n, in, recv, n, out, 0);
+      OD_ASK(Gather, Igather, q.send, q.n, q.in, q.recv, q.n, q.out, 0);
     case Collective::kGatherv:
-      OD_ASK(Gatherv, Igatherv, send, n, in, recv, &n, &place, out, 0);
+      OD_ASK(Gatherv, Igatherv, q.send, q.n, q.in, q.recv, &q.n, &place, q.out, 0);
     case Collective::kReduce:
-      OD_ASK(Reduce, Ireduce, send, recv, n, type, op, 0);
+      OD_ASK(Reduce, Ireduce, q.send, q.recv, q.n, q.out, op, 0);
     case Collective::kReduceScatter:
-      OD_ASK(Reduce_scatter, Ireduce_scatter, send, recv, &n, type, op);
+      OD_ASK(Reduce_scatter, Ireduce_scatter, q.send, q.recv, &q.n, q.out, op);
     case Collective::kReduceScatterBlock:
-      OD_ASK(Reduce_scatter_block, Ireduce_scatter_block, send, recv, n, type, op);
+      OD_ASK(Reduce_scatter_block, Ireduce_scatter_block, q.send, q.recv, q.n, q.out, op);
     case Collective::kScan:
-      OD_ASK(Scan, Iscan, send, recv, n, type, op);
+      OD_ASK(Scan, Iscan, q.send, q.recv, q.n, q.out, op);
     case Collective::kScatter:
-      OD_ASK(Scatter, Iscatter, send, n, in, recv, n, out, 0);
+      OD_ASK(Scatter, Iscatter, q.send, q.n, q.in, q.recv, q.n, q.out, 0);
     case Collective::kScatterv:
-      OD_ASK(Scatterv, Iscatterv, send, &n, &place, in, recv, n, out, 0);
+      OD_ASK(Scatterv, Iscatterv, q.send, &q.n, &place, q.in, q.recv, q.n, q.out, 0);
   }
   return MPI_SUCCESS;
 }
 #undef OD_ASK
+
+// What is sent and what is received in the same place.
+int call_aliased(Collective collective, MPI_Comm comm) {
+  if (coll::info(collective).input == coll::Part::kNone) return MPI_SUCCESS;  // one buffer at most
+  int both = 0;
+  return ask({collective, false, &both, &both, 1, MPI_INT, MPI_INT}, comm);
+}
+
+// A null pointer, or a datatype for no elements. Where the host does not look at a null pointer the
+// call may use it, as the program's own would.
+int call_odd(const OddBuffer& odd, MPI_Comm comm) {
+  int valid[2] = {};
+  Question q{odd.collective, odd.later, &valid[0], &valid[1], 1, MPI_INT, MPI_INT};
+  const coll::CollectiveInfo& kind = coll::info(odd.collective);
+  const bool receives = odd.receives || kind.input == coll::Part::kNone;
+  if (odd.null_pointer) {
+    (receives ? q.recv : q.send) = nullptr;
+  } else {
+    q.n = 0;
+    (receives || kind.reduces ? q.out : q.in) = odd.type;
+  }
+  return ask(q, comm);
+}
 
 }  // namespace
 

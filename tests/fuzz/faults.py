@@ -65,6 +65,7 @@ FAULTS: dict[str, dict[str, str]] = {
     "mpiabi": MPICH5,
     "impi": {
         **MPICH5,
+        "free-pending": "freed with messages pending, between two groups of which one was: crash",
         "started-allgatherv": "seven ranks and more wait for ever for blocks of some lengths",
     },
 }

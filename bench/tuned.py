@@ -1,0 +1,267 @@
+#!/usr/bin/env python3
+"""Measures what `overdrive tune` is worth at points that it has not measured.
+
+    tuned.py                                   both main hosts: tune, then measure; write the page
+    tuned.py --host mpich4 --tune 3m --seconds 10     only this (keeps the rest)
+    tuned.py --evaluate                        write the page again from earlier samples
+
+Tuned are 2 and 8 ranks at the sizes that the command takes by itself; measured are sizes between
+them with 2 ranks, and with 4, which take the rules of the 8 ranks. The host alone, Overdrive's
+default, the rules, and every algorithm by its name take turns at every point. The *regret* of a
+choice is by how much it is slower than the best of all. Of many noisy medians the smallest is too
+small, so the best is found in half of the rounds and all are compared in the other half, and the
+other way round. Medians are kept in docs/measurements/data/tuned.csv, the page is
+docs/measurements/tuned.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import os
+import statistics
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+from analysis import geometric_mean, size_name
+from campaign import PLAIN, Sample, load_part, samples_file, save
+from coll_campaign import build
+from goals import HOST_TITLES
+from jobs import BUILD, ROOT, Host, library, select_hosts
+from page import machine, table
+from turns import Variant, run_together
+
+COMMAND = [sys.executable, str(ROOT / "overdrive")]
+RAW = BUILD / "bench" / "tuned"
+DATA = ROOT / "docs" / "measurements" / "data" / "tuned.csv"
+PAGE = ROOT / "docs" / "measurements" / "tuned.md"
+BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
+TESTS = (
+    "bcast", "reduce", "allreduce", "allgather", "alltoall", "reduce_scatter", "gather", "scatter",
+    "scan", "barrier",
+)  # fmt: skip
+# None of them, nor a neighbour within a tenth, is measured by `overdrive tune`.
+SIZES = "24,200,1500,10K,100K,600K"
+TUNED_RANKS = "2,8"
+RANKS = ("2", "4")
+DEFAULT, TUNED = "default", "tuned"
+COLUMNS = ["host", "ranks", "collective", "bytes", "variant", "half", "us", "commit"]
+Point = tuple[str, str, str, int]
+"""Host, ranks, collective, bytes."""
+
+
+def tune(host: Host, budget: str) -> Path:
+    """Let the command measure; return the file with its rules."""
+    file = RAW / f"{host.name}.json"
+    file.unlink(missing_ok=True)
+    words = ["tune", "-n", TUNED_RANKS, "--budget", budget, "--launcher", host.launcher]
+    words += ["--mpicc", " ".join(host.mpicc), "--output", str(file), "--again"]
+    environment = {**os.environ, **host.env, "OVERDRIVE_LIBRARY": str(library())}
+    with (RAW / f"{host.name}.log").open("w") as log:
+        subprocess.run([*COMMAND, *words], env=environment, stdout=log, stderr=log, check=True)
+    return file
+
+
+def algorithms() -> dict[str, list[str]]:
+    """Return the names that each collective knows, but for switches, which are not here."""
+    words = [*COMMAND, "info", "--algorithms", "--json"]
+    environment = {**os.environ, "OVERDRIVE_LIBRARY": str(library())}
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=True)
+    return {
+        family["collective"]: [
+            algorithm["name"]
+            for algorithm in family["algorithms"]
+            if not algorithm["name"].startswith("in_network")
+        ]
+        for family in json.loads(done.stdout)
+    }
+
+
+def variants_of(host: Host, test: str, rules: Path, names: list[str]) -> Iterator[Variant]:
+    """Yield the host alone, the default, what was tuned, and every algorithm by its name."""
+    program, problem = build(host)
+    if problem:
+        sys.exit(f"tuned: {problem}")
+    yield Variant(PLAIN, host, program)
+    # The rules of earlier calls of the command would be found by the default.
+    none = {"OVERDRIVE_TUNING": "off"}
+    yield Variant(DEFAULT, host, program, library(), none)
+    yield Variant(TUNED, host, program, library(), {"OVERDRIVE_TUNING": str(rules)})
+    variable = f"OVERDRIVE_ADJUST_{test.upper()}"
+    for name in names:
+        yield Variant(name, host, program, library(), {**none, variable: name})
+
+
+def measure(host: Host, options: argparse.Namespace) -> list[str]:
+    """Tune and measure one host; return what went wrong."""
+    RAW.mkdir(parents=True, exist_ok=True)
+    rules = RAW / f"{host.name}.json" if options.keep_rules else tune(host, options.tune)
+    known = algorithms()
+    problems: list[str] = []
+    for ranks in options.ranks.split(","):
+        found: list[Sample] = []
+        for test in options.tests.split(","):
+            arguments = ["--tests", test, "--shapes", "usual,app", "--modes", "blocking"]
+            arguments += ["--kinds", "all", "--sizes", options.sizes, "--sample-ms", "3"]
+            arguments += ["--share", str(RAW), "--whole-round", "1"]
+            samples, wrong = run_together(
+                list(variants_of(host, test, rules, known[test])),
+                arguments, int(ranks), options.seconds, 0, folder=RAW,
+            )  # fmt: skip
+            found += samples
+            problems += [f"{host.name}, {ranks} ranks, {test}: {text}" for text in wrong]
+        save(found, samples_file(f"{host.name}-{ranks}", RAW), append=False)
+    return problems
+
+
+def evaluate(name: str, commit: str) -> Iterator[list[str]]:
+    """Yield the rows of a host and number of ranks: medians of even and of odd rounds."""
+    host, ranks = name.split("-")
+    values: dict[tuple[str, int, str, int], list[float]] = defaultdict(list)
+    for sample in load_part(name, RAW):
+        if sample.kind != "all":
+            continue
+        point = (f"{sample.test} {sample.shape}", sample.size_bytes, sample.variant)
+        values[(*point, sample.round % 2)].append(sample.value)
+    for (test, size, variant, half), every in sorted(values.items()):
+        us = f"{statistics.median(every):.4g}"
+        yield [host, ranks, test, str(size), variant, str(half), us, commit]
+
+
+def regrets(rows: list[dict[str, str]], choice: str) -> dict[Point, float]:
+    """Return by how much a choice is slower than the best, of each point: 1 is as fast."""
+    times: dict[Point, dict[str, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
+    for row in rows:
+        point = (row["host"], row["ranks"], row["collective"], int(row["bytes"]))
+        times[point][row["half"]][row["variant"]] = float(row["us"])
+    found: dict[Point, float] = {}
+    for point, halves in times.items():
+        ratios = []
+        for found_in, compared_in in (("0", "1"), ("1", "0")):
+            known, values = halves.get(found_in, {}), halves.get(compared_in, {})
+            common = [name for name in known if name in values]
+            if choice not in common:
+                continue
+            best = min(common, key=lambda name: known[name])
+            ratios.append(values[choice] / values[best])
+        if ratios:
+            found[point] = geometric_mean(ratios)
+    return found
+
+
+def against_host(rows: list[dict[str, str]], choice: str) -> dict[Point, float]:
+    """Return how many times as fast as the host alone a choice is."""
+    times: dict[Point, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        point = (row["host"], row["ranks"], row["collective"], int(row["bytes"]))
+        times[point][row["variant"]].append(float(row["us"]))
+    return {
+        point: geometric_mean(of[PLAIN]) / geometric_mean(of[choice])
+        for point, of in times.items()
+        if PLAIN in of and choice in of
+    }
+
+
+def glance(rows: list[dict[str, str]]) -> list[str]:
+    """Return the table of regrets: hosts and ranks down, default and rules across."""
+    groups = sorted({(row["host"], row["ranks"]) for row in rows})
+    body = []
+    for host, ranks in groups:
+        here = [row for row in rows if (row["host"], row["ranks"]) == (host, ranks)]
+        cells = [HOST_TITLES[host], ranks]
+        for choice in (DEFAULT, TUNED):
+            found = sorted(regrets(here, choice).values())
+            if not found:
+                cells += ["–"] * 3
+                continue
+            near = sum(value <= 1.05 for value in found)
+            cells += [
+                f"{geometric_mean(found):.3f}",
+                f"{near} of {len(found)}",
+                f"{found[-1]:.2f}",
+            ]
+        alone = against_host(here, TUNED).values()
+        slower = sum(value < 0.97 for value in alone)
+        cells += [f"{geometric_mean(list(alone)):.2f}, {min(alone):.2f}, {slower} of {len(alone)}"]
+        body.append(cells)
+    titles = ["host", "ranks"]
+    for choice in (DEFAULT, TUNED):
+        titles += [f"{choice}: mean", "at most 1.05", "most"]
+    return table([*titles, "tuned against the host: mean, least, below 0.97"], body)
+
+
+def worst(rows: list[dict[str, str]], limit: float, most: int) -> list[str]:
+    """Return the points at which the rules lose most."""
+    found = sorted(((value, point) for point, value in regrets(rows, TUNED).items()), reverse=True)
+    found = [(value, point) for value, point in found if value > limit]
+    default = regrets(rows, DEFAULT)
+    body = [
+        [HOST_TITLES[host], ranks, test, size_name(size), f"{value:.2f}",
+         f"{default.get((host, ranks, test, size), 0):.2f}"]
+        for value, (host, ranks, test, size) in found[:most]
+    ]  # fmt: skip
+    lines = [f"Points at which the rules are more than {limit - 1:.0%} slower: {len(found)}."]
+    if body:
+        lines += ["", *table(["host", "ranks", "call", "size", "tuned", "default"], body)]
+    return lines
+
+
+def write(rows: list[dict[str, str]], commit: str) -> None:
+    """Write data and page."""
+    DATA.parent.mkdir(parents=True, exist_ok=True)
+    with DATA.open("w", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    commits = ", ".join(sorted({row["commit"] for row in rows}))
+    lines = [f"Machine: {machine()} Commit {commits or commit}.", "", *glance(rows)]
+    lines += worst(rows, 1.1, 30)
+    text = PAGE.read_text()
+    before, rest = text.split(BEGIN)
+    PAGE.write_text("\n".join([before + BEGIN, "", *lines, END]) + rest.split(END)[1])
+
+
+def main() -> int:
+    """Measure what is asked for and write the page."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--host", default="openmpi4,mpich4", help="comma-separated names")
+    parser.add_argument("--ranks", default=",".join(RANKS))
+    parser.add_argument("--tests", default=",".join(TESTS))
+    parser.add_argument("--sizes", default=SIZES)
+    parser.add_argument("--tune", default="5m", help="how long to tune")
+    parser.add_argument("--seconds", type=float, default=15, help="of each collective")
+    parser.add_argument("--keep-rules", action="store_true", help="take those of the last call")
+    parser.add_argument("--evaluate", action="store_true")
+    parser.add_argument("--commit", default="not said")
+    options = parser.parse_args()
+    hosts, missing = select_hosts(options.host)
+    for name, why in missing.items():
+        print(f"tuned: without {name}: {why}", file=sys.stderr)
+    failed = []
+    rows: list[dict[str, str]] = []
+    if DATA.exists():
+        with DATA.open() as file:
+            rows = list(csv.DictReader(file))
+    for host in hosts:
+        if not options.evaluate:
+            failed += measure(host, options)
+        for ranks in options.ranks.split(","):
+            new = [
+                dict(zip(COLUMNS, row, strict=True))
+                for row in evaluate(f"{host.name}-{ranks}", options.commit)
+            ]
+            if new:
+                kept = [row for row in rows if (row["host"], row["ranks"]) != (host.name, ranks)]
+                rows = kept + new
+    for problem in failed:
+        print(f"tuned: {problem}", file=sys.stderr)
+    write(rows, options.commit)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
