@@ -48,7 +48,7 @@ FAULTS: dict[str, dict[str, str]] = {
     },
     "openmpi5": {
         **OPENMPI,
-        "window-strided-get": "MPI_Get of a vector is not over when MPI_Win_unlock returns",
+        "window-get": "MPI_Get is not over now and then when MPI_Win_unlock returns",
         "window-test": "a rank that polls MPI_Win_test does not go on with its messages",
         "partitioned": "partitioned messages bring wrong data, take others', or never come",
     },

@@ -72,7 +72,8 @@ def fails_again(setup: Setup, program: Program, times: int) -> Outcome | None:
 
 def judge(finding: Finding, say: Any = print, shrinks: bool = True) -> None:
     """Find out whose failure it is, and make it small if that is wanted."""
-    quick = replace(finding.setup, limit=min(finding.setup.limit, SHRINK_LIMIT))
+    limit = min(finding.setup.limit, SHRINK_LIMIT) if shrinks else finding.setup.limit
+    quick = replace(finding.setup, limit=limit)
     again = fails_again(quick, finding.program, 4)
     if again is None:
         finding.verdict = "unsteady"
