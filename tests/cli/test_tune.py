@@ -137,6 +137,41 @@ def test_the_journal_survives_being_cut_anywhere(tmp_path):
 
 
 @quick
+@pytest.mark.parametrize(
+    ("budget", "first_round", "all_rounds"),
+    [(1.0, 7, 7), (100.0, 60, 60), (1000.0, 60, 180)],
+)
+def test_the_budget_is_kept(tmp_path, monkeypatch, budget, first_round, all_rounds):
+    """A heat takes two seconds at least: what there is no time for is left out and counted."""
+    now = [0.0]
+    monkeypatch.setattr(command.time, "monotonic", lambda: now[0])
+    heats = [command.Heat(2, "bcast", (8 << i,)) for i in range(60)]
+    measured: list[str] = []
+    spent: list[float] = []
+
+    class Tuned(command.Tuning):
+        def variants(self, heat, number):
+            return [bench_tables.Sample, bench_tables.Sample]  # two that compete
+
+        def measure(self, heat, variants, seconds):
+            spent.append(max(2.0, seconds))
+            now[0] += spent[-1]
+            measured.append(heat.name(0))
+            return []
+
+    journal = Journal(tmp_path / "out.partial", {})
+    tuning = Tuned(None, journal, heats, budget, 2)
+    assert tuning.run()
+    assert len(set(measured)) == first_round
+    assert len(measured) == all_rounds
+    assert tuning.not_measured == 60 - first_round
+    assert now[0] <= 2 * budget + command.SLACK_SECONDS + 2
+    first = spent[: len(set(measured))]
+    assert max(first) < 1.5 * min(first), "the first heats take no more than the last"
+    journal.close(remove=False)
+
+
+@quick
 def test_the_name_of_the_library_is_that_of_its_file():
     assert command.short_version("Open MPI v4.1.4, package: x\n more") == "Open MPI v4.1.4"
     env = {"XDG_CONFIG_HOME": "/c"}
@@ -192,7 +227,7 @@ def tune(real, tmp_path, request):
     return start
 
 
-ARGUMENTS = ("--collectives", "barrier,bcast", "--sizes", "8", "--budget", "2s")
+ARGUMENTS = ("--collectives", "barrier,bcast", "--sizes", "8", "--budget", "4s")
 
 
 def test_killed_and_resumed_it_writes_rules_that_jobs_load(tune, tmp_path, real):

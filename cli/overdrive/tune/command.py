@@ -70,6 +70,9 @@ PARAMETERS = {
 MOST_JOBS = 24
 """Of one heat; the program that takes turns knows 32."""
 
+SLACK_SECONDS = 10.0
+"""What a call may take beyond its budget, so that very short ones measure something of all."""
+
 STOP_STATUS = 130
 
 EPILOG = """\
@@ -250,6 +253,8 @@ class Tuning:
     """Whose algorithms are known by its own variables (host_settings)."""
     host_alone: bool = False
     known: dict[Heat, list[bench.Variant]] = field(default_factory=dict)
+    not_measured: int = 0
+    """Heats for which there was no time at all."""
 
     @property
     def usual(self) -> str:
@@ -264,13 +269,18 @@ class Tuning:
             for number, share in enumerate(SHARES):
                 todo = [heat for heat in self.heats if heat.name(number) not in self.journal.heats]
                 todo = [heat for heat in todo if len(self.variants(heat, number)) > 1]
-                rest = sum(SHARES[number + 1 :])
+                begin = time.monotonic() - started
+                part = share / sum(SHARES[number:])
+                end = begin + max(0.0, self.seconds - begin) * part
                 for i, heat in enumerate(todo):
                     passed = time.monotonic() - started
-                    left = max(0.0, self.seconds - passed) * share / (share + rest)
+                    # The first round tells of all; it is worth more than the time that was named.
+                    if passed > self.seconds * (1 if number else 2) + SLACK_SECONDS:
+                        self.not_measured += 0 if number else len(todo) - i
+                        break
                     variants = self.variants(heat, number)
                     starting = 0.3 + 0.1 * len(variants) * heat.ranks / self.cores
-                    each = max(SHORTEST_SECONDS, left / (len(todo) - i) - starting)
+                    each = max(SHORTEST_SECONDS, (end - passed) / (len(todo) - i) - starting)
                     progress.show(
                         passed / self.seconds,
                         f"round {number + 1} of {len(SHARES)}, {heat.collective} with "
@@ -562,5 +572,9 @@ def run(
               f"on from there", file=sys.stderr)  # fmt: skip
         return STOP_STATUS
     _finish(tuning, options, output, (fingerprint, host), where)
-    journal.close(remove=True)
+    journal.close(remove=tuning.not_measured == 0)
+    if tuning.not_measured:
+        print(f"the time was over before {tuning.not_measured} of {len(heats)} heats were measured "
+              f"at all: the same call goes on with them; or name a longer --budget, or less with "
+              f"--collectives, -n or --sizes", file=sys.stderr)  # fmt: skip
     return 0
