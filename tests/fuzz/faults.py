@@ -44,6 +44,7 @@ FAULTS: dict[str, dict[str, str]] = {
         "no-persistent-collectives": "MPI 3.1: there are none",
         "partitioned": "MPI 3.1: there are no partitioned messages",
         "window-swap": "MPI_Compare_and_swap ends in a crash",
+        "window-part": "two groups that make windows at the same time share a file: MPI_ERR_WIN",
         "graph-distributed": "after windows MPI_Dist_graph_create waits for ever now and then",
     },
     "openmpi5": {

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from fuzz.plan import Planner
 from fuzz.plan_collectives import catch_up
-from fuzz.program import Op
+from fuzz.program import Comm, Op
 
 FILE_KINDS = ["all", "own", "view", "ordered", "split", "started"]
 """How members write: together, each by itself, through views, in the order of ranks, in two calls,
 without waiting."""
 
 
-def _host_call(p: Planner, verb: str, **args: object) -> None:
-    # Some hosts have no windows on communicators of one rank.
-    comm = p.rng.choice([c for c in p.comms if not c.is_inter and len(c.members) > 1])
+def with_windows(p: Planner) -> list[Comm]:
+    """Return the communicators that may have windows: some hosts have none on a single rank."""
+    least = p.ranks if "window-part" in p.without else 2
+    return [c for c in p.comms if not c.is_inter and len(c.members) >= least]
+
+
+def _host_call(p: Planner, verb: str, comms: list[Comm], **args: object) -> None:
+    comm = p.rng.choice(comms)
     catch_up(p, comm)
     p.next_collective += 1
     whole = {"k": p.next_collective, "c": comm.number, **args}
@@ -26,7 +31,7 @@ def window(p: Planner) -> None:
     if kinds and not (p.in_threads and "comms-in-threads" in p.without):
         alloc = 1 if p.chance(0.3) and "window-allocate" not in p.without else None
         n = p.rng.choice([1, 8, 100, 5000])
-        _host_call(p, "window", how=p.rng.choice(kinds), n=n, alloc=alloc)
+        _host_call(p, "window", with_windows(p), how=p.rng.choice(kinds), n=n, alloc=alloc)
 
 
 def file(p: Planner) -> None:
@@ -35,8 +40,14 @@ def file(p: Planner) -> None:
         if p.in_threads and "file-in-threads" in p.without:
             return
         kinds = [kind for kind in FILE_KINDS if f"file-{kind}" not in p.without]
+        comms = [c for c in p.comms if not c.is_inter and len(c.members) > 1]
         _host_call(
-            p, "file", how=p.rng.choice(kinds), n=p.rng.choice([1, 8, 1000]), job=p.program.seed
+            p,
+            "file",
+            comms,
+            how=p.rng.choice(kinds),
+            n=p.rng.choice([1, 8, 1000]),
+            job=p.program.seed,
         )
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from fuzz.plan import Planner
 from fuzz.plan_collectives import catch_up
+from fuzz.plan_host_calls import with_windows
 from fuzz.program import Comm, Op
 
 MOST_WINDOWS = 16
@@ -94,7 +95,7 @@ def create(p: Planner) -> None:
         for kind in ("create", "create", "allocate", "shared", "dynamic")
         if f"window-{kind}" not in p.without
     ]
-    comms = [c for c in p.comms if not c.is_inter and len(c.members) > 1]
+    comms = with_windows(p)
     windows = _windows(p)
     if not kinds or not comms or windows.made >= MOST_WINDOWS:
         return
