@@ -5,8 +5,8 @@
     tuned.py --host mpich4 --tune 3m --seconds 10     only this (keeps the rest)
     tuned.py --evaluate                        write the page again from earlier samples
 
-Tuned are 2 and 8 ranks at the sizes that the command takes by itself; measured are sizes between
-them with 2 ranks, and with 4, which take the rules of the 8 ranks. The host alone, Overdrive's
+Tuned are 2 and 4 ranks at the sizes that the command takes by itself; measured are sizes between
+them. The host alone, Overdrive's
 default, the rules, and every algorithm by its name take turns at every point. The *regret* of a
 choice is by how much it is slower than the best of all. Of many noisy medians the smallest is too
 small, so the best is found in half of the rounds and all are compared in the other half, and the
@@ -46,7 +46,7 @@ TESTS = (
 )  # fmt: skip
 # None of them, nor a neighbour within a tenth, is measured by `overdrive tune`.
 SIZES = "24,200,1500,10K,100K,600K"
-TUNED_RANKS = "2,8"
+TUNED_RANKS = "2,4"
 RANKS = ("2", "4")
 DEFAULT, TUNED = "default", "tuned"
 COLUMNS = ["host", "ranks", "collective", "bytes", "variant", "half", "us", "commit"]

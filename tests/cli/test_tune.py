@@ -87,9 +87,15 @@ def test_ranges_meet_between_the_measured_sizes():
     ]  # fmt: skip
     written = rules.rules_of("bcast", {2: found, 8: found}, {"nodes": 1})
     assert [(rule["algorithm"], rule["bytes"], rule["ranks"]) for rule in written] == [
-        ("ring", [0, 2048], [2, 4]), ("host", [2049, 8192], [2, 4]),
-        ("ring", [0, 2048], [5, 8]), ("host", [2049, 8192], [5, 8]),
+        ("ring", [0, 2048], [2, 7]), ("host", [2049, 8192], [2, 7]),
+        ("ring", [0, 2048], [8, 8]), ("host", [2049, 8192], [8, 8]),
     ]  # fmt: skip
+    other = table(built_in={64: 9.0, 1024: 9.0, 4096: 9.0}, ring={64: 9.0, 1024: 3.0},
+                  host={4096: 5.0})  # fmt: skip
+    apart = rules.rules_of("bcast", {2: found, 8: other}, {})
+    assert [(rule["algorithm"], rule["ranks"]) for rule in apart] == [
+        ("ring", [2, 2]), ("host", [2, 7]), ("ring", [8, 8]), ("host", [8, 8]),
+    ], "between two numbers that differ nothing is known"  # fmt: skip
     assert written[0]["mode"] == "flat"
     assert "mode" not in written[1]
     assert written[0]["evidence"]["64"] == {"ring/flat": 3.0, BUILT_IN: 9.0, "host": 5.0}
@@ -168,6 +174,30 @@ def test_the_budget_is_kept(tmp_path, monkeypatch, budget, first_round, all_roun
     assert now[0] <= 2 * budget + command.SLACK_SECONDS + 2
     first = spent[: len(set(measured))]
     assert max(first) < 1.5 * min(first), "the first heats take no more than the last"
+    journal.close(remove=False)
+
+
+@quick
+def test_only_what_was_seen_again_makes_rules(tmp_path):
+    """The first of 24 variants in one short round is partly the luckiest."""
+    journal = Journal(tmp_path / "out.partial", {})
+    heats = [command.Heat(2, "bcast", (8,)), command.Heat(2, "bcast", (4096,))]
+
+    def samples(size, **times):
+        return [
+            bench_tables.Sample(job, "bcast", "usual", "blocking", "all", size, 2, us, 40.0, 40.0,
+                                0.0)
+            for job, us in times.items() for _ in range(9)
+        ]  # fmt: skip
+
+    journal.add(heats[0].name(0), samples(8, **{BUILT_IN: 3.0, "lucky": 1.0}))
+    journal.add(heats[0].name(1), samples(8, **{BUILT_IN: 3.0, "lucky": 3.1}))
+    journal.add(heats[1].name(0), samples(4096, **{BUILT_IN: 9.0, "lucky": 1.0}))
+    tuning = command.Tuning(None, journal, heats, 10.0, 2)
+    found = tuning.confirmed(2, "bcast")
+    assert statistics.winner(found, 8) == BUILT_IN, "it was not seen again"
+    assert statistics.winner(found, 4096) == BUILT_IN, "there was no time for another round"
+    assert found[BUILT_IN][4096].median == 9.0
     journal.close(remove=False)
 
 

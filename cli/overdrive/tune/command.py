@@ -4,8 +4,9 @@ Every algorithm that can serve is a job of the user's own MPI library; the jobs 
 same time and take turns at every point, so that whatever disturbs the machine disturbs all alike.
 After each of three rounds the variants that cannot win any more, and the slower half in any case,
 are left out (successive halving), and what is left of the time goes to the others. A variant gets a
-rule only where it is 3 % faster than the built-in choice and their intervals do not overlap. From
-the second round on parameters of the best algorithm take part too. The library's own algorithms are
+rule only where it is 3 % faster than the built-in choice and their intervals do not overlap, by
+what the rounds after the first have measured. From the second round on parameters of the best
+algorithm take part too. The library's own algorithms are
 measured beside ours, so that the page shows how far its best setting is away; rules cannot name
 them.
 """
@@ -80,7 +81,7 @@ Without --collectives: all that are measured, which are barrier, bcast, reduce, 
 allgather, alltoall, reduce_scatter, gather, scatter and scan. The rules are written to
 tuning-MPI.json in the user's configuration folder, MPI being the library and its version; later
 jobs over it find them there by themselves (setting `tuning`). They hold for the numbers of
-ranks that were tuned and those between.
+ranks that were tuned, and for those between two of them that take the same.
 
 It can be stopped at any moment, with Ctrl-C too; the same call goes on from there.
 
@@ -384,6 +385,21 @@ class Tuning:
                 continue
             variants = [variant for variant in variants if variant.name not in refused]
 
+    def confirmed(self, ranks: int, collective: str) -> dict[str, dict[int, Measured]]:
+        """Return what the rounds after the first tell of a collective.
+
+        Of many variants the best of one short round is partly the luckiest, so that round only says
+        who goes on. Where nobody did, or there was no time, the usual choice alone is known.
+        """
+        samples: list[Sample] = []
+        for heat in self.heats:
+            if (heat.ranks, heat.collective) != (ranks, collective):
+                continue
+            first, *later = (self.journal.heats.get(heat.name(n), []) for n in range(len(SHARES)))
+            again = [sample for found in later for sample in found]
+            samples += again or [sample for sample in first if sample.job == self.usual]
+        return tabulate(samples, self.cores)
+
     def choosable(self, table: Table) -> Table:
         """Return the variants that what is written can choose."""
         return table if self.host_alone else host_settings.choosable(table)
@@ -425,7 +441,7 @@ def summary(tuning: Tuning, options: argparse.Namespace) -> list[str]:
     lines = []
     for ranks in options.counts:
         for collective in options.collectives:
-            table = tuning.table(ranks, collective, len(SHARES) - 1)
+            table = tuning.confirmed(ranks, collective)
             sizes = sorted({size for known in table.values() for size in known})
             if not sizes:
                 lines.append(f"{collective}, {ranks} ranks: not measured")
@@ -459,7 +475,7 @@ def _finish(
     date = time.strftime("%Y-%m-%d")
     lines = summary(tuning, options)
     tables = {
-        (collective, ranks): tuning.table(ranks, collective, len(SHARES) - 1)
+        (collective, ranks): tuning.confirmed(ranks, collective)
         for collective in options.collectives
         for ranks in options.counts
     }

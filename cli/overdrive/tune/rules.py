@@ -54,11 +54,14 @@ def rules_of(
     counts = sorted(tables)
     found: list[dict[str, Any]] = []
     for i, ranks in enumerate(counts):
-        low = ranks if i == 0 else between(counts[i - 1], ranks) + 1
-        high = between(ranks, counts[i + 1]) if i + 1 < len(counts) else ranks
+        following = counts[i + 1] if i + 1 < len(counts) else None
         for best, first, last, sizes in ranges(tables[ranks]):
             if best == BUILT_IN:
                 continue
+            # Between two numbers of ranks that take different algorithms nothing is known.
+            high = ranks
+            if following and all(winner(tables[following], size) == best for size in sizes):
+                high = following - 1
             name, *parameters = best.split()
             algorithm, _, mode = name.partition("/")
             rule: dict[str, Any] = {"collective": collective, "algorithm": algorithm}
@@ -67,7 +70,7 @@ def rules_of(
             rule.update(parameter.split("=", 1) for parameter in parameters)
             if collective != "barrier":
                 rule["bytes"] = [first, last]
-            rule["ranks"] = [low, high]
+            rule["ranks"] = [ranks, high]
             rule.update(where)
             rule["evidence"] = _evidence(tables[ranks], sizes, best)
             found.append(rule)
