@@ -85,6 +85,12 @@ def test_ranges_meet_between_the_measured_sizes():
         ("ring/flat", 0, 2048, [64, 1024]), ("host", 2049, 8192, [4096]),
         (BUILT_IN, 8193, 32768, [16384]),
     ]  # fmt: skip
+    alone = table(built_in={1024: 9.0}, ring={1024: 3.0})
+    assert rules.ranges(alone) == [("ring/flat", 0, 2048, [1024])]
+    assert rules.ranges(alone, planned=[64, 1024, 4096]) == [
+        (BUILT_IN, 0, 256, [64]), ("ring/flat", 257, 2048, [1024]),
+        (BUILT_IN, 2049, 8192, [4096]),
+    ], "not over sizes that there was no time for"  # fmt: skip
     written = rules.rules_of("bcast", {2: found, 8: found}, {"nodes": 1})
     assert [(rule["algorithm"], rule["bytes"], rule["ranks"]) for rule in written] == [
         ("ring", [0, 2048], [2, 7]), ("host", [2049, 8192], [2, 7]),

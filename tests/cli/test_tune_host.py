@@ -183,7 +183,7 @@ def batch(tmp_path, real):
                        "XDG_CONFIG_HOME": str(tmp_path / "config")}  # fmt: skip
         words = [
             "tune", "--hosts-launcher", f"{tmp_path}/start", "--mpicc", f"{tmp_path}/mpicc",
-            "--nodes", "2", "-n", "4", "--sizes", "8,4K,1M", "--budget", "1s", "--collectives",
+            "--nodes", "2", "-n", "4", "--sizes", "8,4K,1M", "--budget", "90s", "--collectives",
             "bcast,allreduce,reduce,allgather,alltoall,gather", "--output", str(output), *more,
         ]  # fmt: skip
         kills = 0

@@ -474,14 +474,12 @@ def _finish(
 ) -> None:
     date = time.strftime("%Y-%m-%d")
     lines = summary(tuning, options)
-    tables = {
-        (collective, ranks): tuning.confirmed(ranks, collective)
-        for collective in options.collectives
-        for ranks in options.counts
-    }
+    points = [(c, ranks) for c in options.collectives for ranks in options.counts]
+    seen = {(c, ranks): tuning.table(ranks, c, len(SHARES) - 1) for c, ranks in points}
+    tables = {(c, ranks): tuning.confirmed(ranks, c) for c, ranks in points}
     subtitle = f"{head[1]} · {head[0]} · {date}"
     picture = output.with_suffix(".html")
-    write_whole(picture, report.render(subtitle, tables, lines, tuning.usual, tuning.choosable))
+    write_whole(picture, report.render(subtitle, seen, lines, tuning.usual, tuning.choosable))
     print("\n".join(lines))
     if tuning.host_alone:
         files = host_settings.emit(tuning.family, [subtitle], tables, output)
@@ -492,7 +490,8 @@ def _finish(
     found: list[dict[str, Any]] = []
     for collective in options.collectives:
         by_ranks = {ranks: tuning.choosable(tables[collective, ranks]) for ranks in options.counts}
-        found += rules.rules_of(collective, by_ranks, where)
+        planned = {size for h in tuning.heats if h.collective == collective for size in h.sizes}
+        found += rules.rules_of(collective, by_ranks, where, sorted(planned))
     write_whole(output, rules.render(*head, date, found))
     print(f"{len(found)} rules written to {output}; figures: {picture}")
 

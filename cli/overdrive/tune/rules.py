@@ -31,10 +31,17 @@ def _evidence(table: Table, sizes: Sequence[int], variant: str) -> dict[str, Any
 
 
 def ranges(
-    table: Table, largest: int = MOST_BYTES, usual: str = BUILT_IN
+    table: Table,
+    largest: int = MOST_BYTES,
+    usual: str = BUILT_IN,
+    planned: Sequence[int] = (),
 ) -> list[tuple[str, int, int, list[int]]]:
-    """Return winner, first and last byte, and the sizes that were measured, of each range."""
-    sizes = sorted({size for known in table.values() for size in known})
+    """Return winner, first and last byte, and the sizes that were measured, of each range.
+
+    `planned`: sizes that were to be measured. Of those that were not the usual choice wins, so that
+    no range reaches over them.
+    """
+    sizes = sorted({*planned, *(size for known in table.values() for size in known)})
     found: list[tuple[str, int, int, list[int]]] = []
     for i, size in enumerate(sizes):
         first = 0 if i == 0 else between(sizes[i - 1], size) + 1
@@ -48,14 +55,17 @@ def ranges(
 
 
 def rules_of(
-    collective: str, tables: Mapping[int, Table], where: Mapping[str, object]
+    collective: str,
+    tables: Mapping[int, Table],
+    where: Mapping[str, object],
+    planned: Sequence[int] = (),
 ) -> list[dict[str, Any]]:
     """Return the rules of one collective; `tables` by number of ranks."""
     counts = sorted(tables)
     found: list[dict[str, Any]] = []
     for i, ranks in enumerate(counts):
         following = counts[i + 1] if i + 1 < len(counts) else None
-        for best, first, last, sizes in ranges(tables[ranks]):
+        for best, first, last, sizes in ranges(tables[ranks], planned=planned):
             if best == BUILT_IN:
                 continue
             # Between two numbers of ranks that take different algorithms nothing is known.
