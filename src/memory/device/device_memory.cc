@@ -16,7 +16,7 @@ namespace od::memory {
 namespace {
 
 struct Kind {
-  std::string_view library;  // how the file's name begins
+  std::string_view file_prefix;  // how the library's file name begins
   DeviceRuntime* (*open)(void* library);
 };
 constexpr std::array<Kind, 3> kKinds = {{{"libcuda.so", open_cuda},
@@ -67,7 +67,7 @@ struct Candidates {
     const std::string_view name = file_name(info->dlpi_name);
     for (std::size_t i = 0; i < kKinds.size(); ++i) {
       auto& path = static_cast<Candidates*>(self)->paths[i];
-      if (path[0] == 0 && name.starts_with(kKinds[i].library)) {
+      if (path[0] == 0 && name.starts_with(kKinds[i].file_prefix)) {
         std::snprintf(path.data(), path.size(), "%s", info->dlpi_name);
       }
     }
