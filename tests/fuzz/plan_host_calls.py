@@ -11,10 +11,13 @@ FILE_KINDS = ["all", "own", "view", "ordered", "split", "started"]
 without waiting."""
 
 
+def _of_one_group(p: Planner, least: int) -> list[Comm]:
+    return [c for c in p.comms if not c.is_inter and len(c.members) >= least]
+
+
 def with_windows(p: Planner) -> list[Comm]:
     """Return the communicators that may have windows: some hosts have none on a single rank."""
-    least = p.ranks if "window-part" in p.without else 2
-    return [c for c in p.comms if not c.is_inter and len(c.members) >= least]
+    return _of_one_group(p, p.ranks if "window-part" in p.without else 2)
 
 
 def _host_call(p: Planner, verb: str, comms: list[Comm], **args: object) -> None:
@@ -40,11 +43,10 @@ def file(p: Planner) -> None:
         if p.in_threads and "file-in-threads" in p.without:
             return
         kinds = [kind for kind in FILE_KINDS if f"file-{kind}" not in p.without]
-        comms = [c for c in p.comms if not c.is_inter and len(c.members) > 1]
         _host_call(
             p,
             "file",
-            comms,
+            _of_one_group(p, 2),
             how=p.rng.choice(kinds),
             n=p.rng.choice([1, 8, 1000]),
             job=p.program.seed,
