@@ -277,7 +277,8 @@ class Tuning:
                     passed = time.monotonic() - started
                     # The first round tells of all; it is worth more than the time that was named.
                     if passed > self.seconds * (1 if number else 2) + SLACK_SECONDS:
-                        self.not_measured += 0 if number else len(todo) - i
+                        if number == 0:
+                            self.not_measured = len(todo) - i
                         break
                     variants = self.variants(heat, number)
                     starting = 0.3 + 0.1 * len(variants) * heat.ranks / self.cores
@@ -377,13 +378,13 @@ class Tuning:
                 return [sample for sample in samples if sample.what == "all"]
             # The library may refuse an algorithm for this number of ranks; then it is none.
             refused = {name for name in here.failed if host_settings.is_setting(name)}
-            if not refused or set(here.failed) != refused:
+            if refused and set(here.failed) == refused:
+                variants = [variant for variant in variants if variant.name not in refused]
+            elif tried_again:
+                raise CommandError(here.problems[0])
+            else:
                 # Launchers that start and end at the same time trip over each other now and then.
-                if tried_again:
-                    raise CommandError(here.problems[0])
                 tried_again = True
-                continue
-            variants = [variant for variant in variants if variant.name not in refused]
 
     def confirmed(self, ranks: int, collective: str) -> dict[str, dict[int, Measured]]:
         """Return what the rounds after the first tell of a collective.
