@@ -169,10 +169,18 @@ int Rank::host_turn_ended(Comm& comm) {
 }
 
 int Rank::turn_ended(Contest& trial, std::uint64_t began_ns, Comm& comm) {
-  const bool opens = trial.follows() && trial.measuring();
+  const bool measured = trial.measuring();
   const bool switched = trial.turn() == Trial::kRival;
   const bool due = trial.took(began_ns == 0 ? 0 : now_ns() - began_ns);
-  if (opens) comm.collectives->samples.begin(trial, switched);
+  if (measured && trial.follows()) comm.collectives->samples.begin(trial, switched);
+  if (trial.awaits()) [[unlikely]] {
+    const std::uint64_t waits_ns = now_ns();
+    std::int64_t nothing = 0;
+    bool served = false;
+    const int error = own_reduce(coll::ops::Op::sum, {&nothing, 1}, comm, &served);
+    if (error != kSuccess) return error;
+    trial.awaited(now_ns() - waits_ns);
+  }
   return due ? judge_together(trial, comm) : kSuccess;
 }
 

@@ -21,7 +21,7 @@ static const char* const kNames[kCollectives] = {"bcast",     "gather",  "scatte
                                                  "alltoall",  "gatherv", "scatterv", "allgatherv",
                                                  "alltoallv", "reduce"};
 
-enum { kKinds = 6, kSizes = 3, kCalls = 70, kMostRanks = 16, kMostExtent = 12, kUntouched = 0x11 };
+enum { kKinds = 6, kSizes = 3, kCalls = 260, kMostRanks = 16, kMostExtent = 12, kUntouched = 0x11 };
 static const int kInts[kSizes] = {4, 200, 6000};
 
 // How a rank describes integers.

@@ -2,7 +2,7 @@
 // on several communicators, with errors and with receives that are pending meanwhile.
 #include "odtest.h"
 
-enum { kRounds = 80, kWords = 500 };
+enum { kRounds = 320, kWords = 500 };
 
 // The first operand where it is not zero: associative, not commutative.
 static void first_set(void* in, void* inout, int* count, MPI_Datatype* type) {

@@ -13,6 +13,9 @@ HERE = Path(__file__).parent
 
 pytestmark = pytest.mark.quick
 
+ROUNDS = 320
+"""Of learning.c: enough for a verdict about rooted collectives."""
+
 REMOTE = {"OVERDRIVE_TEST_REMOTE": "0-2,0-3,1-2,1-3"}
 """Ranks 0 and 1 on a node, 2 and 3 on another."""
 
@@ -69,7 +72,12 @@ def test_turns(
 def test_calls_from_which_a_handler_jumps_away_count_on_all_ranks(
     host: Host, compiled: Callable[[Path], str], needs_overdrive: None
 ) -> None:
-    result = run(host, compiled(HERE / "leaving.c"), 4, **REMOTE)
+    if host.name in ("mpich5", "mpiabi"):
+        pytest.skip("MPICH 5.0 hangs by itself when handlers leave its broadcasts")
+    # Intel MPI finds nothing wrong with such a broadcast; then only those of Overdrive are left.
+    jumps = "8" if host.name == "impi" else "200"
+    arguments = ["--rounds=400", f"--jumps={jumps}"]
+    result = run(host, compiled(HERE / "leaving.c"), 4, arguments, **REMOTE)
     # Those of broadcasts are among them, which the host serves in turn.
     assert {rank["counters"]["trials"] for rank in result.stats.values()} == {
         result.counter("trials") // 4
@@ -84,7 +92,8 @@ def test_nothing_is_measured_where_it_is_not_wanted(
     program = compiled(HERE / "learning.c")
     # Left to the host are, of those among neighbours, all between nodes, and in one node those
     # whose blocks may differ or are short.
-    for env, left in (({"OVERDRIVE_LEARN": "off", **REMOTE}, 3 * 80), ({}, 80 + 2 * 10)):
+    between = {"OVERDRIVE_LEARN": "off", **REMOTE}
+    for env, left in ((between, 3 * ROUNDS), ({}, ROUNDS + 2 * (ROUNDS // 8))):
         result = run(host, program, 4, **env)
         assert result.counter("trials") == 0, result.report()
         assert result.counter("collectives_host") == 4 * left, result.report()

@@ -33,7 +33,7 @@ std::int64_t block_bytes(const CollectiveCall& call, bool at_root) {
 // between nodes, about a millisecond for the hidden communicator and the node's team: long ones,
 // but for all-to-alls, whose every block crosses over once whatever is done.
 bool gains_at_once(Collective collective, const coll::Layout& layout, std::uint64_t bytes) {
-  constexpr std::uint64_t kLeastBytes = 16 << 10;
+  constexpr std::uint64_t kLeastBytes = 64 << 10;
   if (layout.nodes == 1) return true;
   const coll::CollectiveInfo& kind = coll::info(collective);
   if (!kind.reduces && !kind.rooted() && kind.input == coll::Part::kEach) return false;
@@ -163,10 +163,12 @@ Contest* CollectiveComm::contest(const coll::Selection& selection, Collective co
       }
     }
     const bool own_first = gains_at_once(collective, layout_, bytes);
-    auto made =
-        std::make_unique<Contest>(static_cast<int>(rivals.size()) + 1, Trial::Rival::host,
-                                  own_first ? Trial::kOwn : Trial::kRival,
-                                  own_first ? Trial::kQuiet : Trial::kQuietOfRival, layout_.ranks);
+    const bool apart = coll::info(collective).rooted();
+    const int rivals_quiet = apart ? Trial::kQuietAwaited : Trial::kQuietOfRival;
+    auto made = std::make_unique<Contest>(static_cast<int>(rivals.size()) + 1, Trial::Rival::host,
+                                          own_first ? Trial::kOwn : Trial::kRival,
+                                          own_first ? Trial::kQuiet : rivals_quiet, layout_.ranks,
+                                          apart ? Trial::Ends::apart : Trial::Ends::alike);
     made->compared = compared(collective, commutative, bytes, usual);
     made->compared.rivals = std::move(rivals);
     place.made = std::move(made);

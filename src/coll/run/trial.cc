@@ -30,13 +30,15 @@ constexpr double kLeastRatio = 0.01;
 
 }  // namespace
 
-Trial::Trial(int ways, Rival rival, int first, int quiet, int ranks)
+Trial::Trial(int ways, Rival rival, int first, int quiet, int ranks, Ends ends)
     : begins_(static_cast<std::uint64_t>(quiet)),
       ways_(std::clamp(ways, 2, kMostWays)),
       ranks_(std::max(ranks, 1)),
       first_(first),
-      rival_(rival) {
+      rival_(rival),
+      ends_(ends) {
   ratios_.fill(1);
+  shape_blocks(0);
   for (int way = 0; way < ways_; ++way) add_block(way);
 }
 
@@ -50,21 +52,29 @@ bool Trial::takes_part(int way) const {
 
 bool Trial::took(std::uint64_t ns) {
   const bool measured = measuring();
-  const int at = position();
+  const bool in_stage = position() >= 0;
   ++calls_;
   open_ = false;
   if (!measured) {
-    if (std::exchange(aside_, false) && at >= 0) ++begins_;
+    if (std::exchange(aside_, false) && in_stage) ++begins_;
     return false;
   }
-  const int samples = unmeasured() + measured_;
-  const int in_block = at / group_ % samples - unmeasured();
-  if (in_block >= 0) {
-    samples_[static_cast<std::size_t>(at / block_calls() * measured_ + in_block)] +=
-        std::max<std::int64_t>(1, static_cast<std::int64_t>(ns));
+  if (const auto sample = last_sample()) {
+    samples_[*sample] += std::max<std::int64_t>(1, static_cast<std::int64_t>(ns));
     open_ = follows();
   }
   return !follows() && due();
+}
+
+void Trial::awaited(std::uint64_t ns) {
+  if (const auto sample = last_sample()) samples_[*sample] += static_cast<std::int64_t>(ns);
+}
+
+std::optional<std::size_t> Trial::last_sample() const {
+  const int at = position() - 1;
+  const int in_block = at % block_calls() - skipped_;
+  if (in_block < 0) return std::nullopt;
+  return static_cast<std::size_t>(at / block_calls() * measured_ + in_block / group_);
 }
 
 void Trial::followed(std::uint64_t ns) {
@@ -103,7 +113,8 @@ Trial::Times Trial::times_of(int way, bool own, bool after) const {
     const std::size_t above = std::min(below + 1, count - 1);
     return values[below] + (place - static_cast<double>(below)) * (values[above] - values[below]);
   };
-  times.median = at(0.5);
+  // Of two long samples the smaller one: what disturbs them only adds to them.
+  times.median = ends_ == Ends::apart && count == 2 ? values[0] : at(0.5);
   times.smallest = values[0];
   times.largest = values[count - 1];
   // Of a normal distribution: the quartiles are 1.35 deviations apart, the median of n values
@@ -199,26 +210,42 @@ bool Trial::begin_final(const AllFound& found) {
                    [&](int a, int b) { return cost(a) < cost(b); });
   const int best = able[0];
   // Something that disturbs one whole block looks the same, so a verdict that stands is not undone.
-  if (clear(found, best) && (best == winner_ || !judged_)) {
+  // So does a wait for all in the one sample of a short block.
+  const bool one_sample = ends_ == Ends::apart && !long_;
+  if (!one_sample && clear(found, best) && (best == winner_ || !judged_)) {
     end(best);
     return false;
   }
   std::array<int, kFinalists> finalists{winner_};
-  int chosen = 1;
+  std::size_t chosen = 1;
+  // Nobody complains of calls that are the rival's once more where that would serve them without
+  // us.
+  const bool keeps_rival = one_sample && winner_ != kRival && takes_part(kRival);
+  if (keeps_rival) finalists[chosen++] = kRival;
   for (int i = 0; i < count && chosen < kFinalists; ++i) {
     const int way = able[static_cast<std::size_t>(i)];
-    if (way == winner_ || cost(way) > kNear * cost(winner_)) continue;
-    finalists[static_cast<std::size_t>(chosen++)] = way;
+    if (way == winner_ || cost(way) > (one_sample ? 1 : kNear) * cost(winner_)) continue;
+    if (keeps_rival && way == kRival) continue;
+    finalists[chosen++] = way;
   }
   if (chosen == 1) {
     end(winner_);
     return false;
   }
-  blocks_ = 0;
-  for (int i = chosen; i-- > 0;) add_block(finalists[static_cast<std::size_t>(i)]);
-  for (int i = 0; i < chosen; ++i) add_block(finalists[static_cast<std::size_t>(i)]);
+  final_blocks(std::span(finalists).first(chosen));
   begin_stage(2, calls_);
   return true;
+}
+
+void Trial::final_blocks(std::span<const int> ways) {
+  if (ends_ == Ends::apart && !long_) {
+    const double ns = std::max(ns_[static_cast<std::size_t>(winner_)] / ranks_, 1.0);
+    shape_samples(
+        1, static_cast<int>(std::clamp<double>(kFinalNs / ns, kFirstAwaited, kFinalAwaited)));
+  }
+  blocks_ = 0;
+  for (std::size_t i = ways.size(); i-- > 0;) add_block(ways[i]);
+  for (const int way : ways) add_block(way);
 }
 
 void Trial::begin_stage(int stage, std::uint64_t at) {
@@ -254,14 +281,28 @@ void Trial::plan_apart() {
   begin_stage(1, calls_ + kQuiet);
 }
 
+void Trial::shape_samples(int samples, int calls) {
+  skipped_ = samples * calls / kMeasured;
+  if (ends_ == Ends::apart) {
+    calls *= samples;
+    samples = 1;
+  }
+  measured_ = samples;
+  group_ = calls;
+}
+
 void Trial::shape_blocks(std::uint64_t call) {
-  measured_ = kMeasured;
-  group_ = 1;
   const double ns = std::max(ns_[static_cast<std::size_t>(winner_)] / ranks_, 1.0);
   const double calls = static_cast<double>(kSampleNs) / ns;
-  if (call < kAgain || rival_ != Rival::host || calls <= 1) return;
-  measured_ = kMostMeasured;
-  group_ = static_cast<int>(std::min(calls, static_cast<double>(kMostGroup)));
+  long_ = call >= kAgain && rival_ == Rival::host && calls > 1;
+  if (long_) {
+    shape_samples(kMostMeasured,
+                  static_cast<int>(std::min(calls, static_cast<double>(kMostGroup))));
+  } else if (ends_ == Ends::apart) {
+    shape_samples(1, kFirstAwaited);
+  } else {
+    shape_samples(kMeasured, 1);
+  }
 }
 
 void Trial::plan() {
@@ -272,7 +313,7 @@ void Trial::plan() {
     shape_blocks(at);
     add_block(winner_);
     double left = kShare * static_cast<double>(at) - spent_;
-    if (measured_ > kMeasured) left += kAllowance * group_;
+    if (long_) left += kAllowance * measured_ * group_ / kMostMeasured;
     // The nearest first.
     std::array<bool, kMostWays> seen{};
     seen[static_cast<std::size_t>(winner_)] = true;

@@ -33,7 +33,12 @@
 // the other ways is too much, their turns may cost kAllowance samples once beyond kShare.
 //
 // What is measured is the time inside the call, on all ranks together: who waits for a late rank
-// waits as long with either, and a root that leaves early is paid for by nobody.
+// waits as long with either. But where a rank may leave before the others have what they need, as
+// the root of a broadcast does, calls are alike long only in the mean: one finds its data there,
+// the next one waits for two. What is left undone is even paid for by another way's calls. So there
+// all calls of a block are one sample, and so is the wait for all ranks that ends it, which the
+// caller does where awaits() says so. One that strayed tells nothing by itself; so these are
+// longer.
 //
 // Where a switch competes that is not all. A barrier by which all ranks leave at once may be quick
 // and the call after it slow, because all of them want the same cores then. So a sample has a
@@ -53,6 +58,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 namespace od {
@@ -67,7 +73,11 @@ class Trial {
   static constexpr int kRival = 1;  // the rival; further ways follow
   static constexpr int kMostWays = 6;
   static constexpr int kQuiet = 8;
-  static constexpr int kQuietOfRival = 16;  // where the rival serves these calls
+  static constexpr int kQuietOfRival = 32;  // where the rival serves these calls
+  // Likewise, where blocks are one sample each, and a measurement, with the first call between
+  // nodes, costs as much as some hundred short calls: who makes fewer pays nothing, who makes more
+  // at most about twice as much as if it had been known before how many there would be.
+  static constexpr int kQuietAwaited = 128;
   static constexpr int kBlock = 4;
   static constexpr int kMeasured = kBlock - 1;  // of a block
   static constexpr int kFinalists = 3;
@@ -78,14 +88,22 @@ class Trial {
   static constexpr int kMostMeasured = 6;
   static constexpr std::uint64_t kSampleNs = 400'000;
   static constexpr int kMostGroup = 4;  // calls of a sample
+  // Where a block is one sample: its calls at first; and in the second stage, where as many as take
+  // kFinalNs on a rank, within these bounds.
+  static constexpr int kFirstAwaited = 3;
+  static constexpr int kFinalAwaited = 12;
+  static constexpr double kFinalNs = 1e6;
   static constexpr double kAllowance = 32;
   static constexpr int kFollowing = 3;  // other calls that belong to a sample
   static constexpr int kMostDelays = 8;
 
+  // Whether all ranks of a call need one another, or some may leave before the others.
+  enum class Ends : std::uint8_t { alike, apart };
+
   // `first`: the way of the calls before the first measurement; `quiet`: their number; `ranks`: how
   // many of them add up their times.
   explicit Trial(int ways = 2, Rival rival = Rival::host, int first = kOwn, int quiet = kQuiet,
-                 int ranks = 1);
+                 int ranks = 1, Ends ends = Ends::alike);
   Rival rival() const { return rival_; }
   // Whether other calls belong to the samples.
   bool follows() const { return rival_ == Rival::in_network; }
@@ -110,6 +128,14 @@ class Trial {
   // The call has ended after so many nanoseconds on this rank. True: samples() must be added up
   // over all ranks, and judge() be called, before the next call.
   bool took(std::uint64_t ns);
+  // Whether the ranks must wait for one another before they go on, after took(), and before
+  // samples() are added up. The first block begins with it, too: what the wait itself needs is made
+  // then, and nobody pays for the calls before.
+  bool awaits() const {
+    return ends_ == Ends::apart && position() >= 0 && position() % block_calls() == 0;
+  }
+  // That took so many nanoseconds on this rank.
+  void awaited(std::uint64_t ns);
   // Another call, which belongs to the sample of the last one.
   void followed(std::uint64_t ns);
   // Where calls follow: whether what took() says otherwise is so before the call that begins now.
@@ -153,23 +179,26 @@ class Trial {
 
   int position() const { return static_cast<int>(calls_ - begins_); }
   int count() const { return blocks_ * measured_; }
-  // Of a block: samples that are not measured, and all of them.
-  int unmeasured() const { return measured_ / kMeasured; }
-  int block_calls() const { return (unmeasured() + measured_) * group_; }
+  int block_calls() const { return skipped_ + measured_ * group_; }
   Times times_of(int way, bool own, bool after) const;
   AllFound find() const;
   // Whether every call of the way is shorter by far than each of the others.
   bool clear(const AllFound& found, int best) const;
+  // The sample to which the last call belongs.
+  std::optional<std::size_t> last_sample() const;
   void add_block(int way);
   bool takes_part(int way) const;
   // The second stage follows the first; false: there is a verdict already.
   bool begin_final(const AllFound& found);
+  // Two of each, backwards and forwards.
+  void final_blocks(std::span<const int> ways);
   void begin_stage(int stage, std::uint64_t at);
   // The best of those that have won; the usual way if nobody has.
   int best_of(const AllFound& found) const;
   void end(int winner);
   // How long blocks of the measurement at that call are.
   void shape_blocks(std::uint64_t call);
+  void shape_samples(int samples, int calls);
   // The next measurement.
   void plan();
   // All ways once more, soon.
@@ -183,6 +212,7 @@ class Trial {
   int winner_ = kOwn;
   int stage_ = 1;
   Rival rival_;
+  Ends ends_;
   bool judged_ = false;
   bool aside_ = false;
   bool along_ = false;
@@ -193,8 +223,10 @@ class Trial {
   Phase phase_ = Phase::first;
   int delays_ = 0;
   int blocks_ = 0;
+  int skipped_ = 1;                                // calls of a block that are not measured
   int measured_ = kMeasured;                       // samples of a block
   int group_ = 1;                                  // calls of a sample
+  bool long_ = false;                              // blocks are longer than the first ones
   std::array<std::uint8_t, kMostBlocks> order_{};  // ways of the stage's blocks
   std::array<std::int64_t, 2 * kMostBlocks * kMostMeasured> samples_{};  // block by block
   // Of each way when it was last measured: its time as a multiple of the usual way's.
