@@ -178,7 +178,10 @@ int Rank::turn_ended(Contest& trial, std::uint64_t began_ns, Comm& comm) {
     std::int64_t nothing = 0;
     bool served = false;
     const int error = own_reduce(coll::ops::Op::sum, {&nothing, 1}, comm, &served);
-    if (error != kSuccess) return error;
+    if (error != kSuccess) {
+      trial.give_up();
+      return error;
+    }
     trial.awaited(now_ns() - waits_ns);
   }
   return due ? judge_together(trial, comm) : kSuccess;

@@ -52,7 +52,7 @@ bool Trial::takes_part(int way) const {
 
 bool Trial::took(std::uint64_t ns) {
   const bool measured = measuring();
-  const bool in_stage = position() >= 0;
+  const bool in_stage = calls_ >= begins_;
   ++calls_;
   open_ = false;
   if (!measured) {
@@ -209,8 +209,8 @@ bool Trial::begin_final(const AllFound& found) {
   std::stable_sort(able.begin(), able.begin() + count,
                    [&](int a, int b) { return cost(a) < cost(b); });
   const int best = able[0];
-  // Something that disturbs one whole block looks the same, so a verdict that stands is not undone.
-  // So does a wait for all in the one sample of a short block.
+  // Something that disturbs one whole block looks the same, so a verdict that stands is not undone,
+  // and one sample makes none.
   const bool one_sample = ends_ == Ends::apart && !long_;
   if (!one_sample && clear(found, best) && (best == winner_ || !judged_)) {
     end(best);
@@ -218,8 +218,7 @@ bool Trial::begin_final(const AllFound& found) {
   }
   std::array<int, kFinalists> finalists{winner_};
   std::size_t chosen = 1;
-  // Nobody complains of calls that are the rival's once more where that would serve them without
-  // us.
+  // One sample may have been disturbed, and the rival's calls take no longer than without us.
   const bool keeps_rival = one_sample && winner_ != kRival && takes_part(kRival);
   if (keeps_rival) finalists[chosen++] = kRival;
   for (int i = 0; i < count && chosen < kFinalists; ++i) {

@@ -36,9 +36,8 @@
 // waits as long with either. But where a rank may leave before the others have what they need, as
 // the root of a broadcast does, calls are alike long only in the mean: one finds its data there,
 // the next one waits for two. What is left undone is even paid for by another way's calls. So there
-// all calls of a block are one sample, and so is the wait for all ranks that ends it, which the
-// caller does where awaits() says so. One that strayed tells nothing by itself; so these are
-// longer.
+// all calls of a block are one sample together with the wait for all ranks that ends it, which the
+// caller does where awaits() says so.
 //
 // Where a switch competes that is not all. A barrier by which all ranks leave at once may be quick
 // and the call after it slow, because all of them want the same cores then. So a sample has a
@@ -74,10 +73,9 @@ class Trial {
   static constexpr int kMostWays = 6;
   static constexpr int kQuiet = 8;
   static constexpr int kQuietOfRival = 32;  // where the rival serves these calls
-  // Likewise, where blocks are one sample each, and a measurement, with the first call between
-  // nodes, costs as much as some hundred short calls: who makes fewer pays nothing, who makes more
-  // at most about twice as much as if it had been known before how many there would be.
-  static constexpr int kQuietAwaited = 128;
+  // Likewise, where blocks are one sample each. A measurement costs as much there as some hundred
+  // short calls, with the first call between nodes: who makes few calls does not pay for it.
+  static constexpr int kQuietAwaited = 80;
   static constexpr int kBlock = 4;
   static constexpr int kMeasured = kBlock - 1;  // of a block
   static constexpr int kFinalists = 3;
@@ -132,7 +130,7 @@ class Trial {
   // samples() are added up. The first block begins with it, too: what the wait itself needs is made
   // then, and nobody pays for the calls before.
   bool awaits() const {
-    return ends_ == Ends::apart && position() >= 0 && position() % block_calls() == 0;
+    return ends_ == Ends::apart && calls_ >= begins_ && position() % block_calls() == 0;
   }
   // That took so many nanoseconds on this rank.
   void awaited(std::uint64_t ns);
