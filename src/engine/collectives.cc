@@ -176,8 +176,7 @@ int Rank::turn_ended(Contest& trial, std::uint64_t began_ns, Comm& comm) {
   if (trial.awaits()) [[unlikely]] {
     const std::uint64_t waits_ns = now_ns();
     std::int64_t nothing = 0;
-    bool served = false;
-    const int error = own_reduce(coll::ops::Op::sum, {&nothing, 1}, comm, &served);
+    const int error = own_minimum(nothing, comm);
     if (error != kSuccess) {
       trial.give_up();
       return error;

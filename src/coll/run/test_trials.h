@@ -18,6 +18,9 @@ namespace od::trials {
 
 inline constexpr int kOwn = Trial::kOwn;
 inline constexpr int kHost = Trial::kRival;
+// A call that is a sample by itself, or one of as few as may be.
+inline constexpr std::uint64_t kLongNs = 1'000'000;
+
 struct Served {
   std::array<std::uint64_t, Trial::kMostWays> calls{};  // by way
   int additions = 0;

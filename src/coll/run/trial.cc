@@ -211,19 +211,18 @@ bool Trial::begin_final(const AllFound& found) {
   const int best = able[0];
   // Something that disturbs one whole block looks the same, so a verdict that stands is not undone,
   // and one sample makes none.
-  const bool one_sample = ends_ == Ends::apart && !long_;
-  if (!one_sample && clear(found, best) && (best == winner_ || !judged_)) {
+  if (!one_sample() && clear(found, best) && (best == winner_ || !judged_)) {
     end(best);
     return false;
   }
   std::array<int, kFinalists> finalists{winner_};
   std::size_t chosen = 1;
   // One sample may have been disturbed, and the rival's calls take no longer than without us.
-  const bool keeps_rival = one_sample && winner_ != kRival && takes_part(kRival);
+  const bool keeps_rival = one_sample() && winner_ != kRival && takes_part(kRival);
   if (keeps_rival) finalists[chosen++] = kRival;
   for (int i = 0; i < count && chosen < kFinalists; ++i) {
     const int way = able[static_cast<std::size_t>(i)];
-    if (way == winner_ || cost(way) > (one_sample ? 1 : kNear) * cost(winner_)) continue;
+    if (way == winner_ || cost(way) > (one_sample() ? 1 : kNear) * cost(winner_)) continue;
     if (keeps_rival && way == kRival) continue;
     finalists[chosen++] = way;
   }
@@ -237,10 +236,9 @@ bool Trial::begin_final(const AllFound& found) {
 }
 
 void Trial::final_blocks(std::span<const int> ways) {
-  if (ends_ == Ends::apart && !long_) {
-    const double ns = std::max(ns_[static_cast<std::size_t>(winner_)] / ranks_, 1.0);
-    shape_samples(
-        1, static_cast<int>(std::clamp<double>(kFinalNs / ns, kFirstAwaited, kFinalAwaited)));
+  if (one_sample()) {
+    const double calls = std::clamp<double>(kFinalNs / usual_ns(), kFirstAwaited, kFinalAwaited);
+    shape_samples(1, static_cast<int>(calls));
   }
   blocks_ = 0;
   for (std::size_t i = ways.size(); i-- > 0;) add_block(ways[i]);
@@ -280,6 +278,10 @@ void Trial::plan_apart() {
   begin_stage(1, calls_ + kQuiet);
 }
 
+double Trial::usual_ns() const {
+  return std::max(ns_[static_cast<std::size_t>(winner_)] / ranks_, 1.0);
+}
+
 void Trial::shape_samples(int samples, int calls) {
   skipped_ = samples * calls / kMeasured;
   if (ends_ == Ends::apart) {
@@ -291,8 +293,7 @@ void Trial::shape_samples(int samples, int calls) {
 }
 
 void Trial::shape_blocks(std::uint64_t call) {
-  const double ns = std::max(ns_[static_cast<std::size_t>(winner_)] / ranks_, 1.0);
-  const double calls = static_cast<double>(kSampleNs) / ns;
+  const double calls = static_cast<double>(kSampleNs) / usual_ns();
   long_ = call >= kAgain && rival_ == Rival::host && calls > 1;
   if (long_) {
     shape_samples(kMostMeasured,

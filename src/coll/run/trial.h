@@ -177,6 +177,10 @@ class Trial {
 
   int position() const { return static_cast<int>(calls_ - begins_); }
   int count() const { return blocks_ * measured_; }
+  // Whether a block is one short sample, which may have been disturbed.
+  bool one_sample() const { return ends_ == Ends::apart && !long_; }
+  // Of a call on a rank, as the usual way was last measured; 1: never.
+  double usual_ns() const;
   int block_calls() const { return skipped_ + measured_ * group_; }
   Times times_of(int way, bool own, bool after) const;
   AllFound find() const;

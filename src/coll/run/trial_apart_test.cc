@@ -12,13 +12,11 @@ namespace od {
 namespace {
 
 using trials::kHost;
+using trials::kLongNs;
 using trials::kOwn;
 using trials::Ranks;
 using trials::Served;
 using trials::Simulated;
-
-// A call that takes each rank longer than that is a sample of as few calls as may be.
-constexpr std::uint64_t kLongNs = 1'000'000;
 
 Ranks apart(int count, int ways = 2, int first = kOwn) {
   return Ranks(count, ways, first, Trial::Ends::apart);

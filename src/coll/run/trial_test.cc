@@ -12,13 +12,11 @@ namespace od {
 namespace {
 
 using trials::kHost;
+using trials::kLongNs;
 using trials::kOwn;
 using trials::Ranks;
 using trials::Served;
 using trials::Simulated;
-
-// A call of which each is a sample.
-constexpr std::uint64_t kLongNs = 1'000'000;
 
 TEST(Trial, FewCallsMeasureNothing) {
   const Served run = Ranks(3).run(Trial::kQuiet, [](int, int) { return 0; });
