@@ -38,6 +38,9 @@ MPICH5 = {
     "thread-levels": "windows crash or hang where ranks have other levels of thread support",
     "status": "MPI_Request_get_status of a persistent receive shows the round before",
 }
+WAIT = {
+    "window-pscw": "MPI_Win_wait does not go on with collectives that others wait for",
+}
 FAULTS: dict[str, dict[str, str]] = {
     "openmpi4": {
         **OPENMPI,
@@ -59,15 +62,17 @@ FAULTS: dict[str, dict[str, str]] = {
         "reduce-in-place": "the root of two ranks reads MPI_IN_PLACE: crash",
         "neighbor_alltoallw": "wrong data where a rank is its own neighbour in a graph",
         "mprobe-self": "a matched receive of a message to itself ends in a crash",
-        "window-pscw": "MPI_Win_wait does not go on with collectives that others wait for",
+        **WAIT,
         "window-allocate": "words of MPI_Win_allocate's memory are not what was put or stored",
     },
-    "mpich5": MPICH5,
-    "mpiabi": MPICH5,
+    "mpich5": {**MPICH5, **WAIT},
+    "mpiabi": {**MPICH5, **WAIT},
     "impi": {
         **MPICH5,
         "free-pending": "freed with messages pending, between two groups of which one was: crash",
         "started-allgatherv": "seven ranks and more wait for ever for blocks of some lengths",
+        "inter-large": "nothing arrives between groups, one of five ranks or more, whose members "
+        "have made other numbers of communicators before",
     },
 }
 """By host: what is wrong, and how."""

@@ -109,11 +109,13 @@ def create(p: Planner) -> None:
 def inter(p: Planner) -> None:
     """An inter-communicator between the parts of a split; sometimes merged."""
     parent = _intra(p)
-    if len(parent.members) < 2:
+    size = len(parent.members)
+    most = 4 if "inter-large" in p.without else size
+    if not 2 <= size <= 2 * most:
         return
     unit = p.unit(parent.unit)
     members = list(parent.members)
-    cut = p.rng.randint(1, len(members) - 1)
+    cut = p.rng.randint(max(1, size - most), min(most, size - 1))
     parts = (tuple(members[:cut]), tuple(members[cut:]))
     halves = [_register(p, (part,), unit) for part in parts]
     colors = [0] * cut + [1] * (len(members) - cut)
