@@ -2,8 +2,6 @@
 
 #include "engine/engine.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -18,23 +16,6 @@ using p2p::header_for;
 using p2p::MessageHeader;
 using p2p::prepare;
 using p2p::Unexpected;
-
-void YieldingLock::lock_late() {
-  waiters_.fetch_add(1, std::memory_order_relaxed);
-  int spins = 0;
-  do {
-    while (busy_.load(std::memory_order_relaxed)) {
-      if (++spins > 64) {
-        sched_yield();
-        spins = 0;
-      } else {
-        pause_processor();
-      }
-    }
-    // Pairs with the release in unlock().
-  } while (busy_.exchange(true, std::memory_order_acquire));
-  waiters_.fetch_sub(1, std::memory_order_relaxed);
-}
 
 Rank::Rank(std::unique_ptr<RankState> state) : state_(std::move(state)) {}
 Rank::~Rank() = default;

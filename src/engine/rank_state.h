@@ -21,6 +21,7 @@
 #include "engine/host_drive.h"
 #include "engine/job_terms.h"
 #include "engine/overlap.h"
+#include "engine/yielding_lock.h"
 #include "host/host_table.h"
 #include "node/wait.h"
 #include "p2p/matching.h"
@@ -28,37 +29,6 @@
 #include "smpi/service.h"
 
 namespace od {
-
-// Test-and-set lock that yields: waiters of an MPI lock are few and hold it for nanoseconds, but
-// their cores may be oversubscribed. Who looks for something while it holds the lock goes on only
-// as long as nobody else wants it: so a rank of which one thread at a time is inside MPI is as fast
-// as one that has a single thread.
-class YieldingLock {
- public:
-  void lock() {
-    // Pairs with the release in unlock().
-    if (busy_.exchange(true, std::memory_order_acquire)) [[unlikely]]
-      lock_late();
-  }
-  void unlock() { busy_.store(false, std::memory_order_release); }  // pairs with lock()
-
-  // Whether a thread waits for it. Relaxed: a hint.
-  const std::atomic<std::uint32_t>& waiters() const { return waiters_; }
-  bool wanted() const { return waiters_.load(std::memory_order_relaxed) != 0; }
-  // Not held by the caller, who has just let go of it and will want it again: lets others have it,
-  // which need some tens of nanoseconds to see that it is free.
-  void give_way() const {
-    for (int i = 0; i < kGiveWayPauses && wanted(); ++i) pause_processor();
-  }
-
- private:
-  static constexpr int kGiveWayPauses = 16;
-
-  void lock_late();
-
-  std::atomic<bool> busy_{false};
-  std::atomic<std::uint32_t> waiters_{0};
-};
 
 // Of waits that ended, how many ended right after the core had been given away: then what was
 // waited for needed this very core, be it another thread's or another rank's. Where threads of the
