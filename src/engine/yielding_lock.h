@@ -1,4 +1,4 @@
-// The lock of a rank: a test-and-set lock that gives the core away, and sleeps where that is no use.
+// The lock of a rank: test-and-set; waiters give the core away, and sleep where that is no use.
 //
 // Waiters of an MPI lock are few and hold it for nanoseconds, but their cores may be shared: so who
 // waits yields. Who holds it may also wait for a lock of the host's, which other threads take again

@@ -15,8 +15,9 @@ namespace {
 
 TEST(YieldingLock, LetsInOneAtATime) {
   constexpr int kThreads = 4;
-  constexpr int kRounds = 20'000;
+  constexpr int kRounds = 200'000;
   YieldingLock lock;
+  lock.lock();
   std::int64_t sum = 0;
   std::vector<std::thread> threads;
   for (int i = 0; i < kThreads; ++i) {
@@ -27,6 +28,8 @@ TEST(YieldingLock, LetsInOneAtATime) {
       }
     });
   }
+  while (lock.waiters().load(std::memory_order_relaxed) != kThreads) std::this_thread::yield();
+  lock.unlock();
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(sum, kThreads * kRounds);
   EXPECT_FALSE(lock.wanted());

@@ -96,3 +96,19 @@ def test_a_result_at_a_null_pointer(
     assert not result.timed_out, result.report()
     assert result.returncode != 0, result.report()
     assert not result.leftovers, result.report()
+
+
+@pytest.mark.everywhere
+def test_communicators_between_windows(
+    host: Host, compiled: Callable[[Path], str], needs_overdrive: None
+) -> None:
+    """What Overdrive has the host make does no harm to what the host makes for itself."""
+    if host.name == "openmpi4":
+        pytest.skip("Open MPI 4.1: windows of two groups at the same time")
+    env = {
+        **sharing.environment(host),
+        "OVERDRIVE_TEST_REMOTE": "0-2,0-3,1-2,1-3,2-3",
+        "OVERDRIVE_ADJUST_BARRIER": "dissemination",
+    }
+    preload = ([], sharing.libraries(host))
+    expect.passed(jobs.run(host, 4, [compiled(HERE / "created.c")], env=env, preload=preload))
