@@ -43,6 +43,7 @@ constexpr idx::Index kNeeded[] = {
     idx::Comm_group,
     idx::Comm_rank,
     idx::Comm_size,
+    idx::Comm_split,
     idx::Comm_call_errhandler,
     idx::Comm_set_errhandler,
     idx::Comm_get_attr,

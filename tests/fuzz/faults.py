@@ -53,6 +53,7 @@ FAULTS: dict[str, dict[str, str]] = {
     "openmpi5": {
         **OPENMPI,
         "window-get": "MPI_Get is not over now and then when MPI_Win_unlock returns",
+        "graph-of-grid": "a distributed graph of a grid's ranks counts as a grid: crash",
         "window-test": "a rank that polls MPI_Win_test does not go on with its messages",
         "partitioned": "partitioned messages bring wrong data, take others', or never come",
     },

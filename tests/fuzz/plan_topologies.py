@@ -80,6 +80,8 @@ def graph(p: Planner, parent: Comm) -> None:
     """MPI_Graph_create, MPI_Dist_graph_create_adjacent and MPI_Dist_graph_create."""
     size = len(parent.members)
     hows = ["graph", "adjacent", "adjacent", "distributed"]
+    if "graph-of-grid" in p.without and parent.neighbours:
+        return
     how = p.rng.choice([how for how in hows if f"graph-{how}" not in p.without])
     pairs = [(a, b) for a in range(size) for b in range(size)]
     edges = p.rng.sample(pairs, min(len(pairs), p.rng.randint(0, 3 * size)))

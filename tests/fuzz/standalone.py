@@ -68,6 +68,8 @@ int main(int argc, char** argv) {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Buffer_attach(malloc(1 << 26), 1 << 26);
   c[0] = MPI_COMM_WORLD;
+  // What windows have started is left out, not its completion.
+  for (int i = 0; i < 512; i++) q[i] = MPI_REQUEST_NULL;
 """
 
 TAIL = """  MPI_Barrier(MPI_COMM_WORLD);
@@ -234,6 +236,26 @@ class Printer:
         right = f"{self.send_buffer(rspec, rn, 99)}, {-(-rn // Type(rspec).per)}"
         right += f", {self.type_of(rspec)}, {source}, {tag}"
         self.emit(op, f"MPI_Sendrecv({left}, {right}, c[{op.args['c']}], st);")
+
+    def on_psend(self, op: Op) -> None:
+        """Both halves of a partitioned message; each part is ready when the program says so."""
+        spec, n, parts = op.args["type"], op.args["n"], op.args["parts"]
+        sends = op.verb == "psend"
+        buffer = self.send_buffer(spec, n * parts, 0)
+        peer = op.args["to" if sends else "from"]
+        call = f"MPI_P{'send' if sends else 'recv'}_init({buffer}, {parts}, {n // Type(spec).per}"
+        call += f", {self.type_of(spec)}, {peer}, {op.args['tag']}, c[{op.args['c']}]"
+        self.emit(op, f"{call}, MPI_INFO_NULL, &q[{op.args['q']}]);")
+
+    on_precv = on_psend
+
+    def on_pready(self, op: Op) -> None:
+        """MPI_Pready and its relatives."""
+        request, parts = f"q[{op.args['q']}]", op.args["list"]
+        if op.args["how"] == "range":
+            self.emit(op, f"MPI_Pready_range({parts[0]}, {parts[-1]}, {request});")
+        else:
+            self.emit(op, *(f"MPI_Pready({part}, {request});" for part in parts))
 
     # --- requests ----------------------------------------------------------------------------
 

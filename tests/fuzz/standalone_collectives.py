@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from fuzz.datatypes import Type
@@ -28,7 +29,8 @@ def call(printer: Printer, op: Op) -> list[str]:
     spec, n = op.args["type"], op.args["n"]
     kind, count = printer.type_of(spec), n // Type(spec).per
     members = printer.program.comms[op.args["c"]].members
-    ranks = len(members)
+    neighbours = printer.program.comms[op.args["c"]].neighbours or ()
+    ranks = max(len(members), *(len(side) for sides in neighbours for side in sides), 1)
     room = max(8, printer.packed(spec, n) * ranks)
     buffer = f"filled({room}, 1)"
     here = "MPI_IN_PLACE" if op.get("place") and name not in ROOTED else buffer
@@ -39,35 +41,71 @@ def call(printer: Printer, op: Op) -> list[str]:
     if "op" in op.args:
         operation = f"MPI_{op.args['op'].upper()}"
         if op.args["op"] in ("add", "chain"):
-            operation = f"op{op.unit}"
-            lines.append(f"MPI_Op {operation};")
+            operation = "own"
+            lines.append("MPI_Op own;")
             commutes = int(op.args["op"] == "add")
-            lines.append(f"MPI_Op_create({op.args['op']}, {commutes}, &{operation});")
+            lines.append(f"MPI_Op_create({op.args['op']}, {commutes}, &own);")
         length = str(count)
         if name == "reduce_scatter":
-            length = f"n{op.unit}"
-            lines.append(f"int n{op.unit}[] = {{{', '.join([str(count)] * ranks)}}};")
+            length = "counts"
+            lines.append(static("int", "counts", [count] * len(members)))
         arguments = f"{here}, {buffer}, {length}, {kind}, {operation}{rooted}"
-        return [*lines, f"{function}({arguments}{tail});"]
+        return block([*lines, f"{function}({arguments}{tail});"])
     if name == "bcast":
         return [f"{function}({buffer}, {count}, {kind}{rooted}{tail});"]
     send = receive = f"{count}, {kind}"
     if name[-1] in "vw":
-        size = (
-            "8" if spec[0] in "lUd" else "4" if spec[0] in "iuf" else "2" if spec[0] == "s" else "1"
-        )
-        unit = int(size) if name.endswith("w") else 1
-        step = n * unit if len(spec) == 1 else n * 8 * unit
-        lines.append(f"int n{op.unit}[] = {{{', '.join([str(count)] * ranks)}}};")
-        places = ", ".join(str(i * step) for i in range(ranks))
-        lines.append(f"int d{op.unit}[] = {{{places}}};")
-        both = f"n{op.unit}, d{op.unit}, {kind}"
+        step = printer.packed(spec, n) if name.endswith("w") else count
+        lines.append(static("int", "counts", [count] * ranks))
+        place = "MPI_Aint" if name == "neighbor_alltoallw" else "int"
+        lines.append(static(place, "places", [i * step for i in range(ranks)]))
+        both = f"counts, places, {kind}"
         if name.endswith("w"):
-            lines.append(f"MPI_Datatype k{op.unit}[] = {{{', '.join([kind] * ranks)}}};")
-            both = f"n{op.unit}, d{op.unit}, k{op.unit}"
-        send = both if name in ("scatterv", "alltoallv", "alltoallw") else send
-        receive = both if name in ("gatherv", "allgatherv", "alltoallv", "alltoallw") else receive
-    return [*lines, f"{function}({here}, {send}, {buffer}, {receive}{rooted}{tail});"]
+            lines.append(f"static MPI_Datatype kinds[{ranks}];")
+            lines.append(f"for (int i = 0; i < {ranks}; i++) kinds[i] = {kind};")
+            both = "counts, places, kinds"
+        plain = name.removeprefix("neighbor_")
+        send = both if plain in ("scatterv", "alltoallv", "alltoallw") else send
+        receive = both if plain in ("gatherv", "allgatherv", "alltoallv", "alltoallw") else receive
+    return block([*lines, f"{function}({here}, {send}, {buffer}, {receive}{rooted}{tail});"])
+
+
+def static(kind: str, name: str, values: Sequence[int]) -> str:
+    """Return an array that stays valid until a non-blocking call is complete."""
+    return f"static {kind} {name}[] = {{{', '.join(map(str, values or [0]))}}};"
+
+
+def block(lines: list[str]) -> list[str]:
+    """Return lines with names of their own, where there are any."""
+    return lines if len(lines) == 1 else ["{", *lines, "}"]
+
+
+def graph(program: Program, op: Op) -> list[str]:
+    """Return the lines that make a graph; each rank names the edges that leave it."""
+    parent, made = f"c[{op.args['parent']}]", f"&c[{op.args['id']}]"
+    members = program.comms[op.args["parent"]].members
+    ends = op.args["edges"]
+    edges = list(zip(ends[::2], ends[1::2]))
+    into = [[a for a, b in edges if b == i] for i in range(len(members))]
+    out = [[b for a, b in edges if a == i] for i in range(len(members))]
+    if op.args["how"] == "graph":
+        index = [sum(map(len, out[: i + 1])) for i in range(len(members))]
+        flat = [end for each in out for end in each]
+        call = f"MPI_Graph_create({parent}, {len(members)}, index, edges, 0, {made});"
+        return ["{", static("int", "index", index), static("int", "edges", flat), call, "}"]
+    rest = f"MPI_UNWEIGHTED, MPI_INFO_NULL, 0, {made});"
+    lines = []
+    for i, rank in enumerate(members):
+        lines += [f"if (rank == {rank}) {{", static("int", "to", out[i])]
+        if op.args["how"] == "adjacent":
+            lines.append(static("int", "from", into[i]))
+            call = f"MPI_Dist_graph_create_adjacent({parent}, {len(into[i])}, from, MPI_UNWEIGHTED"
+            lines.append(f"{call}, {len(out[i])}, to, {rest}")
+        else:
+            lines.append(f"static int me = {i}, degree = {len(out[i])};")
+            lines.append(f"MPI_Dist_graph_create({parent}, 1, &me, &degree, to, {rest}")
+        lines.append("}")
+    return lines
 
 
 def new_comm(program: Program, op: Op) -> list[str]:
@@ -102,7 +140,7 @@ def new_comm(program: Program, op: Op) -> list[str]:
         size = len(op.args["dims"])
         return ["{", *made_of, f"MPI_Cart_create({parent}, {size}, dims, periods, 0, {made});", "}"]
     if "edges" in op.args:
-        return [f"// {op.text()}", f"MPI_Comm_dup({parent}, {made});"]
+        return graph(program, op)
     ranks = ", ".join(map(str, op.args["members"]))
     lines = [
         "MPI_Group whole, part;",

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from hosts import Host
+from support import jobs
 
 from fuzz import faults
 from fuzz.analysis import Analysis, Illegal, settle, text_of
@@ -180,8 +181,21 @@ def test_types_hold_what_they_say() -> None:
 def test_a_program_of_its_own_compiles(host: Host, tmp_path: Path) -> None:
     source = tmp_path / "program.c"
     for seed in range(3):
-        made = make(seed, 3, without=frozenset({"no-persistent-collectives"}))
+        made = make(seed, 3, without=frozenset({"no-persistent-collectives", "partitioned"}))
         source.write_text(standalone(made, "a test"))
         command = [*host.mpicc, "-fsyntax-only", "-Wall", "-Werror", "-Wno-unused", str(source)]
         done = subprocess.run(command, capture_output=True, text=True, env=host.environment())
         assert done.returncode == 0, done.stderr
+
+
+def test_programs_of_their_own_run(host: Host, tmp_path: Path) -> None:
+    """With everything that a program can have, but what the host gets wrong."""
+    for seed in (100, 108, 110, 307):
+        made = make(seed, 3, without=faults.of(host.name, True, {}, False))
+        source, binary = tmp_path / f"program{seed}.c", tmp_path / f"program{seed}"
+        source.write_text(standalone(made, "a test"))
+        command = [*host.mpicc, "-w", "-o", str(binary), str(source)]
+        done = subprocess.run(command, capture_output=True, text=True, env=host.environment())
+        assert done.returncode == 0, done.stderr
+        result = jobs.run(host, 3, [str(binary)], overdrive=jobs.overdrive_library().exists())
+        assert result.returncode == 0 and "passed" in result.stdout, result.report()
