@@ -240,26 +240,20 @@ int comm_free(Handle* comm) {
   return error;
 }
 
-// Not MPI_Comm_dup: that copies the program's attributes and calls its functions. Nor
-// MPI_Comm_create in the family of MPICH: with MPICH 5.0, beside windows of some of the ranks, what
-// the host makes next may take others' messages (tests/collectives/created.c). Open MPI 4.1 and 5.0
-// wait for ever now and then where MPI_Comm_split meets MPI_Comm_idup.
+// Not MPI_Comm_dup: that copies attributes and calls the program's functions. MPI_Comm_create harms
+// MPICH 5.0 (tests/collectives/created.c); Open MPI's MPI_Comm_split hangs beside MPI_Comm_idup.
 int comm_dup(Handle comm, Handle* out) {
   HostCallScope scope(kPlain);
   MPI_Comm made = abi::comm_null();
-  int error;
-  if constexpr (abi::kAbi == OD_ABI_OPENMPI) {
-    MPI_Group group;
-    error = OD_HOST(Comm_group)(comm_of(comm), &group);
-    if (error != MPI_SUCCESS) return error;
-    error = OD_HOST(Comm_create)(comm_of(comm), group, &made);
-    OD_HOST(Group_free)(&group);
-  } else {
-    error = OD_HOST(Comm_split)(comm_of(comm), 0, 0, &made);
-  }
+  MPI_Group group;
+  int error = OD_HOST(Comm_group)(comm_of(comm), &group);
   if (error != MPI_SUCCESS) return error;
-  *out = abi::to_handle(made);
-  return OD_HOST(Comm_set_errhandler)(made, abi::errors_return());
+  constexpr bool kCreates = abi::kAbi == OD_ABI_OPENMPI;
+  error = kCreates ? OD_HOST(Comm_create)(comm_of(comm), group, &made)
+                   : OD_HOST(Comm_split)(comm_of(comm), 0, 0, &made);
+  OD_HOST(Group_free)(&group);
+  *out = error == MPI_SUCCESS ? abi::to_handle(made) : 0;
+  return error == MPI_SUCCESS ? OD_HOST(Comm_set_errhandler)(made, abi::errors_return()) : error;
 }
 
 int isend(const void* buf, std::int64_t count, Handle type, int dest, int tag, Handle comm,
