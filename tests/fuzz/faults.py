@@ -20,6 +20,7 @@ OPENMPI = {
     "idup-overlap": "two ranks that duplicate and split in different orders wait for ever",
     "create-group": "hangs now and then with messages pending on the communicator",
     "comms-in-threads": "several threads that make communicators get invalid ones",
+    "window-test": "a rank that polls MPI_Win_test does not go on with its messages",
 }
 MPICH = {
     "persistent-collectives": "wrong data in the second round; MPI_Testall takes them for failed",
@@ -54,7 +55,6 @@ FAULTS: dict[str, dict[str, str]] = {
         **OPENMPI,
         "window-get": "MPI_Get is not over now and then when MPI_Win_unlock returns",
         "graph-of-grid": "a distributed graph of a grid's ranks counts as a grid: crash",
-        "window-test": "a rank that polls MPI_Win_test does not go on with its messages",
         "partitioned": "partitioned messages bring wrong data, take others', or never come",
     },
     "mpich4": {

@@ -167,6 +167,10 @@ def left_out(setup: Setup) -> frozenset[str]:
     if setup.nodes is not None:
         known |= {"window-shared", *faults.BETWEEN_NODES.get(setup.host.name, {})}
     settings = {name: value for own in setup.unequal for name, value in own}
+    if setup.unequal:
+        # This one all ranks have from the first.
+        settings.pop("neighbour_collectives", None)
+        settings |= dict(setup.unequal[0])
     settings |= dict(setup.settings)
     known |= faults.of(setup.host.name, setup.overdrive, settings, spans_nodes)
     return frozenset(known | LEFT_OUT)
