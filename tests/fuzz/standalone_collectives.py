@@ -32,7 +32,7 @@ def call(printer: Printer, op: Op) -> list[str]:
     neighbours = printer.program.comms[op.args["c"]].neighbours or ()
     ranks = max(len(members), *(len(side) for sides in neighbours for side in sides), 1)
     room = max(8, printer.packed(spec, n) * ranks)
-    buffer = f"filled({room}, 1)"
+    buffer = f"filled({room}, 1) + {printer.shift(spec)}"
     here = "MPI_IN_PLACE" if op.get("place") and name not in ROOTED else buffer
     root = op.get("root")
     root = {"root": "MPI_ROOT", "null": "MPI_PROC_NULL"}.get(root, root)

@@ -190,7 +190,7 @@ def test_a_program_of_its_own_compiles(host: Host, tmp_path: Path) -> None:
 
 def test_programs_of_their_own_run(host: Host, tmp_path: Path) -> None:
     """With everything that a program can have, but what the host gets wrong."""
-    for seed in (100, 108, 110, 307):
+    for seed in (100, 108, 110, 208, 307, 404, 417):
         made = make(seed, 3, without=faults.of(host.name, True, {}, False))
         source, binary = tmp_path / f"program{seed}.c", tmp_path / f"program{seed}"
         source.write_text(standalone(made, "a test"))
