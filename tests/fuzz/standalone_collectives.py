@@ -29,7 +29,7 @@ def call(printer: Printer, op: Op) -> list[str]:
     spec, n = op.args["type"], op.args["n"]
     kind, count = printer.type_of(spec), n // Type(spec).per
     members = printer.program.comms[op.args["c"]].members
-    neighbours = printer.program.comms[op.args["c"]].neighbours or ()
+    neighbours = printer.program.comms[op.args["c"]].neighbours
     ranks = max(len(members), *(len(side) for sides in neighbours for side in sides), 1)
     room = max(8, printer.packed(spec, n) * ranks)
     buffer = f"filled({room}, 1) + {printer.shift(spec)}"
@@ -83,11 +83,8 @@ def block(lines: list[str]) -> list[str]:
 def graph(program: Program, op: Op) -> list[str]:
     """Return the lines that make a graph; each rank names the edges that leave it."""
     parent, made = f"c[{op.args['parent']}]", f"&c[{op.args['id']}]"
-    members = program.comms[op.args["parent"]].members
-    ends = op.args["edges"]
-    edges = list(zip(ends[::2], ends[1::2]))
-    into = [[a for a, b in edges if b == i] for i in range(len(members))]
-    out = [[b for a, b in edges if a == i] for i in range(len(members))]
+    comm = program.comms[op.args["id"]]
+    members, (into, out) = comm.members, zip(*comm.neighbours)
     if op.args["how"] == "graph":
         index = [sum(map(len, out[: i + 1])) for i in range(len(members))]
         flat = [end for each in out for end in each]

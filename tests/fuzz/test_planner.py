@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -188,14 +189,13 @@ def test_a_program_of_its_own_compiles(host: Host, tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
 
 
-def test_programs_of_their_own_run(host: Host, tmp_path: Path) -> None:
+def test_programs_of_their_own_run(
+    host: Host, overdrive: bool, compiled: Callable[[Path], str], tmp_path: Path
+) -> None:
     """With everything that a program can have, but what the host gets wrong."""
     for seed in (100, 108, 110, 208, 307, 404, 417):
         made = make(seed, 3, without=faults.of(host.name, True, {}, False))
-        source, binary = tmp_path / f"program{seed}.c", tmp_path / f"program{seed}"
+        source = tmp_path / f"program{seed}.c"
         source.write_text(standalone(made, "a test"))
-        command = [*host.mpicc, "-w", "-o", str(binary), str(source)]
-        done = subprocess.run(command, capture_output=True, text=True, env=host.environment())
-        assert done.returncode == 0, done.stderr
-        result = jobs.run(host, 3, [str(binary)], overdrive=jobs.overdrive_library().exists())
+        result = jobs.run(host, 3, [compiled(source)], overdrive=overdrive)
         assert result.returncode == 0 and "passed" in result.stdout, result.report()

@@ -168,9 +168,8 @@ def left_out(setup: Setup) -> frozenset[str]:
         known |= {"window-shared", *faults.BETWEEN_NODES.get(setup.host.name, {})}
     settings = {name: value for own in setup.unequal for name, value in own}
     if setup.unequal:
-        # This one all ranks have from the first.
-        settings.pop("neighbour_collectives", None)
-        settings |= dict(setup.unequal[0])
+        # All ranks have this one from the first.
+        settings["neighbour_collectives"] = dict(setup.unequal[0]).get("neighbour_collectives", "")
     settings |= dict(setup.settings)
     known |= faults.of(setup.host.name, setup.overdrive, settings, spans_nodes)
     return frozenset(known | LEFT_OUT)
