@@ -81,6 +81,7 @@ TEST(AtRest, IsTakenBackByWhateverIsLeftUnderWay) {
     REQUIRE(rank->isend(out.data(), kLong, bytes, peer, 4, world, SendMode::standard, &request) ==
             0);
     REQUIRE(!word && !rank->comes_to_rest());
+    exchange.barrier();  // before it, the other's receive would finish it
     REQUIRE(rank->recv(in.data(), kLong, bytes, peer, 4, world, &status) == 0);
     rank->wait(*request);
     rank->release(*request);
