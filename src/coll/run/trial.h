@@ -15,8 +15,13 @@
 //      partly the luckiest. The one with the smallest median becomes the usual one if it gains more
 //      than three percent. What the noise hides is not left to the usual way: which of two is
 //      better by half is told wrong more rarely than it matters, and by a tenth it matters little.
-//   3  but later, when there has been a verdict before, only after it has won once more: chance
-//      shall not undo what has been found.
+//   3  but later, when there has been a verdict before, only if it has still won after two more
+//      blocks each: chance shall not undo what has been found.
+//
+// In later measurements all stages are taken together: a mean of a way's cost as a multiple of the
+// usual way's. Where blocks are long (below) the measurements before count as
+// well, each half as much as the next: where ranks share processors, a block of half a millisecond
+// says more about who else ran than about the way.
 //
 // The first kQuiet calls measure nothing, so that programs with few calls pay nothing: they go the
 // way that needs the least before it can be gone, which the owner knows. Then all ways are
@@ -91,7 +96,9 @@ class Trial {
   static constexpr int kFirstAwaited = 3;
   static constexpr int kFinalAwaited = 12;
   static constexpr double kFinalNs = 1e6;
-  static constexpr double kAllowance = 32;
+  static constexpr double kAllowance = 16;
+  // What a measurement has said counts half as much at the next one.
+  static constexpr double kFades = 0.5;
   static constexpr int kFollowing = 3;  // other calls that belong to a sample
   static constexpr int kMostDelays = 8;
 
@@ -174,6 +181,27 @@ class Trial {
     double error = 0;  // of a gain by it
   };
   using AllFound = std::array<Found, kMostWays>;
+  // What several looks have said of a way's cost as a multiple of the usual way's. What is averaged
+  // is (ratio - 1) / (ratio + 1), to which half counts as much as twice, and which few outliers
+  // move little. Not logarithms: a C library's may differ in the last bit from processor to
+  // processor, and all ranks must come to the same verdict.
+  struct Memory {
+    double sum = 0;
+    double weight = 0;
+
+    void add(double ratio, double its_weight) {
+      sum += (ratio - 1) / (ratio + 1) * its_weight;
+      weight += its_weight;
+    }
+    double ratio() const { return weight > 0 ? (weight + sum) / (weight - sum) : 1; }
+    Memory divided_by(double other) const {
+      Memory divided;
+      divided.add(ratio() / other, weight);
+      return divided;
+    }
+    Memory inverse() const { return {-sum, weight}; }
+    Memory faded() const { return {sum * kFades, weight * kFades}; }
+  };
 
   int position() const { return static_cast<int>(calls_ - begins_); }
   int count() const { return blocks_ * measured_; }
@@ -195,6 +223,8 @@ class Trial {
   // Two of each, backwards and forwards.
   void final_blocks(std::span<const int> ways);
   void begin_stage(int stage, std::uint64_t at);
+  // What the stage has said of the other ways is added to what is known of them.
+  void remember(const AllFound& found);
   // The best of those that have won; the usual way if nobody has.
   int best_of(const AllFound& found) const;
   void end(int winner);
@@ -231,8 +261,9 @@ class Trial {
   bool long_ = false;                              // blocks are longer than the first ones
   std::array<std::uint8_t, kMostBlocks> order_{};  // ways of the stage's blocks
   std::array<std::int64_t, 2 * kMostBlocks * kMostMeasured> samples_{};  // block by block
-  // Of each way when it was last measured: its time as a multiple of the usual way's.
+  // Of each way: its time as a multiple of the usual way's, by all that is known.
   std::array<double, kMostWays> ratios_{};
+  std::array<Memory, kMostWays> memories_{};  // of second and third stages
   std::array<double, kMostWays> ns_{};
   std::array<double, kMostWays> ns_after_{};
   double spent_ = 0;  // on later measurements, in calls of the usual way

@@ -126,6 +126,24 @@ TEST(TrialApart, NoiseDoesNotMakeItFlap) {
   EXPECT_LT(cost / kPrograms, 1.03);
 }
 
+// What a way has won in the second stage by far is not lost by one bad moment in the third.
+TEST(TrialApart, AllLooksOfAMeasurementCount) {
+  constexpr std::uint64_t kNs = 20'000;
+  Ranks ranks = apart(1);
+  ranks.run(Trial::kAgain, [](int, int way) { return way == kOwn ? kNs : kNs * 3 / 2; });
+  EXPECT_EQ(ranks.winner(), kOwn);
+  // A block of the host's, then four.
+  constexpr int kLongBlock = Trial::kMostMeasured * Trial::kMostGroup * 4 / 3;
+  int of_host = 0;
+  ranks.run(Trial::kAgain, [&](int, int way) -> std::uint64_t {
+    if (way == kOwn) return kNs;
+    const int block = of_host++ / kLongBlock;
+    return block == 0 ? kNs * 9 / 10 : (block < 3 ? kNs / 2 : kNs * 51 / 50);
+  });
+  EXPECT_GE(of_host, 5 * kLongBlock);
+  EXPECT_EQ(ranks.winner(), kHost);
+}
+
 TEST(TrialApart, MeasuresAgainAndFollowsTheProgram) {
   Ranks ranks = apart(2);
   ranks.run(200, [](int, int way) { return way == kOwn ? 1000 : 3000; });

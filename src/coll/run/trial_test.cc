@@ -161,7 +161,7 @@ TEST(Trial, MeasuresAgainAndFollowsTheProgram) {
   EXPECT_EQ(ranks.winner(), kOwn);
   ranks.run(2 * Trial::kAgain, [](int, int way) { return way == kOwn ? 3000 : 1000; });
   EXPECT_EQ(ranks.winner(), kHost);
-  const Served later = ranks.run(4 * Trial::kAgain, [](int, int) { return 1000; });
+  const Served later = ranks.run(8 * Trial::kAgain, [](int, int) { return 1000; });
   EXPECT_EQ(ranks.winner(), kHost) << "nothing is gained by going back";
   EXPECT_GT(later.additions, 0);
 }
