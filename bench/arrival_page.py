@@ -253,18 +253,23 @@ def tables(rows: Rows) -> Iterator[str]:
     yield from table("Other collectives, own delay", PATTERNS, others)
 
 
+def commits_of(rows: Sequence[dict[str, str]]) -> str:
+    """Return the commits whose libraries were measured."""
+    return ", ".join(sorted({row["commit"] for row in rows})) or "none"
+
+
 def learnt_lines(learnt: Sequence[dict[str, str]]) -> Iterator[str]:
     """Yield the table about the choice that is learnt."""
     yield "\n## The choice that is learnt\n"
     if not learnt:
         yield "Not measured."
         return
-    commits = ", ".join(sorted({row["commit"] for row in learnt}))
+    calls = ", ".join(sorted({row["calls"] for row in learnt}))
     yield wide(f"""
 Bcast of 1 MiB with `first_arrival=on` (*learnt*) and without (*usual*), both of which also
 compare with the host; ranks up to 10 ms late. Mean wait in ms: host / plain / first / usual /
 learnt, and how many times as long *usual* takes as *learnt*, after 300 calls of the pattern;
-medians of 63 calls in three jobs, library as of commit {commits}. It is no default: it is not
+medians of {calls} calls, library as of commit {commits_of(learnt)}. It is no default: it is not
 everywhere as good.
 """)
     yield f"\n| host, cluster | {' | '.join(LEARNT_PATTERNS)} |"
@@ -413,8 +418,7 @@ def write(
     """Write the page."""
     rows = Rows(found)
     off = sorted(float(row["off"]) * 1e3 for row in found) or [0.0]
-    commits = ", ".join(sorted({row["commit"] for row in found})) or "none"
-    values = {"processors": os.cpu_count(), "off": off[len(off) // 2], "commits": commits}
+    values = {"processors": os.cpu_count(), "off": off[len(off) // 2], "commits": commits_of(found)}
     lines = [wide(INTRO.format(**values)), ""]
     lines += goal_lines(rows)
     lines += ["", "## What cannot be gained\n", wide(BOUND)]

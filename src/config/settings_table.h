@@ -250,7 +250,7 @@
     "communicator, collective and range of sizes, in turn from the ninth call on, of short "       \
     "calls from the 33rd and where they have a root from the 81st, for 8 to 40 calls (with a "     \
     "root, or `on`, to 120), and again at call 128, 1,024 and each further power of "              \
-    "two, in at most 1 % of the time (of calls below 0.4 ms once that of 64 calls more). "        \
+    "two, in at most 1 % of the time (of calls below 0.4 ms once that of 64 calls more). "         \
     "`nodes`: on communicators that span nodes; `on`: on all, and more of Overdrive's other "      \
     "algorithms take part; `off`: never. Rules (`tuning`, `OVERDRIVE_ADJUST_...`) are obeyed "     \
     "without measuring. `on` measures the ways of messages from 4 KiB on too (`copy_path`), in "   \

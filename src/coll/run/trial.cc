@@ -178,16 +178,20 @@ int Trial::best_of(const AllFound& found) const {
 
 void Trial::remember(const AllFound& found) {
   const double weight = stage_ == 1 ? 0.5 : 1;
+  const double usual = found[static_cast<std::size_t>(winner_)].cost;
   for (int way = 0; way < ways_; ++way) {
     if (way == winner_ || !takes_part(way)) continue;
     const auto at = static_cast<std::size_t>(way);
-    const double usual = found[static_cast<std::size_t>(winner_)].cost;
     const double ratio = std::clamp(found[at].cost / usual, kLeastRatio, kMostRatio);
+    if (follows()) {
+      // What calls do to later ones depends on what serves those: only the last look counts.
+      ratios_[at] = ratio;
+      continue;
+    }
     Memory& memory = memories_[at];
     Memory now = memory;
     now.add(ratio, weight);
-    // What calls do to later ones depends on what serves those, so there only the last look counts.
-    ratios_[at] = follows() ? ratio : now.ratio();
+    ratios_[at] = now.ratio();
     if (stage_ != 1) {
       memory = now;
     } else if (long_) {

@@ -263,7 +263,7 @@ class Trial {
   std::array<std::int64_t, 2 * kMostBlocks * kMostMeasured> samples_{};  // block by block
   // Of each way: its time as a multiple of the usual way's, by all that is known.
   std::array<double, kMostWays> ratios_{};
-  std::array<Memory, kMostWays> memories_{};  // of second and third stages
+  std::array<Memory, kMostWays> memories_{};  // where no other calls belong to samples
   std::array<double, kMostWays> ns_{};
   std::array<double, kMostWays> ns_after_{};
   double spent_ = 0;  // on later measurements, in calls of the usual way
