@@ -83,6 +83,7 @@ BETWEEN_NODES: dict[str, dict[str, str]] = {
         f"window-{name}": "without InfiniBand there are no windows between nodes"
         for name in ("create", "allocate", "shared", "dynamic", "fence", "lock", "pscw", "all")
     },
+    "impi": {"graph-distributed": "a graph has a neighbour too many on a busy machine"},
 }
 """By host: what virtual nodes add; layouts for which ranks are kept apart add nothing."""
 
