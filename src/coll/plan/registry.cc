@@ -13,9 +13,12 @@ using enum Collective;
 
 constexpr std::int64_t kKiB = 1024;
 
-// Defaults of pipelines between nodes: large enough that a message is bound by bandwidth on common
-// networks, small enough that eight are under way in a megabyte.
-constexpr std::int64_t kSegment = 64 * kKiB;
+// Defaults of pipelines between nodes: what every library sends at once. Longer messages wait for
+// their receivers, and over TCP all that are under way then share the link: none is there before
+// the last one, and nothing flows on. Broadcasts and reductions of 1 MiB over 1 Gbit/s take half as
+// long as with 64 KiB (docs/measurements/between-nodes.md). Where messages cost more than their
+// bytes kLongSegmentBytes is better, which the program finds out.
+constexpr std::int64_t kSegment = 16 * kKiB;
 
 constexpr Parameters radix(int value) { return {.radix = value}; }
 constexpr Parameters segment(std::int64_t bytes) { return {.segment_bytes = bytes}; }
@@ -195,7 +198,7 @@ constexpr Algorithm kAlgorithms[] = {
      "Binomial scatter, then the blocks travel around the ring"},
     {kBcast, "scatter_doubling", 109, 0, 0, {}, false, OD_WITH_COST(bcast_scatter_doubling),
      "Binomial scatter, then recursive doubling"},
-    {kBcast, "first_arrival", 111, 0, kPiped, piped(1, kSegment), false, OD_WITH_COST(bcast_chain),
+    {kBcast, "first_arrival", 111, 0, kPiped, piped(1, kLongSegmentBytes), false, OD_WITH_COST(bcast_chain),
      "A tree of nodes that grows as they come, begun on each by the rank that comes first (flat: as "
      "chain)"},
     {kBcast, "in_network_node", 110, 0, kTakesSwitch, piped(2, -1), false,

@@ -24,6 +24,9 @@ enum Need : unsigned {
   kNeedsEvenRanks = 1u << 1,
 };
 
+// Segments of long messages on networks that are faster than processors send messages.
+inline constexpr std::int64_t kLongSegmentBytes = 64 << 10;
+
 // Parameters that an algorithm looks at.
 enum Takes : unsigned {
   kTakesRadix = 1u << 0,

@@ -108,7 +108,7 @@ TEST(Schedules, HaveFewSteps) {
     std::int64_t count;
     std::size_t most_steps;
   };
-  constexpr std::size_t kSegments = 128;  // of 64 KiB
+  constexpr std::size_t kSegments = 512;  // of 16 KiB
   for (const Point& point : {Point{Collective::kAllreduce, "recursive_doubling", 64, 1, 6 * 3},
                              Point{Collective::kAllreduce, "ring", 64, 1 << 20, 63 * 5},
                              Point{Collective::kBcast, "chain", 64, 1 << 20, kSegments * 2},

@@ -111,7 +111,8 @@ Contest* ArrivalChoice::contest() {
   if (habit.take_fresh()) mine.reset();
   if (!habit.worth_measuring()) return nullptr;
   if (mine == nullptr) {
-    mine = std::make_unique<Contest>(2, Trial::Rival::first_arrival, Trial::kOwn, 0);
+    mine =
+        std::make_unique<Contest>(Trial::Terms{.rival = Trial::Rival::first_arrival, .quiet = 0});
     mine->compared = compared;
   }
   return mine.get();
@@ -149,26 +150,30 @@ Contest* CollectiveComm::contest(const coll::Selection& selection, Collective co
     place.known = true;
     const QuietFloats quiet;
     if (!may_measure_own(selection, collective, commutative, bytes)) return nullptr;
+    coll::Table& table = *tables_[static_cast<std::size_t>(collective)][commutative ? 1 : 0];
+    const std::uint64_t typical_bytes = table.bytes_of(table.range_of(bytes));
     std::vector<coll::Decision> rivals;
     rivals.push_back(coll::host_decision(collective));
     if (others != Others::kNone) {
-      coll::Table& table = *tables_[static_cast<std::size_t>(collective)][commutative ? 1 : 0];
       // The model is wrong by such factors at times, seldom by more.
       const double most_times = others == Others::kMany ? 8 : 2;
       const std::size_t most = others == Others::kMany ? Trial::kMostWays - 1 - rivals.size() : 2;
-      for (const coll::Decision& each :
-           selection.alternatives(table.at(bytes), layout_, commutative,
-                                  table.bytes_of(table.range_of(bytes)), most_times, most)) {
+      for (const coll::Decision& each : selection.alternatives(
+               table.at(bytes), layout_, commutative, typical_bytes, most_times, most)) {
         rivals.push_back(each);
       }
     }
     const bool own_first = gains_at_once(collective, layout_, bytes);
     const bool apart = coll::info(collective).rooted();
     const int rivals_quiet = apart ? Trial::kQuietAwaited : Trial::kQuietOfRival;
-    auto made = std::make_unique<Contest>(static_cast<int>(rivals.size()) + 1, Trial::Rival::host,
-                                          own_first ? Trial::kOwn : Trial::kRival,
-                                          own_first ? Trial::kQuiet : rivals_quiet, layout_.ranks,
-                                          apart ? Trial::Ends::apart : Trial::Ends::alike);
+    auto made = std::make_unique<Contest>(Trial::Terms{
+        .ways = static_cast<int>(rivals.size()) + 1,
+        .first = own_first ? Trial::kOwn : Trial::kRival,
+        .quiet = own_first ? Trial::kQuiet : rivals_quiet,
+        .ranks = layout_.ranks,
+        .ends = apart ? Trial::Ends::apart : Trial::Ends::alike,
+        .long_calls = selection.cost(usual, layout_, typical_bytes) >= Trial::kLongCallNs,
+    });
     made->compared = compared(collective, commutative, bytes, usual);
     made->compared.rivals = std::move(rivals);
     place.made = std::move(made);
@@ -204,8 +209,9 @@ Contest* CollectiveComm::switch_contest(const coll::Selection& selection, Collec
                                         coll::Mode::kAuto, {}, layout_, true));
     if (!usual.algorithm->is_host()) rivals.push_back(host);
     // Enough calls have gone by before there was a group.
-    place.made = std::make_unique<Contest>(static_cast<int>(rivals.size()) + 1,
-                                           Trial::Rival::in_network, Trial::kOwn, 0);
+    place.made = std::make_unique<Contest>(Trial::Terms{.ways = static_cast<int>(rivals.size()) + 1,
+                                                        .rival = Trial::Rival::in_network,
+                                                        .quiet = 0});
     Compared& made = place.made->compared;
     made = compared(collective, commutative, bytes, usual);
     made.rivals = std::move(rivals);
@@ -244,8 +250,8 @@ Contest* CollectiveComm::neighbour_contest(const coll::Selection& selection, Col
     place.known = true;
     const QuietFloats quiet;
     if (!adds_up(selection)) return nullptr;
-    place.made = std::make_unique<Contest>(2, Trial::Rival::host, Trial::kRival, Trial::kQuiet,
-                                           layout_.ranks);
+    place.made =
+        std::make_unique<Contest>(Trial::Terms{.first = Trial::kRival, .ranks = layout_.ranks});
     Compared& made = place.made->compared;
     made.name = name;
     made.usual = usual;

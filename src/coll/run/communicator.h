@@ -67,9 +67,7 @@ struct Compared {
 };
 
 struct Contest : Trial {
-  Contest(int ways, Rival rival, int first, int quiet = kQuiet, int ranks = 1,
-          Ends ends = Ends::alike)
-      : Trial(ways, rival, first, quiet, ranks, ends) {}
+  using Trial::Trial;
   const coll::Decision& decision(int way) const {
     return way == kOwn ? compared.usual : compared.rivals[static_cast<std::size_t>(way - 1)];
   }

@@ -36,8 +36,9 @@ class Ranks {
   using Time = std::function<std::uint64_t(int rank, int way)>;
 
   explicit Ranks(int count, int ways = 2, int first = kOwn, Trial::Ends ends = Trial::Ends::alike)
-      : trials_(static_cast<std::size_t>(count),
-                Trial(ways, Trial::Rival::host, first, Trial::kQuiet, count, ends)) {}
+      : Ranks({.ways = ways, .first = first, .ranks = count, .ends = ends}) {}
+  explicit Ranks(const Trial::Terms& terms)
+      : trials_(static_cast<std::size_t>(terms.ranks), Trial(terms)) {}
 
   // What it takes a rank to wait for all others.
   std::function<std::uint64_t(int rank)> wait = [](int) { return 0; };

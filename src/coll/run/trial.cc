@@ -22,6 +22,8 @@ constexpr double kNoisesLater = 0.7;
 // How much shorter every call of the best way must be than each of the others for a verdict after
 // the first stage.
 constexpr double kFar = 1.5;
+// Likewise of calls that take milliseconds, which stray less and whose second stage costs more.
+constexpr double kFarOfLong = 1.2;
 // A way that takes so many times as long as the usual one in three calls may still be faster.
 constexpr double kNear = 1.5;
 // Likewise in as many calls as long blocks have. With 1.5 measuring costs a tenth more and finds no
@@ -36,13 +38,14 @@ constexpr double kLeastRatio = 0.01;
 
 }  // namespace
 
-Trial::Trial(int ways, Rival rival, int first, int quiet, int ranks, Ends ends)
-    : begins_(static_cast<std::uint64_t>(quiet)),
-      ways_(std::clamp(ways, 2, kMostWays)),
-      ranks_(std::max(ranks, 1)),
-      first_(first),
-      rival_(rival),
-      ends_(ends) {
+Trial::Trial(const Terms& terms)
+    : begins_(static_cast<std::uint64_t>(terms.quiet)),
+      ways_(std::clamp(terms.ways, 2, kMostWays)),
+      ranks_(std::max(terms.ranks, 1)),
+      first_(terms.first),
+      rival_(terms.rival),
+      ends_(terms.ends),
+      long_calls_(terms.long_calls) {
   ratios_.fill(1);
   shape_blocks(0);
   for (int way = 0; way < ways_; ++way) add_block(way);
@@ -227,7 +230,7 @@ bool Trial::clear(const AllFound& found, int best) const {
   for (int way = 0; way < ways_; ++way) {
     if (way == best || !takes_part(way)) continue;
     const Found& other = found[static_cast<std::size_t>(way)];
-    if (it.own.largest * kFar >= other.own.smallest) return false;
+    if (it.own.largest * (few() ? kFarOfLong : kFar) >= other.own.smallest) return false;
     if (it.whole.largest >= other.whole.smallest) return false;
   }
   return true;
@@ -272,7 +275,8 @@ bool Trial::begin_final(const AllFound& found) {
 
 void Trial::final_blocks(std::span<const int> ways) {
   if (one_sample()) {
-    const double calls = std::clamp<double>(kFinalNs / usual_ns(), kFirstAwaited, kFinalAwaited);
+    const double least = few() ? kFewCalls : kFirstAwaited;
+    const double calls = std::clamp<double>(kFinalNs / usual_ns(), least, kFinalAwaited);
     shape_samples(1, static_cast<int>(calls));
   }
   blocks_ = 0;
@@ -338,9 +342,9 @@ void Trial::shape_blocks(std::uint64_t call) {
     shape_samples(kMostMeasured,
                   static_cast<int>(std::min(calls, static_cast<double>(kMostGroup))));
   } else if (ends_ == Ends::apart) {
-    shape_samples(1, kFirstAwaited);
+    shape_samples(1, few() ? kFewCalls : kFirstAwaited);
   } else {
-    shape_samples(kMeasured, 1);
+    shape_samples(few() ? kFewCalls : kMeasured, 1);
   }
 }
 

@@ -37,6 +37,10 @@
 // most, after a third as many calls that are not measured. And since what the blocks before said of
 // the other ways is too much, their turns may cost kAllowance samples once beyond kShare.
 //
+// Where a call takes milliseconds that is the other way round: few tell enough, what the way before
+// has left behind is short beside them, and a program makes perhaps a hundred. So blocks of the
+// first measurement have kFewCalls there, all of them measured.
+//
 // What is measured is the time inside the call, on all ranks together: who waits for a late rank
 // waits as long with either. But where a rank may leave before the others have what they need, as
 // the root of a broadcast does, calls are alike long only in the mean: one finds its data there,
@@ -97,6 +101,9 @@ class Trial {
   static constexpr int kFinalAwaited = 12;
   static constexpr double kFinalNs = 1e6;
   static constexpr double kAllowance = 16;
+  // Calls that take so long on a rank: the first measurement has blocks of as few.
+  static constexpr double kLongCallNs = 2e6;
+  static constexpr int kFewCalls = 2;
   // What a measurement has said counts half as much at the next one.
   static constexpr double kFades = 0.5;
   static constexpr int kFollowing = 3;  // other calls that belong to a sample
@@ -105,10 +112,17 @@ class Trial {
   // Whether all ranks of a call need one another, or some may leave before the others.
   enum class Ends : std::uint8_t { alike, apart };
 
-  // `first`: the way of the calls before the first measurement; `quiet`: their number; `ranks`: how
-  // many of them add up their times.
-  explicit Trial(int ways = 2, Rival rival = Rival::host, int first = kOwn, int quiet = kQuiet,
-                 int ranks = 1, Ends ends = Ends::alike);
+  struct Terms {
+    int ways = 2;
+    Rival rival = Rival::host;
+    int first = kOwn;    // the way of the calls before the first measurement
+    int quiet = kQuiet;  // their number
+    int ranks = 1;       // how many add up their times
+    Ends ends = Ends::alike;
+    bool long_calls = false;  // a call is expected to take kLongCallNs
+  };
+
+  explicit Trial(const Terms& terms);
   Rival rival() const { return rival_; }
   // Whether other calls belong to the samples.
   bool follows() const { return rival_ == Rival::in_network; }
@@ -210,6 +224,8 @@ class Trial {
   // Of a call on a rank, as the usual way was last measured; 1: never.
   double usual_ns() const;
   int block_calls() const { return skipped_ + measured_ * group_; }
+  // Whether blocks have as few calls as possible.
+  bool few() const { return long_calls_ && phase_ == Phase::first; }
   Times times_of(int way, bool own, bool after) const;
   AllFound find() const;
   // Whether every call of the way is shorter by far than each of the others.
@@ -245,6 +261,7 @@ class Trial {
   int stage_ = 1;
   Rival rival_;
   Ends ends_;
+  bool long_calls_;
   bool judged_ = false;
   bool aside_ = false;
   bool along_ = false;

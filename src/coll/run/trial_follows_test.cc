@@ -18,6 +18,7 @@ namespace {
 
 constexpr int kOwn = Trial::kOwn;
 constexpr int kSwitch = Trial::kRival;
+constexpr Trial::Terms kSwitched = {.rival = Trial::Rival::in_network, .quiet = 0};
 
 // A program's calls on a communicator where a switch competes, as the engine makes them
 // (engine/collectives.cc): each kind of calls may have a contest.
@@ -31,7 +32,7 @@ class Program {
     for (int rank = 0; rank < ranks; ++rank) {
       Rank& made = ranks_.emplace_back();
       for (int kind = 0; kind < contested; ++kind) {
-        made.contests.push_back(std::make_unique<Contest>(2, Trial::Rival::in_network, kOwn, 0));
+        made.contests.push_back(std::make_unique<Contest>(kSwitched));
       }
     }
   }
@@ -356,7 +357,7 @@ TEST(TrialOfWhatFollows, MeasuringTakesAtMostOnePercent) {
 }
 
 TEST(TrialOfWhatFollows, RanksThatCannotAddUpGoOnAsTheyWere) {
-  Trial trial(2, Trial::Rival::in_network, kOwn, 0);
+  Trial trial(kSwitched);
   for (int i = 0; i < 2 * Trial::kBlock; ++i) trial.took(1000);
   ASSERT_TRUE(trial.due());
   trial.give_up();

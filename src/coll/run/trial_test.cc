@@ -237,5 +237,27 @@ TEST(Trial, LongCallsAreSamplesEach) {
   EXPECT_EQ(run.calls[kHost], static_cast<std::uint64_t>(3 * Trial::kBlock));
 }
 
+// Calls of milliseconds, of which a program makes perhaps a hundred.
+TEST(Trial, CallsExpectedToBeLongAreMeasuredByFew) {
+  constexpr int kWays = 4;
+  for (const Trial::Ends ends : {Trial::Ends::alike, Trial::Ends::apart}) {
+    const bool apart = ends == Trial::Ends::apart;
+    const auto measured_calls = [&](const std::array<std::uint64_t, kWays>& ms) {
+      Ranks ranks({.ways = kWays, .ranks = 2, .ends = ends, .long_calls = true});
+      std::uint64_t calls = 0;
+      while (!ranks.judged() && calls < Trial::kEarly) {
+        ranks.run(1, [&](int, int way) { return ms[static_cast<std::size_t>(way)] * 1'000'000; });
+        ++calls;
+      }
+      EXPECT_EQ(ranks.winner(), kHost);
+      return calls - Trial::kQuiet;
+    };
+    constexpr std::uint64_t kStage = kWays * Trial::kFewCalls;
+    // One sample alone may have been disturbed and decides nothing.
+    EXPECT_EQ(measured_calls({13, 10, 14, 15}), kStage + (apart ? 2 * 2 * Trial::kFewCalls : 0));
+    EXPECT_EQ(measured_calls({11, 10, 20, 20}), kStage + 2 * 2 * Trial::kFewCalls);
+  }
+}
+
 }  // namespace
 }  // namespace od

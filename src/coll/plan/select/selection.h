@@ -137,7 +137,7 @@ class Selection {
   }
   // What else Overdrive could take instead of `usual`, by the model at most `most_times` as slow as
   // the best: cheapest first, at most `most`. None of them needs more than messages and shared
-  // memory.
+  // memory. Before them the usual algorithm with long segments, where that makes a difference.
   std::vector<Decision> alternatives(const Decision& usual, const Layout& layout, bool commutative,
                                      std::uint64_t bytes, double most_times,
                                      std::size_t most) const;

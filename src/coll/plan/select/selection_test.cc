@@ -499,6 +499,7 @@ TEST(Selection, AlternativesComeCheapestFirstAndCanServe) {
           EXPECT_FALSE(each == usual);
           EXPECT_FALSE(each.algorithm->is_host() || each.algorithm->works_elsewhere());
           EXPECT_STRNE(each.algorithm->name, "first_arrival");
+          if (&each == &found[0] && each.parameters.segment_bytes == kLongSegmentBytes) continue;
           EXPECT_GE(selection.cost(each, layout, bytes), last);
           last = selection.cost(each, layout, bytes);
           EXPECT_EQ(each.mode == Mode::kHierarchical
@@ -512,6 +513,24 @@ TEST(Selection, AlternativesComeCheapestFirstAndCanServe) {
   const Decision ring = selection.decide(kAllreduce, kEightNodes, true, 4 << 20);
   EXPECT_GE(selection.alternatives(ring, kEightNodes, true, 4 << 20, 8, 4).size(), 2u);
   EXPECT_TRUE(selection.alternatives(ring, kEightNodes, true, 4 << 20, 8, 0).empty());
+}
+
+TEST(Selection, TheFirstAlternativeToShortSegmentsIsLongOnes) {
+  constexpr std::uint64_t kBytes = 1 << 20;
+  const Algorithm& chain = *find_algorithm(kBcast, "chain");
+  const Selection selection;
+  const Decision usual = selection.complete(chain, Mode::kHierarchical, {}, kEightNodes, true);
+  EXPECT_EQ(usual.parameters.segment_bytes, 16 << 10);
+  Decision with_long = usual;
+  with_long.parameters.segment_bytes = kLongSegmentBytes;
+  const auto first = [&](const Selection& from, const Decision& decision, std::uint64_t bytes) {
+    return from.alternatives(decision, kEightNodes, true, bytes, 2, 2).at(0);
+  };
+  EXPECT_TRUE(first(selection, usual, kBytes) == with_long);
+  EXPECT_FALSE(first(selection, usual, kLongSegmentBytes) == with_long) << "there is one segment";
+  Decision set = usual;
+  set.parameters.segment_bytes = 32 << 10;
+  EXPECT_FALSE(first(selection, set, kBytes) == with_long) << "somebody has set another length";
 }
 
 }  // namespace
