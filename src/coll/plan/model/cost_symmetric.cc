@@ -136,7 +136,8 @@ double allgather_ring(const Estimate& e, double n, const Parameters&) {
   return (e.ranks() - 1) * e.ring(e.block(n));
 }
 double allgather_neighbour_exchange(const Estimate& e, double n, const Parameters&) {
-  return e.ranks() / 2.0 * e.ring(2 * e.block(n));
+  const double blocks = 2 * e.block(n);
+  return e.ranks() / 2.0 * (e.ring(blocks) + e.both_ways(blocks, e.per_node(), 1));
 }
 double allgather_gather_bcast(const Estimate& e, double n, const Parameters& p) {
   const double block = e.block(n);
@@ -145,7 +146,9 @@ double allgather_gather_bcast(const Estimate& e, double n, const Parameters& p) 
                                                        knomial_width(e, pipeline.segment, p.radix));
 }
 double allgather_linear(const Estimate& e, double n, const Parameters&) {
-  return all_to_all(e, e.block(n));
+  const double far = std::max(0, e.ranks() - e.per_node());
+  const double more = e.both_ways(e.block(n), e.per_node(), e.per_node());
+  return all_to_all(e, e.block(n)) + far * more;
 }
 
 double alltoall_bruck(const Estimate& e, double n, const Parameters& p) {
@@ -168,7 +171,7 @@ double alltoall_linear(const Estimate& e, double n, const Parameters& p) {
 double alltoall_pairwise(const Estimate& e, double n, const Parameters&) {
   const double near = std::min(e.ranks(), e.per_node()) - 1;
   const double far = e.ranks() - 1 - near;
-  return near * e.exchange(n, 0) + far * e.exchange(n, e.per_node());
+  return near * e.all_hop(n, 0) + far * e.all_hop(n, e.per_node());
 }
 double alltoallv_linear(const Estimate& e, double, const Parameters& p) {
   return alltoall_linear(e, kTypicalBlock, p);
