@@ -216,6 +216,20 @@ class TestStore(unittest.TestCase):
         self.assertIn(f"- h {forced} `pt2pt/a 2`: broken", page)
         self.assertIn("| 4321 |", page.partition(f"### `{forced}`")[2])
 
+    def test_what_is_by_suite_has_a_page_of_its_own(self) -> None:
+        """Nothing is lost between the two pages, and each links to the other."""
+        mpich = HostResults("h", "1", order=WITH_FIRST)
+        mpich.results = [Result("pt2pt/a 2", PASS, "")]
+        for python in ([], [PythonResults("h", "1", 2, 9)]):
+            whole = report.Report(mpich=[mpich], mpi4py=python)
+            text = report.page(whole)
+            first, details = report.split(text, "more.md")
+            self.assertIn("(more.md)", first)
+            self.assertIn("(conformance.md)", details)
+            for line in text.splitlines():
+                self.assertIn(line, first + details)
+            self.assertNotIn("## MPICH's test suite", first)
+
     def test_layouts_are_kept_apart(self) -> None:
         """Results of one machine, of each layout and of a layout with settings do not mix."""
         kinds = [("", ""), ("2x2:round-robin", ""), ("3+1+2", ""), ("3+1+2", "reach=off")]

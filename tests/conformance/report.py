@@ -392,6 +392,18 @@ def page(whole: Report) -> str:
     return "\n".join(_wide(lines)).rstrip() + "\n"
 
 
+def split(text: str, details: str) -> tuple[str, str]:
+    """Return a page in two: what was found, and by suite; the first links to the second's name."""
+    head, mark, rest = text.partition("## mpi4py's test suite\n")
+    if not mark:
+        head, mark, rest = text.partition("## MPICH's test suite on ")
+    if not mark:
+        return text, "# Conformance, in detail\n\nNot run yet.\n"
+    first = f"{head.rstrip()}\n\nBy folders, ranks and layouts: [{details}]({details}).\n"
+    about = "How it was found: [conformance.md](conformance.md)."
+    return first, f"# Conformance, in detail\n\n{about}\n\n{mark}{rest}"
+
+
 def _names(modules: list[str]) -> str:
     return ", ".join(f"`{name}`" for name in modules)
 

@@ -242,7 +242,10 @@ def write_page(options: argparse.Namespace, skipped: list[str]) -> int:
                 mpich_tests.add_what_did_not_run(host, WORK, found, part)
     whole.skipped += missing_parts(whole, [host.name for host in hosts])
     PAGE.parent.mkdir(parents=True, exist_ok=True)
-    PAGE.write_text(report.page(whole), encoding="utf-8")
+    details = PAGE.with_name("conformance-details.md")
+    texts = report.split(report.page(whole), details.name)
+    for page, text in zip((PAGE, details), texts, strict=True):
+        page.write_text(text, encoding="utf-8")
     report.write_not_compared(whole, KEPT / "not-compared.csv")
     print(f"wrote {PAGE.relative_to(ROOT)}")
     print(whole.summary())
