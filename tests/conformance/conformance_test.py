@@ -214,7 +214,9 @@ class TestStore(unittest.TestCase):
         page = report.page(whole)
         self.assertIn("**1 differences** among 2 tests compared", page)
         self.assertIn(f"- h {forced} `pt2pt/a 2`: broken", page)
-        self.assertIn("| 4321 |", page.partition(f"### `{forced}`")[2])
+        details = report.details(whole)
+        line = next(line for line in details.splitlines() if f"`{forced}`" in line)
+        self.assertIn("| 4321 |", line)
 
     def test_what_is_by_suite_has_a_page_of_its_own(self) -> None:
         """Nothing is lost between the two pages, and each links to the other."""
@@ -222,13 +224,12 @@ class TestStore(unittest.TestCase):
         mpich.results = [Result("pt2pt/a 2", PASS, "")]
         for python in ([], [PythonResults("h", "1", 2, 9)]):
             whole = report.Report(mpich=[mpich], mpi4py=python)
-            text = report.page(whole)
-            first, details = report.split(text, "more.md")
-            self.assertIn("(more.md)", first)
-            self.assertIn("(conformance.md)", details)
-            for line in text.splitlines():
-                self.assertIn(line, first + details)
+            first, details = report.page(whole), report.details(whole)
+            self.assertIn(f"({report.DETAILS})", first)
+            self.assertIn(f"({report.PAGE})", details)
             self.assertNotIn("## MPICH's test suite", first)
+            self.assertIn("## MPICH's test suite on h 1", details)
+            self.assertEqual("## mpi4py's test suite" in details, bool(python))
 
     def test_layouts_are_kept_apart(self) -> None:
         """Results of one machine, of each layout and of a layout with settings do not mix."""
@@ -262,10 +263,13 @@ class TestStore(unittest.TestCase):
         self.assertIn("**1 differences** among 4 tests compared", page)
         self.assertIn("- h in the lab 3+1+2 reach=off `coll/a 4`: broken", page)
         self.assertIn("| MPICH's on h 1 | 2x2:round-robin | default |", page)
-        section = page.partition("### 2x2:round-robin\n")[2].partition("###")[0]
-        self.assertIn("| 11 | 1001 |", section)
-        self.assertNotIn("1002", section)
-        usual = page.partition("## MPICH's test suite on h 1")[2].partition("## ")[0]
+        details = report.details(whole)
+        usual, _, section = details.partition("### With `reach=off`")
+        lines = [line for line in usual.splitlines() if line.startswith("| `2x2:round-robin` |")]
+        self.assertIn("| 11 | 1001 |", lines[0])
+        self.assertIn("| `3+1+2` | MPICH's, h | 1 |", section)
+        self.assertIn("| 11 | 1003 |", section)
+        usual = details.partition("## MPICH's test suite on h 1")[2].partition("## ")[0]
         self.assertIn("| **all** | 1 |", usual)
 
     def test_calls_begun_by_whoever_comes_first(self) -> None:
@@ -277,9 +281,9 @@ class TestStore(unittest.TestCase):
             traffic = Traffic(own=7, collectives=1000, arrivals=765 if settings else 0)
             found.results = [Result("coll/a 6", PASS, traffic=traffic)]
             whole.mpich.append(found)
-        usual, _, section = report.page(whole).partition(f"### With `{forced}`")
+        usual, _, section = report.details(whole).partition(f"### With `{forced}`")
         self.assertIn("of these by first_arrival |", section)
-        self.assertIn("| MPICH's, h, 3x2 | 1 |", section)
+        self.assertIn("| `3x2` | MPICH's, h | 1 |", section)
         self.assertIn("| 1000 | 765 |", section)
         self.assertNotIn("of these by first_arrival", usual)
 

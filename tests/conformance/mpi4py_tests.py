@@ -58,6 +58,13 @@ EXCLUDED_MODULES = ["test_spawn", "test_dynproc"]
 """Dynamic processes: on several hosts in containers they crash already when they are imported."""
 EXCLUDED_MODULES_ON = {"mpich5": ["test_mpiabi"]}
 """The MPICH wheel has no Fortran, which this module takes for granted."""
+HANGING_TESTS_ON = {
+    "mpich4": [
+        f"*test_util_sync.Test{name}World.*" for name in ("Condition*", "Mutex*", "Semaphore*")
+    ]
+}
+"""Locks whose owner polls its own part of a window until another rank changes it: with two or more
+ranks 14 of these tests never end on MPICH 4.0 without Overdrive. Each would cost a time limit."""
 
 LIMIT_SECONDS = 1200.0
 STALL_SECONDS = 90.0
@@ -284,7 +291,8 @@ class PythonSuite:
         excluded: list[str] = []
         for _ in range(RESTARTS):
             arguments = ["-v"] + [word for name in modules for word in ("-e", name)]
-            arguments += [word for name in excluded for word in ("-x", name)]
+            hanging = HANGING_TESTS_ON.get(self.host.name, []) if ranks > 1 else []
+            arguments += [word for name in [*hanging, *excluded] for word in ("-x", name)]
             for name in chosen:
                 arguments += ["-k", f"*{name}"]  # with an asterisk it stands for the whole name
             if only:

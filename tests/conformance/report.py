@@ -10,7 +10,6 @@ import textwrap
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from conformance import lab
 from conformance.compare import (
     BASELINE_ONLY,
     DIFFERENCE,
@@ -23,7 +22,12 @@ from conformance.compare import (
     as_json,
 )
 from conformance.jobs import settings_label
-from conformance.mpi4py_tests import EXCLUDED_MODULES, EXCLUDED_MODULES_ON, PythonResults
+from conformance.mpi4py_tests import (
+    EXCLUDED_MODULES,
+    EXCLUDED_MODULES_ON,
+    HANGING_TESTS_ON,
+    PythonResults,
+)
 from conformance.mpich_tests import NOT_RUN, HostResults
 from conformance.selection import (
     ARRIVAL,
@@ -45,6 +49,10 @@ from conformance.tables import (
     rows,
     sum_of,
 )
+
+PAGE = "conformance.md"
+DETAILS = "conformance-details.md"
+"""The two pages in docs/measurements, which link to each other."""
 
 
 @dataclass
@@ -166,35 +174,30 @@ def _not_compared(found: HostResults) -> dict[str, dict[str, str]]:
 def _forced_section(whole: Report) -> list[str]:
     """Return the part of the page about forced ways."""
     parts = [part for part in [*whole.mpich, *whole.mpi4py] if not part.layout]
-    labels = sorted({part.settings for part in parts if part.settings})
-    if not labels:
+    if not any(part.settings for part in parts):
         return ["## With each way of copying forced", "", "Not run yet.", ""]
-    lines = [
+    mpich = [found for found in whole.mpich if found.settings and not found.layout]
+    mpi4py = [part for part in whole.mpi4py if part.settings and not part.layout]
+    return [
         "## With each way of copying forced",
         "",
         f"Folders {', '.join(FORCED_DIRECTORIES)} of MPICH's suite and mpi4py's suite without the",
-        "modules that only use collectives, windows and files, once per line of settings. The last",
+        "modules that only use collectives, windows and files, with each of the settings. The last",
         "columns count received messages by the way their data took: `cells`, one of the direct",
         "ways, or `buffered`, from a copy that a sender made because the receiver was late. What",
         "fits a fast box (512 bytes) is in none of them. A message that the forced way cannot",
         "serve takes cells: pull and cooperative need a send buffer that is shared, and push and",
         "cooperative a receive buffer that is.",
         "",
+        kind_table(mpich, mpi4py, FORCED_COLUMNS, "settings"),
+        "",
     ]
-    for label in labels:
-        mpich = [f for f in whole.mpich if (f.layout, f.settings) == ("", label)]
-        mpi4py = [p for p in whole.mpi4py if (p.layout, p.settings) == ("", label)]
-        lines += [f"### `{label}`", "", kind_table(mpich, mpi4py, FORCED_COLUMNS), ""]
-    return lines
 
 
 def _lab_section(whole: Report) -> list[str]:
     """Return the part of the page about jobs over several nodes."""
-    parts = [*whole.mpich, *whole.mpi4py]
-    kinds = sorted(
-        {(part.layout, part.settings) for part in parts if part.layout},
-        key=lambda kind: (kind[0] not in lab.LAYOUTS, kind),
-    )
+    mpich = [found for found in whole.mpich if found.layout]
+    mpi4py = [part for part in whole.mpi4py if part.layout]
     lines = [
         "## Over several nodes, in the lab",
         "",
@@ -216,21 +219,18 @@ def _lab_section(whole: Report) -> list[str]:
         "mpi4py asks for `MPI_THREAD_SERIALIZED`, because with more no call returns early.",
         "",
     ]
+    if not mpich and not mpi4py:
+        return [*lines[:2], "Not run yet.", ""]
     columns_of = {
         settings_label(ARRIVAL): ARRIVAL_COLUMNS,
         settings_label(OVERLAP): OVERLAP_COLUMNS,
     }
-    if not kinds:
-        return [*lines[:2], "Not run yet.", ""]
-    for layout in [layout for layout, label in kinds if not label]:
-        mpich = [f for f in whole.mpich if (f.layout, f.settings) == (layout, "")]
-        mpi4py = [p for p in whole.mpi4py if (p.layout, p.settings) == (layout, "")]
-        lines += [f"### {layout}", "", kind_table(mpich, mpi4py, LAB_COLUMNS), ""]
-    for forced in dict.fromkeys(label for _, label in kinds if label):
-        mpich = [f for f in whole.mpich if f.layout and f.settings == forced]
-        mpi4py = [p for p in whole.mpi4py if p.layout and p.settings == forced]
-        columns = columns_of.get(forced, LAB_COLUMNS)
-        lines += [f"### With `{forced}`", "", kind_table(mpich, mpi4py, columns), ""]
+    for label in sorted({part.settings for part in [*mpich, *mpi4py]}):
+        lines += [f"### With `{label}`" if label else "### With default settings", ""]
+        columns = columns_of.get(label, LAB_COLUMNS)
+        alike = [found for found in mpich if found.settings == label]
+        alike_mpi4py = [part for part in mpi4py if part.settings == label]
+        lines += [kind_table(alike, alike_mpi4py, columns, "layout"), ""]
     return lines
 
 
@@ -315,7 +315,7 @@ def _wide(lines: list[str]) -> list[str]:
 
 
 def page(whole: Report) -> str:
-    """Return the page for docs/measurements."""
+    """Return the page for docs/measurements: what was found, and how to find it again."""
     tagged = [(where(found), result) for found in whole.mpich for result in found.results]
     tagged += [(where(part), result) for part in whole.mpi4py for result in part.results]
     parts = [*whole.mpich, *whole.mpi4py]
@@ -365,6 +365,13 @@ def page(whole: Report) -> str:
     if whole.skipped:
         lines += ["Not run yet:", "", *(f"- {text}" for text in whole.skipped), ""]
     lines += _totals(whole)
+    lines += [f"By folders, ranks and layouts: [{DETAILS}]({DETAILS})."]
+    return "\n".join(_wide(lines)).rstrip() + "\n"
+
+
+def details(whole: Report) -> str:
+    """Return the page beside it: the results by folders, numbers of ranks, settings and nodes."""
+    lines = ["# Conformance, in detail", "", f"How it was found: [{PAGE}]({PAGE}).", ""]
     mpi4py = [part for part in whole.mpi4py if not part.settings and not part.layout]
     if mpi4py:
         lines += ["## mpi4py's test suite", "", mpi4py_table(mpi4py, markdown=True), ""]
@@ -382,6 +389,11 @@ def page(whole: Report) -> str:
         lines += [f"On {', '.join(on)} ranks also: {names}." for names, on in also.items()]
         for host, modules in EXCLUDED_MODULES_ON.items():
             lines.append(f"On {host}: {_names(modules)} (needs Fortran, which this host has not).")
+        for host, patterns in HANGING_TESTS_ON.items():
+            lines += [
+                f"On {host} with more than one rank: {_names(patterns)} (locks that poll their own",
+                "memory; most of these tests never end there without Overdrive either).",
+            ]
         lines.append("")
     for found in whole.mpich:
         if found.settings or found.layout:
@@ -390,18 +402,6 @@ def page(whole: Report) -> str:
         lines += [mpich_table(found, markdown=True), ""]
     lines += [*_forced_section(whole), *_lab_section(whole)]
     return "\n".join(_wide(lines)).rstrip() + "\n"
-
-
-def split(text: str, details: str) -> tuple[str, str]:
-    """Return a page in two: what was found, and by suite; the first links to the second's name."""
-    head, mark, rest = text.partition("## mpi4py's test suite\n")
-    if not mark:
-        head, mark, rest = text.partition("## MPICH's test suite on ")
-    if not mark:
-        return text, "# Conformance, in detail\n\nNot run yet.\n"
-    first = f"{head.rstrip()}\n\nBy folders, ranks and layouts: [{details}]({details}).\n"
-    about = "How it was found: [conformance.md](conformance.md)."
-    return first, f"# Conformance, in detail\n\n{about}\n\n{mark}{rest}"
 
 
 def _names(modules: list[str]) -> str:

@@ -73,7 +73,7 @@ from conformance.selection import (
 from conformance.suite import SuiteError
 
 WORK = ROOT / "build" / "conformance"
-PAGE = ROOT / "docs" / "measurements" / "conformance.md"
+PAGES = ROOT / "docs" / "measurements"
 KEPT = ROOT / "docs" / "measurements" / "data" / "conformance"
 
 SAVE_AFTER = 10
@@ -241,13 +241,11 @@ def write_page(options: argparse.Namespace, skipped: list[str]) -> int:
                     part = LAB_PARTS.get(settings, LAB_DIRECTORIES)
                 mpich_tests.add_what_did_not_run(host, WORK, found, part)
     whole.skipped += missing_parts(whole, [host.name for host in hosts])
-    PAGE.parent.mkdir(parents=True, exist_ok=True)
-    details = PAGE.with_name("conformance-details.md")
-    texts = report.split(report.page(whole), details.name)
-    for page, text in zip((PAGE, details), texts, strict=True):
-        page.write_text(text, encoding="utf-8")
+    PAGES.mkdir(parents=True, exist_ok=True)
+    for name, text in ((report.PAGE, report.page(whole)), (report.DETAILS, report.details(whole))):
+        (PAGES / name).write_text(text, encoding="utf-8")
+        print(f"wrote {(PAGES / name).relative_to(ROOT)}")
     report.write_not_compared(whole, KEPT / "not-compared.csv")
-    print(f"wrote {PAGE.relative_to(ROOT)}")
     print(whole.summary())
     return 1 if whole.differences() else 0
 

@@ -219,13 +219,13 @@ OVERLAP_COLUMNS: Columns = {
 }
 
 
-def _over(found: HostResults | PythonResults) -> str:
-    """Return over which nodes, where settings are forced: their tables have several layouts."""
-    return f", {found.layout}" if found.layout and found.settings else ""
+def kind_table(
+    mpich: list[HostResults], mpi4py: list[PythonResults], columns: Columns, by: str
+) -> str:
+    """Return a table with a line for each suite and host on each `layout` or with each `settings`.
 
-
-def kind_table(mpich: list[HostResults], mpi4py: list[PythonResults], columns: Columns) -> str:
-    """Return the table of the runs of one kind (settings, layout), a line for suite and host."""
+    Lines that are alike in what `by` names follow each other, MPICH's suite first.
+    """
     lines = []
     for found in mpich:
         not_run = sum(reason == NOT_RUN for reason in found.skipped.values())
@@ -233,7 +233,8 @@ def kind_table(mpich: list[HostResults], mpi4py: list[PythonResults], columns: C
         counts = total.counts
         lines.append(
             [
-                f"MPICH's, {found.host}{_over(found)}",
+                f"`{getattr(found, by)}`",
+                f"MPICH's, {found.host}",
                 str(total.tests),
                 str(not_run),
                 str(total.skipped - not_run),
@@ -251,7 +252,8 @@ def kind_table(mpich: list[HostResults], mpi4py: list[PythonResults], columns: C
         failing = part.tests - part.skipped - passed - counts[DIFFERENCE]
         lines.append(
             [
-                f"mpi4py's, {part.host}, {part.ranks} ranks{_over(part)}",
+                f"`{getattr(part, by)}`",
+                f"mpi4py's, {part.host}, {part.ranks} ranks",
                 str(part.tests),
                 "0",
                 str(part.skipped),
@@ -263,4 +265,6 @@ def kind_table(mpich: list[HostResults], mpi4py: list[PythonResults], columns: C
                 *(str(number(part.traffic)) for number in columns.values()),
             ]
         )
-    return as_table([*KIND_HEADINGS, *columns], lines, markdown=True)
+    lines.sort(key=lambda line: line[0])
+    heading = {"layout": "nodes", "settings": "forced"}[by]
+    return as_table([heading, *KIND_HEADINGS, *columns], lines, markdown=True)
