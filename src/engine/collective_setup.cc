@@ -6,9 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "coll/plan/registry.h"
 #include "coll/run/collectives.h"
 #include "engine/arrival_report.h"
+#include "engine/network_cost.h"
 #include "engine/rank_state.h"
 #include "observe/log.h"
 #include "observe/stats.h"
@@ -119,6 +121,28 @@ bool find_nodes(RankState& s) {
   return true;
 }
 
+// Gives the cost model the network of this job, where nobody has said how it is and choices may
+// follow from what is measured. False when the host failed. Collective over the job.
+bool learn_network(RankState& s) {
+  const std::vector<int>& nodes = s.collectives.node_of_world;
+  if (nodes.empty() || s.settings.learn == config::LearnMode::kOff ||
+      s.collectives.selection.machine_is_given()) {
+    return true;
+  }
+  const std::uint64_t begin_ns = now_ns();
+  NetworkCost cost;
+  if (!measure_network(s.host, nodes, &cost)) return false;
+  coll::Machine machine = s.collectives.selection.machine();
+  machine.far = link_of(cost, machine.far);
+  s.collectives.selection.set_machine(machine);
+  if (s.host.world_rank != 0) return true;
+  log(Level::kInfo,
+      "between nodes a message takes %.1f us, and %.3g ns per byte (%.3g Gbit/s); found in %.1f ms",
+      cost.message_ns / 1e3, machine.far.byte_ns, 8 / machine.far.byte_ns,
+      static_cast<double>(now_ns() - begin_ns) / 1e6);
+  return true;
+}
+
 }  // namespace
 
 // Collective over the job; settings are the same on all ranks.
@@ -172,6 +196,10 @@ void RankState::prepare_collectives() {
                      "' is no place of a switch: " + reason + "; going on without");
   }
   collectives.selection = coll::Selection::load(terms.rules, options, issues);
+  if (!learn_network(*this)) {
+    collectives.enabled = false;
+    return;
+  }
   for (const std::string& note : terms.notes) {
     if (host.world_rank == 0) log(Level::kWarning, "%s", note.c_str());
   }

@@ -125,6 +125,8 @@ std::int64_t ArrivalCall::segment_for(std::int64_t bytes, std::int64_t unit_byte
 
 observe::Counters& ArrivalCall::counters() const { return shared_.owner_.endpoint.counters; }
 
+const coll::Machine& ArrivalCall::machine() const { return shared_.owner_.selection.machine(); }
+
 std::uint64_t ArrivalCall::cells() const { return shared_.largest_ / ArrivalArea::kCellBytes; }
 
 host::Handle ArrivalCall::send(const void* data, std::int64_t bytes, int to, Tag tag) {

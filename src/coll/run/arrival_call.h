@@ -143,6 +143,7 @@ class ArrivalCall {
   std::uint64_t givers() const { return members().size() - (on_root_node() ? 1 : 0); }
   std::uint64_t cells() const;  // the most that a node has for one call
   std::uint64_t largest_long() const { return shared_.largest_long_; }
+  const coll::Machine& machine() const;
 
   // Root: hears of those who speak for their nodes, as long as it awaits any.
   bool hear_ready();

@@ -28,7 +28,8 @@ FirstArrival::FirstArrival(ArrivalComm& shared, int root, char* buffer, std::int
 
 std::int64_t FirstArrival::usual_segment(std::int64_t bytes) const {
   bool few = false;
-  if (comm().collectives->nodes().count() == 2) {
+  const bool passed_on = comm().collectives->nodes().count() > 2;
+  if (!passed_on) {
     // Nobody passes anything on: segments are cut for the sake of messages alone.
     few = host_.few_long_messages || bytes >= kMuch;
   } else {
@@ -36,8 +37,22 @@ std::int64_t FirstArrival::usual_segment(std::int64_t bytes) const {
     // fan out.
     few = host_.few_long_messages && bytes >= kLongMessageBytes && bytes <= 2 * kLongMessageBytes;
   }
-  few = few && bytes <= static_cast<std::int64_t>(largest_long());
-  return segment_for(bytes, 1, few ? kLongMessageBytes : kMessageBytes);
+  if (few && bytes <= static_cast<std::int64_t>(largest_long())) {
+    return segment_for(bytes, 1, kLongMessageBytes);
+  }
+  const std::int64_t least = passed_on ? passed_on_bytes() : kMessageBytes;
+  const auto most_cells = std::max<std::int64_t>(1, static_cast<std::int64_t>(cells()));
+  const std::int64_t fitting = (bytes + most_cells - 1) / most_cells;
+  return segment_for(bytes, 1, std::clamp(fitting, least, kMessageBytes));
+}
+
+// Long enough to be worth its own messages and wakes, which take some 25 us where ranks share
+// cores, and short enough that what it adds to the way along the chain is little.
+std::int64_t FirstArrival::passed_on_bytes() const {
+  constexpr double kSegmentNs = 100'000;
+  constexpr double kLeast = 16 << 10;
+  const double bytes = kSegmentNs / machine().far.byte_ns;
+  return static_cast<std::int64_t>(std::clamp<double>(bytes, kLeast, kMessageBytes));
 }
 
 void FirstArrival::set_shape(std::int64_t bytes, std::int64_t segment_bytes) {

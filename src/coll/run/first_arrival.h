@@ -90,6 +90,8 @@ class FirstArrival : public FirstComers<ArrivalCall> {
   std::int64_t length_of(std::uint64_t index) const;
   void set_shape(std::int64_t bytes, std::int64_t segment_bytes);
   std::int64_t usual_segment(std::int64_t bytes) const;
+  // Of a segment that a node passes on.
+  std::int64_t passed_on_bytes() const;
 
   char* const buffer_;
   const std::int64_t own_bytes_;  // as this rank was called

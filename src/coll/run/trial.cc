@@ -275,8 +275,7 @@ bool Trial::begin_final(const AllFound& found) {
 
 void Trial::final_blocks(std::span<const int> ways) {
   if (one_sample()) {
-    const double least = few() ? kFewCalls : kFirstAwaited;
-    const double calls = std::clamp<double>(kFinalNs / usual_ns(), least, kFinalAwaited);
+    const double calls = std::clamp<double>(kFinalNs / usual_ns(), least_calls(), kFinalAwaited);
     shape_samples(1, static_cast<int>(calls));
   }
   blocks_ = 0;
@@ -342,7 +341,7 @@ void Trial::shape_blocks(std::uint64_t call) {
     shape_samples(kMostMeasured,
                   static_cast<int>(std::min(calls, static_cast<double>(kMostGroup))));
   } else if (ends_ == Ends::apart) {
-    shape_samples(1, few() ? kFewCalls : kFirstAwaited);
+    shape_samples(1, least_calls());
   } else {
     shape_samples(few() ? kFewCalls : kMeasured, 1);
   }

@@ -226,6 +226,8 @@ class Trial {
   int block_calls() const { return skipped_ + measured_ * group_; }
   // Whether blocks have as few calls as possible.
   bool few() const { return long_calls_ && phase_ == Phase::first; }
+  // The least number of calls of a block that has one sample.
+  int least_calls() const { return few() ? kFewCalls : kFirstAwaited; }
   Times times_of(int way, bool own, bool after) const;
   AllFound find() const;
   // Whether every call of the way is shorter by far than each of the others.

@@ -73,6 +73,12 @@ inline double binary_width(const Estimate& e, double bytes) {
   return std::max(near, 2 * e.gap(bytes, e.per_node(), std::min(e.per_node(), 2)));
 }
 
+// The same of two binary trees, each with half of the vector: what goes down in one goes up in the
+// other, between the same ranks.
+inline double double_width(const Estimate& e, double bytes) {
+  return binary_width(e, bytes) + 2 * e.both_ways(bytes, e.per_node(), 1);
+}
+
 inline double binary_depth(const Estimate& e, double bytes) {
   double total = 0;
   for (double stride = 1; stride < e.ranks(); stride *= 2) {
@@ -100,27 +106,49 @@ inline double line(const Estimate& e, double bytes, double length) {
 // One rank exchanges a message with every other one, one after the other.
 inline double from_all(const Estimate& e, double bytes) {
   if (e.ranks() == 1) return 0;
-  const double near = std::min(e.ranks(), e.per_node()) - 1;
-  const double far = e.ranks() - 1 - near;
-  return e.hop(bytes, e.ranks() - 1, 1) + near * e.gap(bytes, 0) + far * e.gap(bytes, e.per_node());
+  const double last = e.hop(bytes, e.ranks() - 1, 1);
+  const int far = e.far_partners();
+  if (far == 0) return last + (e.near_partners() - 1) * e.gap(bytes, 0);
+  return last + e.near_partners() * e.gap(bytes, 0) + (far - 1) * e.gap(bytes, e.per_node());
 }
 
 // Every rank sends a message to every other one.
 inline double all_to_all(const Estimate& e, double bytes) {
   if (e.ranks() == 1) return 0;
-  const double near = std::min(e.ranks(), e.per_node()) - 1;
-  const double far = e.ranks() - 1 - near;
-  return e.hop(bytes, e.ranks() - 1, 1) + near * e.gap(bytes, 0) +
-         far * e.gap(bytes, e.per_node(), e.per_node());
+  return e.hop(bytes, e.ranks() - 1, 1) + e.near_partners() * e.gap(bytes, 0) +
+         e.far_partners() * e.gap(bytes, e.per_node(), e.per_node());
 }
 
-// Blocks of `block` bytes go up or down a k-nomial tree, whole subtrees at once.
-inline double block_tree(const Estimate& e, double block, int radix) {
+// Blocks of `block` bytes go up a k-nomial tree, whole subtrees at once.
+inline double blocks_up(const Estimate& e, double block, int radix) {
   double total = 0;
   for (double stride = 1; stride < e.ranks(); stride *= radix) {
     const double blocks = std::min(stride, e.ranks() - stride);
     const double children = std::min<double>(radix - 1, std::ceil(e.ranks() / stride) - 1);
-    total += e.hop(blocks * block, stride, 1) + (children - 1) * e.gap(blocks * block, stride);
+    const double far = farthest_child(e, stride, children);
+    total += e.hop(blocks * block, far, 1) + (children - 1) * e.gap(blocks * block, far);
+  }
+  return total;
+}
+
+// Down it. All that a rank sends shares its link, so the largest subtree, on which most depends,
+// has its blocks together with the last of the others.
+inline double blocks_down(const Estimate& e, double block, int radix) {
+  double top = 1;
+  while (top * radix < e.ranks()) top *= radix;
+  double total = 0;
+  double size = e.ranks();  // of the subtree whose first rank sends now
+  for (double largest = top; largest >= 1; largest /= radix) {
+    if (size <= largest) continue;
+    for (double stride = largest; stride >= 1; stride /= radix) {
+      const double children = std::min<double>(radix - 1, std::ceil(size / stride) - 1);
+      const double bytes = std::min(stride, size - stride) * block;
+      const double far = std::min(children * stride, size - 1);
+      const bool last = stride == largest;
+      if (last) total += e.hop(bytes, far, 1);
+      total += (last ? children - 1 : children) * e.gap(bytes, far);
+    }
+    size = largest;
   }
   return total;
 }

@@ -43,7 +43,7 @@ double bcast_binary(const Estimate& e, double n, const Parameters& p) {
 }
 double bcast_double_binary_tree(const Estimate& e, double n, const Parameters& p) {
   const Pipeline pipeline(n / 2, p.segment_bytes);
-  return pipeline.time(binary_depth(e, pipeline.segment), binary_width(e, pipeline.segment));
+  return pipeline.time(binary_depth(e, pipeline.segment), double_width(e, pipeline.segment));
 }
 double bcast_split_binary(const Estimate& e, double n, const Parameters& p) {
   const Pipeline pipeline(n / 2, p.segment_bytes);
@@ -51,11 +51,11 @@ double bcast_split_binary(const Estimate& e, double n, const Parameters& p) {
          e.exchange(n / 2, e.ranks() / 2);
 }
 double bcast_scatter_ring(const Estimate& e, double n, const Parameters&) {
-  return block_tree(e, n / e.ranks(), 2) + (e.ranks() - 1) * e.ring(n / e.ranks());
+  return blocks_down(e, n / e.ranks(), 2) + (e.ranks() - 1) * e.ring(n / e.ranks());
 }
 double bcast_scatter_doubling(const Estimate& e, double n, const Parameters&) {
   const double extra = folded(e) ? e.exchange(n, power_below(e)) : 0;
-  return block_tree(e, n / e.ranks(), 2) + doubling(e, n / e.ranks()) + extra;
+  return blocks_down(e, n / e.ranks(), 2) + doubling(e, n / e.ranks()) + extra;
 }
 
 double reduce_linear(const Estimate& e, double n, const Parameters&) {
@@ -85,7 +85,7 @@ double reduce_double_binary_tree(const Estimate& e, double n, const Parameters& 
   const Pipeline pipeline(n / 2, p.segment_bytes);
   const double add = 2 * e.add(pipeline.segment);
   return pipeline.time(binary_depth(e, pipeline.segment) + levels_of(e, 2) * add,
-                       binary_width(e, pipeline.segment) + add);
+                       double_width(e, pipeline.segment) + add);
 }
 double reduce_rabenseifner(const Estimate& e, double n, const Parameters&) {
   const double extra = folded(e) ? e.exchange(n, 1) + e.add(n) : 0;
@@ -101,7 +101,7 @@ double reduce_shumilin(const Estimate& e, double n, const Parameters& p) {
 
 double gather_linear(const Estimate& e, double n, const Parameters&) { return from_all(e, n); }
 double gather_knomial(const Estimate& e, double n, const Parameters& p) {
-  return block_tree(e, n, p.radix) + e.copy(n);
+  return blocks_up(e, n, p.radix) + e.copy(n);
 }
 double gather_linear_sync(const Estimate& e, double n, const Parameters& p) {
   return from_all(e, n) + e.ranks() * e.hop(0, e.ranks() - 1, 1) / std::max(1, p.window);
@@ -118,7 +118,7 @@ double scatter_linear(const Estimate& e, double n, const Parameters& p) {
   return from_all(e, n) + 0.1 * waits;
 }
 double scatter_knomial(const Estimate& e, double n, const Parameters& p) {
-  return block_tree(e, n, p.radix) + e.copy(n);
+  return blocks_down(e, n, p.radix) + e.copy(n);
 }
 double scatterv_linear(const Estimate& e, double, const Parameters& p) {
   return scatter_linear(e, kTypicalBlock, p);

@@ -35,7 +35,7 @@ double allreduce_reduce_bcast(const Estimate& e, double n, const Parameters& p) 
   return allreduce_knomial(e, n, binomial);
 }
 double allreduce_gather_scatter(const Estimate& e, double n, const Parameters&) {
-  return block_tree(e, n, 2) + (e.ranks() - 1) * e.add(n) + knomial_depth(e, n, 2);
+  return blocks_up(e, n, 2) + (e.ranks() - 1) * e.add(n) + knomial_depth(e, n, 2);
 }
 double allreduce_shumilin_ring(const Estimate& e, double n, const Parameters& p) {
   const Pipeline pipeline(n, p.segment_bytes);
@@ -113,7 +113,7 @@ double reduce_scatter_nonoverlapping(const Estimate& e, double n, const Paramete
   const double levels = levels_of(e, 2);
   return pipeline.time(knomial_depth(e, pipeline.segment, 2) + levels * add,
                        knomial_width(e, pipeline.segment, 2) + levels * add) +
-         block_tree(e, n / e.ranks(), 2);
+         blocks_down(e, n / e.ranks(), 2);
 }
 
 double allgather_recursive_doubling(const Estimate& e, double n, const Parameters&) {
@@ -142,13 +142,12 @@ double allgather_neighbour_exchange(const Estimate& e, double n, const Parameter
 double allgather_gather_bcast(const Estimate& e, double n, const Parameters& p) {
   const double block = e.block(n);
   const Pipeline pipeline(block * e.ranks(), p.segment_bytes);
-  return block_tree(e, block, p.radix) + pipeline.time(knomial_depth(e, pipeline.segment, p.radix),
-                                                       knomial_width(e, pipeline.segment, p.radix));
+  return blocks_up(e, block, p.radix) + pipeline.time(knomial_depth(e, pipeline.segment, p.radix),
+                                                      knomial_width(e, pipeline.segment, p.radix));
 }
 double allgather_linear(const Estimate& e, double n, const Parameters&) {
-  const double far = std::max(0, e.ranks() - e.per_node());
   const double more = e.both_ways(e.block(n), e.per_node(), e.per_node());
-  return all_to_all(e, e.block(n)) + far * more;
+  return all_to_all(e, e.block(n)) + e.far_partners() * more;
 }
 
 double alltoall_bruck(const Estimate& e, double n, const Parameters& p) {
@@ -169,9 +168,7 @@ double alltoall_linear(const Estimate& e, double n, const Parameters& p) {
   return all_to_all(e, n) + queue + waits;
 }
 double alltoall_pairwise(const Estimate& e, double n, const Parameters&) {
-  const double near = std::min(e.ranks(), e.per_node()) - 1;
-  const double far = e.ranks() - 1 - near;
-  return near * e.all_hop(n, 0) + far * e.all_hop(n, e.per_node());
+  return e.near_partners() * e.all_hop(n, 0) + e.far_partners() * e.all_hop(n, e.per_node());
 }
 double alltoallv_linear(const Estimate& e, double, const Parameters& p) {
   return alltoall_linear(e, kTypicalBlock, p);

@@ -30,6 +30,9 @@ class Estimate {
   int ranks() const { return ranks_; }
   int per_node() const { return per_node_; }
   int nodes() const { return (ranks_ + per_node_ - 1) / per_node_; }
+  // A rank's partners in its node, and those on other nodes.
+  int near_partners() const { return std::min(ranks_, per_node_) - 1; }
+  int far_partners() const { return ranks_ - 1 - near_partners(); }
   // Bytes of the block of one rank, where `bytes` is the collective's message size.
   double block(double bytes) const {
     const CollectiveInfo& kind = info(collective_);

@@ -153,6 +153,8 @@ class Selection {
 
   const Machine& machine() const { return machine_; }
   void set_machine(const Machine& machine) { machine_ = machine; }
+  // Whether the tuning file says what messages cost.
+  bool machine_is_given() const { return machine_is_given_; }
 
  private:
   struct Family {
@@ -174,6 +176,7 @@ class Selection {
 
   std::array<Family, kCollectives> families_;
   Machine machine_;
+  bool machine_is_given_ = false;
   bool strict_ = false;
 };
 

@@ -208,6 +208,7 @@ Selection Selection::load(const Environment& environment, const Options& options
     selection.families_[static_cast<std::size_t>(collective)].file.push_back(std::move(rule));
   }
   if (file.machine) selection.machine_ = *file.machine;
+  selection.machine_is_given_ = file.machine.has_value();
   return selection;
 }
 
