@@ -24,7 +24,13 @@ void tell_verdict(const Contest& contest, const Comm& comm) {
   const auto name = [&](int way) {
     const coll::Decision& decision = contest.decision(way);
     std::string text = decision.algorithm->name;
-    if (!decision.algorithm->is_host()) text += std::string("/") + coll::mode_name(decision.mode);
+    if (decision.algorithm->is_host()) return text;
+    text += std::string("/") + coll::mode_name(decision.mode);
+    // The usual algorithm may take part twice.
+    const std::int64_t segment = decision.parameters.segment_bytes;
+    if (segment != 0 && segment != decision.algorithm->defaults.segment_bytes) {
+      text += " (segments of " + std::to_string(segment) + " bytes)";
+    }
     return text;
   };
   std::string times;
