@@ -254,7 +254,8 @@
     "`nodes`: on communicators that span nodes; `on`: on all, and more of Overdrive's other "      \
     "algorithms take part; `off`: never. Rules (`tuning`, `OVERDRIVE_ADJUST_...`) are obeyed "     \
     "without measuring. `on` measures the ways of messages from 4 KiB on too (`copy_path`), in "   \
-    "at most 2 % of the time. As with any two algorithms, the last bits of a floating-point sum "  \
+    "at most 2 % of the time. Unless `off`, `MPI_Init` measures what messages between nodes "      \
+    "take, for the cost model. As with any two algorithms, the last bits of a floating-point sum " \
     "may depend on who made it.")                                                                  \
   A(first_arrival, BoolType, "first_arrival", false, false, true, coll,                            \
     "On communicators that span nodes ranks look how far apart those of each node come to "        \

@@ -132,6 +132,7 @@ bool learn_network(RankState& s) {
   const std::uint64_t begin_ns = now_ns();
   NetworkCost cost;
   if (!measure_network(s.host, nodes, &cost)) return false;
+  if (cost.message_ns <= 0) return true;
   coll::Machine machine = s.collectives.selection.machine();
   machine.far = link_of(cost, machine.far);
   s.collectives.selection.set_machine(machine);

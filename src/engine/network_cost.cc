@@ -102,6 +102,7 @@ bool measure_network(const host::HostTable& host, const std::vector<int>& node_o
   std::vector<int> leaders = node_of_world;
   std::sort(leaders.begin(), leaders.end());
   leaders.erase(std::unique(leaders.begin(), leaders.end()), leaders.end());
+  if (leaders.size() < 2) return true;
   const int first = leaders.front();
   // Where nodes hang at several switches, this one is at another most often: what crosses them
   // all decides how long a collective takes.

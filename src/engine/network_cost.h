@@ -20,9 +20,9 @@ struct NetworkCost {
   double byte_ns = 0;     // of each byte of a long one
 };
 
-// Collective over the job, blocking; `node_of_world` names each rank's node by its lowest rank,
-// and there are several. Takes as long as some forty short messages and 768 KiB between two nodes.
-// False when the host failed.
+// Collective over the job, blocking; `node_of_world` names each rank's node by its lowest rank.
+// With one node there is nothing to find. Takes as long as some forty short messages and 768 KiB
+// between two nodes. False when the host failed.
 bool measure_network(const host::HostTable& host, const std::vector<int>& node_of_world,
                      NetworkCost* cost);
 

@@ -31,6 +31,14 @@ void measure(const std::vector<int>& nodes) {
   NodesHost::finish();
 }
 
+TEST(NetworkCost, OfOneNodeThereIsNone) {
+  host::HostTable without_messages;
+  without_messages.world_size = 2;
+  NetworkCost cost;
+  EXPECT_TRUE(measure_network(without_messages, {0, 0}, &cost));
+  EXPECT_EQ(cost.message_ns, 0);
+}
+
 TEST(NetworkCost, OneRankOnEachNode) { measure({0, 1}); }
 TEST(NetworkCost, NodesOfSeveralRanks) { measure({0, 0, 2, 2, 4, 4, 4}); }
 TEST(NetworkCost, NodesInTurns) { measure({0, 1, 2, 0, 1, 2}); }
