@@ -124,6 +124,27 @@ def test_without_overdrive_nothing_is_taken_over(job):
     assert job.statistics() == {}
 
 
+COST = re.compile(r"overdrive\[0\]: between nodes a message takes (\S+) us, .*\((\S+) Gbit/s\)")
+
+
+def test_the_network_is_measured_when_the_job_begins(job):
+    """What a message costs is found once, and no more goes through a link than it takes."""
+    words = job.words("-n", "4", "--ppn", "2")
+    environment = {**job.environment(), "OVERDRIVE_VERBOSE": "2"}
+    job.cluster.good("shape", "100mbit")
+    try:
+        done = job.cluster(*words, env=environment)
+        silent = job.cluster(*words, env={**environment, "OVERDRIVE_LEARN": "off"})
+    finally:
+        job.cluster.good("shape", "off")
+    found = COST.findall(done.text())
+    assert len(found) == 1, done.text()
+    latency_us, gbit = (float(text) for text in found[0])
+    # A link holds back what goes beyond its bucket: a twentieth of what is sent.
+    assert latency_us > 1 and 0 < gbit < 0.12, done.text()
+    assert silent.code == 0 and not COST.search(silent.text()), silent.text()
+
+
 def job_processes(job: Job) -> list[str]:
     """Return the processes that are not the lab's own."""
     found = [processes.describe(pid) for pid in processes.members(job.cluster.job)]

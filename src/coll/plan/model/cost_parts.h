@@ -73,12 +73,6 @@ inline double binary_width(const Estimate& e, double bytes) {
   return std::max(near, 2 * e.gap(bytes, e.per_node(), std::min(e.per_node(), 2)));
 }
 
-// The same of two binary trees, each with half of the vector: what goes down in one goes up in the
-// other, between the same ranks.
-inline double double_width(const Estimate& e, double bytes) {
-  return binary_width(e, bytes) + 2 * e.both_ways(bytes, e.per_node(), 1);
-}
-
 inline double binary_depth(const Estimate& e, double bytes) {
   double total = 0;
   for (double stride = 1; stride < e.ranks(); stride *= 2) {
@@ -93,7 +87,9 @@ inline double shift(const Estimate& e, double bytes, double distance) {
   const double near = e.is_near(distance) ? e.hop(bytes, distance, 1) : 0;
   if (e.nodes() == 1) return near;
   const int flows = static_cast<int>(std::min<double>(distance, e.per_node()));
-  return std::max(near, e.hop(bytes, e.per_node(), flows));
+  // Half-way around it comes from there, too.
+  const double back = 2 * distance == e.ranks() ? e.both_ways(bytes, distance, flows) : 0;
+  return std::max(near, e.hop(bytes, e.per_node(), flows) + back);
 }
 
 // Along a line of `length` ranks.

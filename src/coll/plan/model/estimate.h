@@ -53,11 +53,14 @@ class Estimate {
   // All ranks send at the same time.
   double all_hop(double bytes, double distance) const { return hop(bytes, distance, per_node_); }
   // How much longer bytes take that go both ways over one connection at once: over TCP what
-  // confirms one direction waits behind the data of the other. (An allgather of 128 KiB on 4x2 over
-  // 1 Gbit/s takes 8 ms along a ring and 11.5 in pairs; other networks have less of it.)
+  // confirms one direction waits behind the data of the other, where the network is slow enough
+  // for that and there are many. (An allgather of 256 KiB on 4x2 over 1 Gbit/s takes 17 ms along a
+  // ring and 25 in pairs; where links are not limited, 0.8 ns per byte, both take the same, and so
+  // do halves and quarters of 64 KiB.)
   double both_ways(double bytes, double distance, int flows) const {
-    constexpr double kMore = 0.15;
-    return is_near(distance) ? 0 : kMore * transfer(bytes, distance, flows);
+    if (is_near(distance) || bytes < machine_.rendezvous_bytes) return 0;
+    const double more = std::min(0.4, 0.05 * link(distance).byte_ns);
+    return more * transfer(bytes, distance, flows);
   }
   // All ranks send at the same time, in pairs.
   double exchange(double bytes, double distance) const {
