@@ -125,10 +125,10 @@ bool find_nodes(RankState& s) {
 // follow from what is measured. False when the host failed. Collective over the job.
 bool learn_network(RankState& s) {
   const std::vector<int>& nodes = s.collectives.node_of_world;
-  if (nodes.empty() || s.settings.learn == config::LearnMode::kOff ||
-      s.collectives.selection.machine_is_given()) {
-    return true;
-  }
+  // There is no network between ranks of one node that a test takes for remote.
+  const bool is_there = !nodes.empty() && s.settings.test_remote.empty();
+  const bool is_given = s.collectives.selection.machine_is_given();
+  if (!is_there || is_given || s.settings.learn == config::LearnMode::kOff) return true;
   const std::uint64_t begin_ns = now_ns();
   NetworkCost cost;
   if (!measure_network(s.host, nodes, &cost)) return false;

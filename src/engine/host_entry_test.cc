@@ -28,7 +28,6 @@ std::unique_ptr<Rank> make_rank(const Exchange& exchange, bool threads = false) 
   };
   config::Settings settings;
   settings.test_remote.pairs = {{0, 2}, {1, 2}};
-  settings.learn = config::LearnMode::kOff;  // this host carries no messages
   return Rank::create(host, settings, threads);
 }
 

@@ -344,7 +344,6 @@ TEST(ManyPending, TheHostIsNotAskedForEachReceive) {
   expect_success(run_forked_job(3, [](int me, const Exchange& exchange) {
     config::Settings settings;
     settings.test_remote.pairs = {{0, 2}, {1, 2}};
-    settings.learn = config::LearnMode::kOff;  // this host carries no messages
     auto rank = Rank::create(Waiting::table(exchange), settings, false);
     REQUIRE(rank);
     if (me == 0) {
