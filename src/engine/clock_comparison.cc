@@ -47,24 +47,14 @@ void answer(HostMessages& messages, int other, Found* own) {
 
 bool compare_clocks(const host::HostTable& host, const std::vector<int>& node_of_world,
                     ClockReading* reading) {
-  std::vector<int> leaders = node_of_world;
-  std::sort(leaders.begin(), leaders.end());
-  leaders.erase(std::unique(leaders.begin(), leaders.end()), leaders.end());
   host::Handle comm = 0;
   if (host.comm_dup(host.comm_world, &comm) != host::kSuccess) return false;
   HostMessages messages(host, comm);
   Found found{};
-  const auto place = std::find(leaders.begin(), leaders.end(), host.world_rank);
-  if (place != leaders.end()) {
-    const auto me = static_cast<std::size_t>(place - leaders.begin());
-    for (std::size_t step = 1; step < leaders.size(); step *= 2) {
-      if (me < step && me + step < leaders.size()) {
-        ask(messages, leaders[me + step], found);
-      } else if (me >= step && me < 2 * step) {
-        answer(messages, leaders[me - step], &found);
-      }
-    }
-  }
+  along_tree(
+      lowest_of_nodes(node_of_world), host.world_rank,
+      [&](int parent) { answer(messages, parent, &found); },
+      [&](int child) { ask(messages, child, found); });
   const bool failed = messages.failed();
   host.comm_free(&comm);
   std::vector<Found> all(node_of_world.size());

@@ -7,8 +7,10 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "host/host_table.h"
 
@@ -51,6 +53,29 @@ class HostMessages {
   host::Handle comm_;
   bool failed_ = false;
 };
+
+// The lowest rank of each node, ascending; `node_of_world` names each rank's node by it.
+inline std::vector<int> lowest_of_nodes(std::vector<int> node_of_world) {
+  std::sort(node_of_world.begin(), node_of_world.end());
+  node_of_world.erase(std::unique(node_of_world.begin(), node_of_world.end()), node_of_world.end());
+  return node_of_world;
+}
+
+// Along a binomial tree from the first of `ranks` to all others: rank `me`, if it is one of them,
+// calls `from` with its parent, unless it is the first, and then `to` with each of its children.
+template <class From, class To>
+void along_tree(const std::vector<int>& ranks, int me, const From& from, const To& to) {
+  const auto place = std::find(ranks.begin(), ranks.end(), me);
+  if (place == ranks.end()) return;
+  const auto mine = static_cast<std::size_t>(place - ranks.begin());
+  for (std::size_t step = 1; step < ranks.size(); step *= 2) {
+    if (mine < step && mine + step < ranks.size()) {
+      to(ranks[mine + step]);
+    } else if (mine >= step && mine < 2 * step) {
+      from(ranks[mine - step]);
+    }
+  }
+}
 
 }  // namespace od
 

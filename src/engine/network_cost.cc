@@ -18,7 +18,6 @@ constexpr int kShort = 16;
 // Long enough that a link of 100 Gbit/s takes 20 us for it, and that links whose bursts go at once
 // (switches with buffers, limits by token buckets) show what they take in the long run.
 constexpr std::size_t kLongBytes = 256 << 10;
-constexpr int kLong = 2;
 // A first long message that took so long says enough: making buffers for it took little of that.
 constexpr std::uint64_t kLongEnoughNs = 10'000'000;
 
@@ -41,18 +40,20 @@ class Asker {
     for (int i = 0; i < kShort; ++i) least = std::min(least, round_ns(&one, 1));
     return least;
   }
-  // Tells the other one before each whether it comes.
+  // The quicker of two long ones after the first. Tells the other rank before each that it comes.
   std::uint64_t long_ns() {
     const std::vector<char> data(kLongBytes);
-    announce(true);
-    std::uint64_t least = round_ns(data.data(), data.size());
-    for (int i = 0; i < kLong && (i > 0 || least < kLongEnoughNs); ++i) {
+    const auto once = [&] {
       announce(true);
-      const std::uint64_t took = round_ns(data.data(), data.size());
-      least = i == 0 ? took : std::min(least, took);
+      return round_ns(data.data(), data.size());
+    };
+    std::uint64_t took = once();
+    if (took < kLongEnoughNs) {
+      took = once();
+      took = std::min(took, once());
     }
     announce(false);
-    return least;
+    return took;
   }
 
  private:
@@ -80,18 +81,11 @@ void answer(HostMessages& messages, int other) {
   }
 }
 
-// From the first of `ranks` to all others, by a binomial tree.
+// From the first of `ranks` to all others.
 void pass_on(HostMessages& messages, const std::vector<int>& ranks, int me, NetworkCost* cost) {
-  const auto place = std::find(ranks.begin(), ranks.end(), me);
-  if (place == ranks.end()) return;
-  const auto mine = static_cast<std::size_t>(place - ranks.begin());
-  for (std::size_t step = 1; step < ranks.size(); step *= 2) {
-    if (mine < step && mine + step < ranks.size()) {
-      messages.send(cost, sizeof *cost, ranks[mine + step]);
-    } else if (mine >= step && mine < 2 * step) {
-      messages.receive(cost, sizeof *cost, ranks[mine - step]);
-    }
-  }
+  along_tree(
+      ranks, me, [&](int parent) { messages.receive(cost, sizeof *cost, parent); },
+      [&](int child) { messages.send(cost, sizeof *cost, child); });
 }
 
 }  // namespace
@@ -99,9 +93,7 @@ void pass_on(HostMessages& messages, const std::vector<int>& ranks, int me, Netw
 bool measure_network(const host::HostTable& host, const std::vector<int>& node_of_world,
                      NetworkCost* cost) {
   const int me = host.world_rank;
-  std::vector<int> leaders = node_of_world;
-  std::sort(leaders.begin(), leaders.end());
-  leaders.erase(std::unique(leaders.begin(), leaders.end()), leaders.end());
+  const std::vector<int> leaders = lowest_of_nodes(node_of_world);
   if (leaders.size() < 2) return true;
   const int first = leaders.front();
   // Where nodes hang at several switches, this one is at another most often: what crosses them

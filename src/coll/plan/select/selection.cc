@@ -230,8 +230,7 @@ std::vector<Decision> Selection::alternatives(const Decision& usual, const Layou
   Explanation explanation;
   by_model(collective, layout, commutative, bytes, &explanation);
   std::vector<Decision> found;
-  // The model knows neither what messages cost on this network nor which ones the host sends at
-  // once. Who sets a length means it.
+  // The model does not know which messages the host sends at once. Who sets a length means it.
   const bool by_default = usual.parameters.segment_bytes == usual.algorithm->defaults.segment_bytes;
   if ((usual.algorithm->takes & kTakesSegment) != 0 && by_default && most > 0 &&
       bytes >= 2 * kLongSegmentBytes) {
