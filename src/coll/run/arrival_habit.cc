@@ -70,10 +70,26 @@ void ArrivalHabit::judge(std::span<const Told> all, const coll::Nodes& nodes) {
   if ((periods >> period & 1) == 0) period = 1;
   const bool same = period == period_;
   period_ = period;
-  std::array<double, kMostPeriod> avoidable{};
-  std::array<double, kMostPeriod> inside{};
+  for (std::size_t position = 0; position < period; ++position) {
+    const double share = avoidable_share(all, nodes, position);
+    // Nothing is known: it stays as it is.
+    if (share < 0 && same) continue;
+    const bool worth = share > kWorth;
+    if (!same || worth != worth_[position] || calls_ >= kAgain) fresh_[position] = true;
+    worth_[position] = worth;
+  }
+}
+
+double ArrivalHabit::avoidable_share(std::span<const Told> all, const coll::Nodes& nodes,
+                                     std::size_t position) const {
+  double avoidable = 0;
+  double inside = 0;
+  double most_avoidable = 0;
+  double inside_with_most = 0;
+  int known_calls = 0;
   for (std::size_t i = 0; i < kKept; ++i) {
     const std::uint64_t number = calls_ - kKept + i;
+    if (number % period_ != position) continue;
     double together = 0;
     bool known = true;
     for (const Told& told : all) {
@@ -81,17 +97,18 @@ void ArrivalHabit::judge(std::span<const Told> all, const coll::Nodes& nodes) {
       together += static_cast<double>(told.inside_ns[i]);
     }
     if (!known) continue;
-    const std::size_t position = number % period;
-    inside[position] += together;
-    avoidable[position] += static_cast<double>(avoidable_ns(all, nodes, i, call(number).root));
+    ++known_calls;
+    const auto here = static_cast<double>(avoidable_ns(all, nodes, i, call(number).root));
+    avoidable += here;
+    inside += together;
+    if (here >= most_avoidable) {
+      most_avoidable = here;
+      inside_with_most = together;
+    }
   }
-  for (std::size_t position = 0; position < period; ++position) {
-    // Nothing is known: it stays as it is.
-    if (inside[position] == 0 && same) continue;
-    const bool worth = avoidable[position] > kWorth * inside[position];
-    if (!same || worth != worth_[position] || calls_ >= kAgain) fresh_[position] = true;
-    worth_[position] = worth;
-  }
+  if (known_calls == 0) return -1;
+  if (known_calls == 1) return avoidable / inside;
+  return (avoidable - most_avoidable) / (inside - inside_with_most);
 }
 
 }  // namespace od

@@ -72,10 +72,10 @@ const Job::Place kOnePlace = [](int, std::uint64_t) { return 1; };
 const Job::Late kTogether = [](int, std::uint64_t) { return 0; };
 
 Job::Late always_late(int late) {
-  return [late](int rank, std::uint64_t) { return rank == late ? kInsideNs / 2 : 0; };
+  return [late](int rank, std::uint64_t) { return rank == late ? kInsideNs : 0; };
 }
 
-bool worth_after(bool to_root, const Job::Late& late, int calls = 9) {
+bool worth_after(bool to_root, const Job::Late& late, int calls = 17) {
   Job job(to_root);
   for (int i = 0; i < calls; ++i) job.call(late, kOnePlace);
   return job.worth();
@@ -89,7 +89,7 @@ TEST(ArrivalHabit, RanksAgreeBeforePowersOfTwo) {
     if (job.agreements != before) at.push_back(i);
     before = job.agreements;
   }
-  EXPECT_EQ(at, (std::vector<int>{8, 16, 32, 64}));
+  EXPECT_EQ(at, (std::vector<int>{16, 32, 64}));
 }
 
 TEST(ArrivalHabit, AnyLateRankIsWorthABroadcastButTheRoot) {
@@ -97,7 +97,7 @@ TEST(ArrivalHabit, AnyLateRankIsWorthABroadcastButTheRoot) {
   EXPECT_FALSE(worth_after(false, always_late(0)));
   EXPECT_TRUE(worth_after(false, always_late(1)));  // the root stays until it has the data
   EXPECT_TRUE(worth_after(false, always_late(2)));  // the other one of its node waits for it
-  EXPECT_FALSE(worth_after(false, always_late(2), 8));
+  EXPECT_FALSE(worth_after(false, always_late(2), 16));
   EXPECT_TRUE(worth_after(false, always_late(3)));  // its leader stays until it has the data
 }
 
@@ -118,8 +118,19 @@ TEST(ArrivalHabit, AnyLateRankIsWorthAReductionButTheRoot) {
 }
 
 TEST(ArrivalHabit, LittleIsNotWorthIt) {
-  const auto little = [](int rank, std::uint64_t) { return rank == 2 ? kInsideNs / 10 : 0; };
+  const auto little = [](int rank, std::uint64_t) { return rank == 2 ? kInsideNs / 2 : 0; };
   EXPECT_FALSE(worth_after(false, little));
+}
+
+TEST(ArrivalHabit, OneCallIsNoHabit) {
+  const auto once = [](int rank, std::uint64_t call) {
+    return rank == 2 && call == 12 ? 100 * kInsideNs : 0;
+  };
+  EXPECT_FALSE(worth_after(false, once));
+  const auto twice = [](int rank, std::uint64_t call) {
+    return rank == 2 && (call == 9 || call == 12) ? 100 * kInsideNs : 0;
+  };
+  EXPECT_TRUE(worth_after(false, twice));
 }
 
 TEST(ArrivalHabit, PlacesThatTakeTurnsAreJudgedApart) {
@@ -131,7 +142,7 @@ TEST(ArrivalHabit, PlacesThatTakeTurnsAreJudgedApart) {
   Job job(false);
   for (std::uint64_t i = 0; i < 40; ++i) {
     job.call(late, place);
-    if (i < 8) continue;
+    if (i < 16) continue;
     EXPECT_EQ(job.period(), 3u);
     EXPECT_EQ(job.worth(), i % 3 == 1) << i;
   }
@@ -148,9 +159,9 @@ TEST(ArrivalHabit, WithoutAPeriodOfAllRanksCallsAreNotToldApart) {
 
 TEST(ArrivalHabit, WhatHasChangedIsMeasuredAnew) {
   Job job(false);
-  for (int i = 0; i < 9; ++i) job.call(always_late(2), kOnePlace);
+  for (int i = 0; i < 17; ++i) job.call(always_late(2), kOnePlace);
   EXPECT_TRUE(job.fresh());
-  for (int i = 9; i < 33; ++i) {
+  for (int i = 17; i < 33; ++i) {
     job.call(always_late(2), kOnePlace);
     EXPECT_FALSE(job.fresh()) << i;
   }
@@ -168,14 +179,14 @@ TEST(ArrivalHabit, LongProgramsAreMeasuredAgain) {
     job.call(always_late(2), kOnePlace);
     if (job.fresh()) at.push_back(i);
   }
-  EXPECT_EQ(at, (std::vector<int>{8, 1024, 2048, 4096}));
+  EXPECT_EQ(at, (std::vector<int>{16, 1024, 2048, 4096}));
 }
 
 TEST(ArrivalHabit, CallsOfWhichNothingIsKnownChangeNothing) {
   Job job(false);
-  for (int i = 0; i < 9; ++i) job.call(always_late(2), kOnePlace);
+  for (int i = 0; i < 17; ++i) job.call(always_late(2), kOnePlace);
   job.left_to_host = true;
-  for (int i = 9; i < 40; ++i) job.call(kTogether, kOnePlace);
+  for (int i = 17; i < 80; ++i) job.call(kTogether, kOnePlace);
   EXPECT_TRUE(job.worth());
 }
 
