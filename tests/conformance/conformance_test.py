@@ -231,6 +231,19 @@ class TestStore(unittest.TestCase):
             self.assertIn("## MPICH's test suite on h 1", details)
             self.assertEqual("## mpi4py's test suite" in details, bool(python))
 
+    def test_what_is_known_of_a_host_stands_beside_its_test(self) -> None:
+        """With any settings; of the same test on another host nothing is known."""
+        (host, test), fault = next(iter(report.FAULTS_OF_HOSTS.items()))
+        whole = report.Report()
+        for name, settings in ((host, ""), (host, "reach=off"), ("h", "")):
+            found = HostResults(name, "1", order=WITH_FIRST, settings=settings)
+            found.results = [Result(f"{test} 6", FLAKY_WITH, "no end")]
+            whole.mpich.append(found)
+        page = report.page(whole)
+        self.assertIn(f"- {host} `{test} 6`: no end ({fault})", page)
+        self.assertIn(f"- {host} reach=off `{test} 6`: no end ({fault})", page)
+        self.assertIn(f"- h `{test} 6`: no end\n", page)
+
     def test_layouts_are_kept_apart(self) -> None:
         """Results of one machine, of each layout and of a layout with settings do not mix."""
         kinds = [("", ""), ("2x2:round-robin", ""), ("3+1+2", ""), ("3+1+2", "reach=off")]

@@ -31,6 +31,7 @@ from conformance.mpi4py_tests import (
 from conformance.mpich_tests import NOT_RUN, HostResults
 from conformance.selection import (
     ARRIVAL,
+    FAULTS_OF_HOSTS,
     FORCED_DIRECTORIES,
     LAB_DIRECTORIES,
     ONE_RANK_MPI4PY,
@@ -130,7 +131,10 @@ def _list(title: str, results: list[tuple[str, Result]]) -> list[str]:
     if not results:
         return [f"{title}: none.", ""]
     lines = [f"{title}:", ""]
-    lines += [f"- {host} `{result.identity}`: {result.reason}" for host, result in results]
+    for host, result in results:
+        fault = FAULTS_OF_HOSTS.get((host.split()[0], result.identity.rsplit(" ", 1)[0]))
+        known = f" ({fault})" if fault else ""
+        lines.append(f"- {host} `{result.identity}`: {result.reason}{known}")
     return [*lines, ""]
 
 
