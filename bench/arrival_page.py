@@ -270,9 +270,9 @@ Bcast of 1 MiB with `first_arrival=on` (*learnt*) and without (*usual*), both of
 compare with the host; ranks up to 10 ms late. Mean wait in ms: host / plain / first / usual /
 learnt, and how many times as long *usual* takes as *learnt*, after 300 calls of the pattern;
 medians of {calls} calls, library as of commit {commits_of(learnt)}. It is no default: it is not
-shown to be everywhere as good. Two jobs of each in turns, together, c2ef701 (two of a kind differ
-by a tenth): 0.92 to 1.11, mean 1.03; the first 64 calls 0.90 to 0.995, and with a spread of 15 %
-asked for instead of 5 % 0.91 to 1.01.
+shown to be everywhere as good. With `--chance 2`, together, c2ef701: 0.92 to 1.11, mean 1.03; two
+of a kind differ by a tenth. The first 64 calls: 0.90 to 0.995, 0.91 to 1.01 with a spread of 15 %
+asked for instead of 5 %.
 """)
     yield f"\n| host, cluster | {' | '.join(LEARNT_PATTERNS)} |"
     yield "|---" * (len(LEARNT_PATTERNS) + 1) + "|"

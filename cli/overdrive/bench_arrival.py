@@ -15,7 +15,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from overdrive import bench, bench_tables, launch, launchers, together
@@ -103,6 +103,12 @@ def parser() -> Parser:
         help="also with the choice that is learnt, and with what is learnt without it (usual), "
         "after N calls of each pattern",
     )
+    made.add_argument(
+        "--chance",
+        type=number(2, 8),
+        metavar="N",
+        help="with --learnt: N jobs each of learnt and usual alone, to see what chance does",
+    )
     made.add_argument("--root", type=number(0, bench.MOST_RANKS), default=0, metavar="RANK")
     made.add_argument("-n", type=number(1, 1024), metavar="RANKS", help="number of ranks (2)")
     made.add_argument("--launcher", default="mpirun", help="mpirun or another one, or its path")
@@ -162,29 +168,31 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         made.error(f"--options {options.options}: {reason}")
     if options.ppn is not None and not options.lab:
         made.error("--ppn belongs to --lab; for other nodes use --options")
+    if options.chance and (not options.learnt or options.without_overdrive):
+        made.error("--chance belongs to --learnt")
     if options.csv is not None and not options.csv.parent.is_dir():
         made.error(f"--csv {options.csv}: there is no such folder")
     options.algorithms = False
     return options
 
 
-def variants(
-    without_overdrive: bool, collective: str = "bcast", learnt: bool = False
-) -> list[bench.Variant]:
+def variants(options: argparse.Namespace) -> list[bench.Variant]:
     """Return the jobs to compare."""
+    learnt = bench.Variant(LEARNT, {"OVERDRIVE_FIRST_ARRIVAL": "on"})
+    usual = bench.Variant(USUAL, {"OVERDRIVE_FIRST_ARRIVAL": "off"})
+    if options.chance:
+        return [
+            replace(variant, name=f"{variant.name}-{number}")
+            for number in range(1, options.chance + 1)
+            for variant in (usual, learnt)
+        ]
     found = [bench.Variant(bench.HOST, None)]
-    if not without_overdrive:
+    if not options.without_overdrive:
         # Measuring against the host would leave some of the calls to it.
         found.append(bench.Variant(PLAIN, {"OVERDRIVE_LEARN": "off"}))
-        found.append(
-            bench.Variant(
-                FIRST,
-                {"OVERDRIVE_LEARN": "off", f"OVERDRIVE_ADJUST_{collective.upper()}": FIRST},
-            )
-        )
-        if learnt:
-            found.append(bench.Variant(LEARNT, {"OVERDRIVE_FIRST_ARRIVAL": "on"}))
-            found.append(bench.Variant(USUAL, {"OVERDRIVE_FIRST_ARRIVAL": "off"}))
+        rule = {f"OVERDRIVE_ADJUST_{options.collective.upper()}": FIRST}
+        found.append(bench.Variant(FIRST, {"OVERDRIVE_LEARN": "off", **rule}))
+        found += [learnt, usual] if options.learnt else []
     return found
 
 
@@ -247,7 +255,7 @@ def delays_of_record(folder: Path, ranks: int, where: str) -> str:
 
 def _measure(made: bench.Bench, options: argparse.Namespace, delays: Path | None) -> list[Sample]:
     """Run all jobs at the same time; they take turns over a file."""
-    jobs = variants(options.without_overdrive, options.collective, options.learnt is not None)
+    jobs = variants(options)
     outcomes: dict[int, tuple[str, str, bool]] = {}
     stop = threading.Event()
     calls = (
@@ -274,7 +282,8 @@ def _measure(made: bench.Bench, options: argparse.Namespace, delays: Path | None
         def job(index: int) -> None:
             words = [*arguments, "--turns", f"{turns.name},{index},{len(jobs)}"]
             # The others only take part in the last rehearsals.
-            words += ["--learns", "1" if jobs[index].name in (LEARNT, USUAL) else "0"]
+            learns = jobs[index].name.startswith((LEARNT, USUAL))
+            words += ["--learns", "1" if learns else "0"]
             command, environment = made.command(jobs[index], words)
             with made.session(environment) as own:
                 outcomes[index] = bench.run_job(command, own, limit, stop)
@@ -353,9 +362,7 @@ def run(
             writer.writerow(Sample.__dataclass_fields__)
             writer.writerows(vars(sample).values() for sample in samples)
         print(f"{len(samples)} samples: {options.csv}", file=sys.stderr)
-    chosen_jobs = variants(options.without_overdrive, learnt=options.learnt is not None)
-    names = [variant.name for variant in chosen_jobs]
-    print(render(samples, names), end="")
+    print(render(samples, [variant.name for variant in variants(options)]), end="")
     for problem in made.problems:
         print(f"overdrive: error: {problem}", file=sys.stderr)
     return 1 if made.problems else 0

@@ -234,6 +234,8 @@ def test_a_record_is_played_again(tmp_path, capsys):
         (["--root", "2"], "there are 2 ranks"),
         (["--ppn", "2"], "--ppn belongs to --lab"),
         (["--delay", "1,2"], "one for each size (1), and not '1,2'"),
+        (["--chance", "2"], "--chance belongs to --learnt"),
+        (["--learnt", "9", "--chance", "1"], "a whole number from 2 to 8"),
         (["--delay", "soon"], "it takes a number from 0 to 10000"),
     ],
 )
