@@ -1,6 +1,8 @@
 // Asks the host by calls on a communicator of this process alone.
 #include "face/host_opinion.h"
 
+#include <algorithm>
+
 #include "face/collectives.h"
 #include "face/predefined_constants.h"
 
@@ -28,6 +30,9 @@ struct Question {
 
 int ask(const Question& q, MPI_Comm comm) {
   MPI_Request request = abi::request_null();
+  // The same array where the types are the same: MPICH sees that a buffer is sent from and received
+  // into only if everything that describes it is at the same address, and ends the job otherwise.
+  const MPI_Datatype* const outs = q.in == q.out ? &q.in : &q.out;
   const int place = 0;
   const MPI_Op op = MPI_SUM;
   switch (q.collective) {
@@ -42,7 +47,7 @@ int ask(const Question& q, MPI_Comm comm) {
     case Collective::kAlltoallv:
       OD_ASK(Alltoallv, Ialltoallv, q.send, &q.n, &place, q.in, q.recv, &q.n, &place, q.out);
     case Collective::kAlltoallw:
-      OD_ASK(Alltoallw, Ialltoallw, q.send, &q.n, &place, &q.in, q.recv, &q.n, &place, &q.out);
+      OD_ASK(Alltoallw, Ialltoallw, q.send, &q.n, &place, &q.in, q.recv, &q.n, &place, outs);
     case Collective::kBarrier:
       return MPI_SUCCESS;
     case Collective::kBcast:
@@ -71,10 +76,10 @@ int ask(const Question& q, MPI_Comm comm) {
 #undef OD_ASK
 
 // What is sent and what is received in the same place.
-int call_aliased(Collective collective, MPI_Comm comm) {
+int call_aliased(Collective collective, bool several, MPI_Comm comm) {
   if (coll::info(collective).input == coll::Part::kNone) return MPI_SUCCESS;  // one buffer at most
-  int both = 0;
-  return ask({collective, false, &both, &both, 1, MPI_INT, MPI_INT}, comm);
+  int both[2] = {};
+  return ask({collective, false, both, both, several ? 2 : 1, MPI_INT, MPI_INT}, comm);
 }
 
 // A null pointer, or a datatype for no elements. Where the host does not look at a null pointer the
@@ -118,15 +123,15 @@ bool host_accepts_reduction(MPI_Op op, MPI_Datatype type) {
   return OD_HOST(Allreduce)(&in, &out, 0, type, op, comm) == MPI_SUCCESS;
 }
 
-bool host_accepts_aliasing(Collective collective) {
-  auto& known = state.opinion.aliasing_[static_cast<std::size_t>(collective)];
+bool host_accepts_aliasing(Collective collective, bool several) {
+  auto& known = state.opinion.aliasing_[static_cast<std::size_t>(collective)][several ? 1 : 0];
   HostOpinion::Answer answer = known.load(std::memory_order_relaxed);
   if (answer == HostOpinion::unknown) {
     MPI_Comm comm;
     if (!state.opinion.communicator(&comm)) return false;
     HostCallScope scope(HostCallKind::kLocal);
-    answer =
-        call_aliased(collective, comm) == MPI_SUCCESS ? HostOpinion::accepts : HostOpinion::refuses;
+    answer = call_aliased(collective, several, comm) == MPI_SUCCESS ? HostOpinion::accepts
+                                                                    : HostOpinion::refuses;
     known.store(answer, std::memory_order_relaxed);
   }
   return answer == HostOpinion::accepts;
@@ -169,7 +174,8 @@ const p2p::LayoutRef* odd_layout(const FaceCall& call, bool receives, const void
 }
 
 bool settle_aliasing(CollectiveCall& call) {
-  if (!host_accepts_aliasing(call.collective)) return false;
+  const bool several = std::max(call.send_count, call.recv_count) > 1;
+  if (!host_accepts_aliasing(call.collective, several)) return false;
   take_in_place(call);
   return true;
 }

@@ -31,7 +31,7 @@ class HostOpinion {
 
  private:
   friend bool host_accepts_reduction(MPI_Op op, MPI_Datatype type);
-  friend bool host_accepts_aliasing(coll::Collective collective);
+  friend bool host_accepts_aliasing(coll::Collective collective, bool several);
   friend bool host_accepts_no_type(MPI_Datatype type, bool receives);
   friend bool host_accepts_odd(const OddBuffer& odd);
 
@@ -43,13 +43,14 @@ class HostOpinion {
   std::mutex mutex_;
   host::Handle comm_ = 0;
   // Relaxed: threads may ask twice.
-  std::atomic<Answer> aliasing_[coll::kCollectives] = {};
+  std::atomic<Answer> aliasing_[coll::kCollectives][2] = {};  // of one element, of several
 };
 
 // A predefined operation on a datatype with which the standard does not let it be used.
 bool host_accepts_reduction(MPI_Op op, MPI_Datatype type);
-// Input and output in the same memory.
-bool host_accepts_aliasing(coll::Collective collective);
+// Input and output in the same memory. `several`: of more than one element, which is what Open MPI
+// refuses in MPI_Allreduce.
+bool host_accepts_aliasing(coll::Collective collective, bool several);
 // A message without elements whose datatype is none, or not committed.
 bool host_accepts_no_type(MPI_Datatype type, bool receives);
 bool host_accepts_odd(const OddBuffer& odd);

@@ -45,6 +45,18 @@ def test_situations(
     assert served > 600 * ranks, f"only {served} collectives were served\n{result.report()}"
 
 
+def test_what_hosts_say_of_one_buffer_for_both(
+    host: Host, compiled: Callable[[Path], str], needs_overdrive: None
+) -> None:
+    """Each collective whose input and output are the same memory is refused as by the host."""
+    said = []
+    for overdrive in (False, True):
+        lines = run(host, 3, compiled(HERE / "aliased.c"), [], overdrive).stdout.splitlines()
+        said.append(sorted(line for line in lines if line.endswith((": refused", ": accepted"))))
+    assert len(said[0]) == 2 * 30
+    assert said[0] == said[1]
+
+
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_lengths_that_disagree(
     ranks: int, host: Host, compiled: Callable[[Path], str], needs_overdrive: None

@@ -135,9 +135,13 @@ class TestPresence(unittest.TestCase):
 
     def test_absence(self) -> None:
         """Who ends well has written counters."""
-        self.assertEqual(absence(Outcome(0, "", 1, False), Traffic(ranks=1)), "")
-        self.assertEqual(absence(Outcome(1, "", 1, False), Traffic()), "")
-        self.assertNotEqual(absence(Outcome(0, "", 1, False), Traffic()), "")
+        test = Test("init", "initstat")
+        self.assertEqual(absence(test, Outcome(0, "", 1, False), Traffic(ranks=1)), "")
+        self.assertEqual(absence(test, Outcome(1, "", 1, False), Traffic()), "")
+        self.assertNotEqual(absence(test, Outcome(0, "", 1, False), Traffic()), "")
+        self.assertEqual(
+            absence(Test("init", "session_self"), Outcome(0, "", 1, False), Traffic()), ""
+        )
 
 
 class TestComparison(unittest.TestCase):
