@@ -23,6 +23,7 @@ from conformance.compare import (
 )
 from conformance.jobs import settings_label
 from conformance.mpi4py_tests import (
+    ENDING_TESTS_OVER_NODES,
     EXCLUDED_MODULES,
     EXCLUDED_MODULES_ON,
     HANGING_TESTS_ON,
@@ -397,6 +398,8 @@ def details(whole: Report) -> str:
                 f"On {host} with more than one rank: {_names(patterns)} (locks that poll their own",
                 "memory; most of these tests never end there without Overdrive either).",
             ]
+        for host, patterns in ENDING_TESTS_OVER_NODES.items():
+            lines.append(f"On {host} over nodes: {_names(patterns)} (it ends the job by itself).")
         lines.append("")
     for found in whole.mpich:
         if found.settings or found.layout:
