@@ -59,8 +59,6 @@ TEST(HostEntry, ReceivesAreMatchedBeforeTheCall) {
       if (me == 0) {
         REQUIRE(s.matching.host_candidates().empty() && s.matching.posted_count() == 0);
         REQUIRE(s.counters.host_entries_awaited == static_cast<std::uint64_t>(round));
-      }
-      if (me == 0) {
         rank->wait(*request);
         REQUIRE(request->status.source == 1 && value == round);
       }
