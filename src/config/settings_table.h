@@ -260,7 +260,7 @@
   A(first_arrival, BoolType, "first_arrival", false, false, true, coll,                            \
     "On communicators that span nodes ranks look how far apart those of each node come to "        \
     "broadcasts, scatters, reductions to a root and gathers of 64 KiB and more, and tell each "    \
-    "other before calls 16, 32, 64 and so on; places in the program that take turns are told "      \
+    "other before calls 16, 32, 64 and so on; places in the program that take turns are told "     \
     "apart. Where it may pay, broadcasts and scatters that start on each node with whoever "       \
     "comes first, reductions that its last rank ends, and gathers whose blocks leave it as they "  \
     "come, take turns with the usual algorithm for 8 to 24 calls, and are kept to where ranks "    \

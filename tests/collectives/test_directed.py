@@ -49,9 +49,10 @@ def test_what_hosts_say_of_one_buffer_for_both(
     host: Host, compiled: Callable[[Path], str], needs_overdrive: None
 ) -> None:
     """Each collective whose input and output are the same memory is refused as by the host."""
+    program = compiled(HERE / "aliased.c")
     said = []
     for overdrive in (False, True):
-        lines = run(host, 3, compiled(HERE / "aliased.c"), [], overdrive).stdout.splitlines()
+        lines = run(host, 3, program, [], overdrive).stdout.splitlines()
         said.append(sorted(line for line in lines if line.endswith((": refused", ": accepted"))))
     assert len(said[0]) == 2 * 30
     assert said[0] == said[1]
