@@ -402,6 +402,10 @@ void Rank::finalize() {
                         std::memory_order_relaxed);
   report_statistics(s);
   report_steps(s);
+  // Who still waits in a collective for a message between nodes may need its sender or receiver
+  // once more, for the last word of a handshake; and MPICH 5.0 over UCX waits for the others in
+  // MPI_Finalize without looking for messages. In a barrier it looks.
+  if (!s.collectives.node_of_world.empty()) s.host.world_barrier();
 }
 
 }  // namespace od

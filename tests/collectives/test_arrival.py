@@ -56,7 +56,7 @@ def judge(result: jobs.Result) -> None:
 
 
 @pytest.mark.quick
-@pytest.mark.parametrize("nodes", [pytest.param("0011", marks=pytest.mark.one), "00112"])
+@pytest.mark.parametrize("nodes", [pytest.param("0011", marks=pytest.mark.everywhere), "00112"])
 def test_whoever_comes_when(
     nodes: str, host: Host, compiled: Callable[[Path], str], needs_overdrive: None, seed: int
 ) -> None:
