@@ -3,7 +3,8 @@
 Virtual clusters of two nodes with four ranks and of four nodes with two, with links of 1 Gbit/s,
 unlimited ones, and through a switch with latency; `overdrive bench arrival` imposes the patterns.
 Ranks come late by as much as a call takes when all come together, and by 40 ms. Larger clusters are
-simulated; the part about programs is arrival_programs.py's.
+simulated; the part about programs is arrival_programs.py's, and the choice that is learnt has a
+page of its own (arrival_learnt.py).
 """
 
 from __future__ import annotations
@@ -25,8 +26,6 @@ import hosts  # noqa: E402
 from arrival_page import (  # noqa: E402
     FIELDS,
     JOBS,
-    LEARNT_JOBS,
-    LEARNT_PATTERNS,
     PATTERNS,
     VALUES,
 )
@@ -34,7 +33,6 @@ from lab_runs import libraries_for  # noqa: E402
 
 COMMAND = [sys.executable, str(ROOT / "overdrive")]
 DATA = arrival_page.DATA / "arrival.csv"
-LEARNT = arrival_page.DATA / "arrival-learnt.csv"
 LAYOUTS = {"2x4": (2, 4), "4x2": (4, 2)}
 NETWORKS = {
     "1 Gbit/s": ["--rate", "1gbit"],
@@ -42,9 +40,6 @@ NETWORKS = {
     "switch of 50 us": ["--fabric", "switch", "--latency", "50us"],
 }
 LATE_MS = 40
-LEARNT_SIZE, LEARNT_LATE_MS = "1M", 10
-# By then first_arrival has been judged, and after it the host twice.
-LEARNT_AFTER = 300
 
 
 def bench(
@@ -95,12 +90,10 @@ def median_of(samples: Sequence[dict[str, str]], value: str, **point: str) -> fl
     )
 
 
-def summarise(
-    samples: Sequence[dict[str, str]], delays: dict[str, float], jobs: Sequence[str] = JOBS
-) -> Iterator[list[str]]:
+def summarise(samples: Sequence[dict[str, str]], delays: dict[str, float]) -> Iterator[list[str]]:
     """Yield medians: size, pattern, delay, job and the values of a row."""
     for pattern, size in dict.fromkeys((s["pattern"], s["bytes"]) for s in samples):
-        for job in jobs:
+        for job in JOBS:
             point = (pattern, size, job)
             here = [s for s in samples if (s["pattern"], s["bytes"], s["job"]) == point]
             if not here:
@@ -151,33 +144,6 @@ def measure(
         subprocess.run([*COMMAND, "lab", "down", "--name", lab], check=False)
 
 
-def measure_learnt(
-    host: hosts.Host, layout: str, network: str, options: argparse.Namespace
-) -> Iterator[list[str]]:
-    """Measure the choice that is learnt over one cluster; yield rows of medians."""
-    nodes, per_node = LAYOUTS[layout]
-    lab = f"arrival{os.getpid()}"
-    words = ["lab", "up", "--name", lab, "--nodes", str(nodes), *NETWORKS[network]]
-    subprocess.run([*COMMAND, *words], check=True, stdout=subprocess.DEVNULL)
-    try:
-        for pattern in LEARNT_PATTERNS:
-            more = ["--learnt", str(LEARNT_AFTER)]
-            # What is learnt differs from job to job more than call from call.
-            samples = [
-                sample
-                for _ in range(options.jobs)
-                for sample in bench(
-                    host, lab, per_node, "bcast", pattern, LEARNT_SIZE, str(LEARNT_LATE_MS),
-                    options.repeats, more,
-                )
-            ]  # fmt: skip
-            sizes = {sample["bytes"] for sample in samples}
-            for row in summarise(samples, dict.fromkeys(sizes, LEARNT_LATE_MS), LEARNT_JOBS):
-                yield ["bcast", host.name, layout, network, *row]
-    finally:
-        subprocess.run([*COMMAND, "lab", "down", "--name", lab], check=False)
-
-
 def load(path: Path) -> list[dict[str, str]]:
     """Return the rows of earlier invocations."""
     if not path.exists():
@@ -217,15 +183,13 @@ def main() -> int:
     parser.add_argument("--sizes", default="64K,1M,4M")
     parser.add_argument("--pattern", default=",".join(PATTERNS))
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--jobs", type=int, default=1, help="with --learnt: of each pattern")
     parser.add_argument("--delays", default="own,late", help="late: 40 ms")
-    parser.add_argument("--learnt", action="store_true", help="the choice that is learnt, alone")
     parser.add_argument("--simulated-size", default="1M")
     parser.add_argument("--no-page", action="store_true", help="measure, no more")
     parser.add_argument("--evaluate", action="store_true", help="write the page again, no more")
     options = parser.parse_args()
     wanted = options.collectives.split(",")
-    rows, learnt = load(DATA), load(LEARNT)
+    rows = load(DATA)
     for name in [] if options.evaluate else options.hosts.split(","):
         host = hosts.get(name)
         if host is None:
@@ -233,14 +197,10 @@ def main() -> int:
             continue
         for layout in options.layouts.split(","):
             for network in options.networks.split(","):
-                if options.learnt:
-                    learnt = replace(learnt, measure_learnt(host, layout, network, options))
-                    keep(LEARNT, learnt)
-                else:
-                    rows = replace(rows, measure(host, layout, network, wanted, options))
-                    keep(DATA, rows)
+                rows = replace(rows, measure(host, layout, network, wanted, options))
+                keep(DATA, rows)
     if not options.no_page:
-        arrival_page.write(rows, learnt, options.simulated_size)
+        arrival_page.write(rows, options.simulated_size)
     return 0
 
 

@@ -22,8 +22,6 @@ PLOT = ROOT / "docs" / "measurements" / "plots" / "arrival-simulated.png"
 DATA = ROOT / "docs" / "measurements" / "data"
 TREE = DATA / "arrival-tree.csv"
 JOBS = ("host", "plain", "first_arrival")
-LEARNT_JOBS = (*JOBS, "usual", "learnt")
-LEARNT_PATTERNS = ("together", "linear", "late-leader")
 PATTERNS = ("together", "one-late", "linear", "random", "late-leader", "late-root")
 COLLECTIVES = ("bcast", "reduce", "gather", "scatter")
 POINT = ("collective", "host", "layout", "network")
@@ -47,6 +45,7 @@ machine. *host*: the MPI library alone; *plain*: the usual algorithm of Overdriv
 are [here](data/arrival.csv). In the median ranks came within {off:.0f} us of where they should.
 Library: as of commit {commits}, each file optimised by itself; no autogroups
 ([why](../manual.md#known-open-points)).
+What *first* gains where the choice is learnt has [a page of its own](arrival-learnt.md).
 120,000 random calls with random delays (`pytest -m slow -k ten_thousand`), Open MPI 4.1, 3fbea81:
 all right.
 
@@ -258,41 +257,6 @@ def commits_of(rows: Sequence[dict[str, str]]) -> str:
     return ", ".join(sorted({row["commit"] for row in rows})) or "none"
 
 
-def learnt_lines(learnt: Sequence[dict[str, str]]) -> Iterator[str]:
-    """Yield the table about the choice that is learnt."""
-    yield "\n## The choice that is learnt\n"
-    if not learnt:
-        yield "Not measured."
-        return
-    calls = ", ".join(sorted({row["calls"] for row in learnt}))
-    yield wide(f"""
-Bcast of 1 MiB with `first_arrival=on` (*learnt*) and without (*usual*), both of which also
-compare with the host; ranks up to 10 ms late. Mean wait in ms: host / plain / first / usual /
-learnt, and how many times as long *usual* takes as *learnt*, after 300 calls of the pattern;
-medians of {calls} calls, library as of commit {commits_of(learnt)}. It is no default: it is not
-shown to be everywhere as good. With `--chance 2`, together, c2ef701: 0.92 to 1.11, mean 1.03; two
-of a kind differ by a tenth. The first 64 calls: 0.90 to 0.995, 0.91 to 1.01 with a spread of 15 %
-asked for instead of 5 %.
-""")
-    yield f"\n| host, cluster | {' | '.join(LEARNT_PATTERNS)} |"
-    yield "|---" * (len(LEARNT_PATTERNS) + 1) + "|"
-    for point in dict.fromkeys(tuple(row[k] for k in POINT[1:]) for row in learnt):
-        cells = []
-        for pattern in LEARNT_PATTERNS:
-            waits = {
-                row["job"]: f"{float(row['wait']):.2f}"
-                for row in learnt
-                if (*(row[k] for k in POINT[1:]), row["pattern"]) == (*point, pattern)
-            }
-            cell = " / ".join(waits.get(job, "–") for job in LEARNT_JOBS)
-            if "usual" in waits and "learnt" in waits:
-                cell += f" ({float(waits['usual']) / float(waits['learnt']):.2f})"
-            cells.append(cell)
-        host, layout, network = point
-        title = f"{HOST_TITLES.get(host, host)}, {layout}, {network}"
-        yield f"| {title} | {' | '.join(cells)} |"
-
-
 def tree_lines() -> Iterator[str]:
     """Yield what was found by libraries that took turns over one cluster."""
     with TREE.open() as lines:
@@ -414,9 +378,7 @@ def draw(found: Sequence[tuple[str, int, str, str, float, float]]) -> None:
     figure.savefig(PLOT, dpi=110)
 
 
-def write(
-    found: Sequence[dict[str, str]], learnt: Sequence[dict[str, str]], simulated_size: str
-) -> None:
+def write(found: Sequence[dict[str, str]], simulated_size: str) -> None:
     """Write the page."""
     rows = Rows(found)
     off = sorted(float(row["off"]) * 1e3 for row in found) or [0.0]
@@ -426,7 +388,6 @@ def write(
     lines += ["", "## What cannot be gained\n", wide(BOUND)]
     lines += tables(rows)
     lines += tree_lines()
-    lines += learnt_lines(learnt)
     lines += arrival_programs.text()
     lines += simulated_text(simulated_size)
     PAGE.write_text("\n".join(lines) + "\n")

@@ -257,14 +257,15 @@
     "at most 2 % of the time. Unless `off`, `MPI_Init` measures what messages between nodes "      \
     "take, for the cost model. As with any two algorithms, the last bits of a floating-point sum " \
     "may depend on who made it.")                                                                  \
-  A(first_arrival, BoolType, "first_arrival", false, false, true, coll,                            \
+  A(first_arrival, BoolType, "first_arrival", true, false, true, coll,                             \
     "On communicators that span nodes ranks look how far apart those of each node come to "        \
     "broadcasts, scatters, reductions to a root and gathers of 64 KiB and more, and tell each "    \
-    "other before calls 16, 32, 64 and so on; places in the program that take turns are told "     \
-    "apart. Where it may pay, broadcasts and scatters that start on each node with whoever "       \
-    "comes first, reductions that its last rank ends, and gathers whose blocks leave it as they "  \
-    "come, take turns with the usual algorithm for 8 to 24 calls, and are kept to where ranks "    \
-    "wait less; the winner is then measured against the installed MPI library. Needs `learn`. "    \
+    "other before calls 16, 32, 64 and so on (of up to 256 KiB before 64, 256, 1,024 and so "      \
+    "on); places in the program that take turns are told apart. Where it may pay, broadcasts "     \
+    "and scatters that start on each node with whoever comes first, reductions that its last "     \
+    "rank ends, and gathers whose blocks leave it as they come, take turns with the usual "        \
+    "algorithm for 8 to 24 calls, and are kept to where ranks wait less; the winner is then "      \
+    "measured against the installed MPI library. Needs `learn`. "                                  \
     "`OVERDRIVE_ADJUST_BCAST=first_arrival`, and the same for REDUCE, GATHER, GATHERV, "           \
     "SCATTER and SCATTERV, takes them without measuring.")                                         \
   A(progress, ProgressChoice, "progress", ProgressMode::kOff, ProgressMode::kOff,                  \

@@ -120,7 +120,7 @@ int Rank::collective(const CollectiveCall& call, Comm& comm, bool* served) {
     }
   }
   if (*served && comm.collectives != nullptr && comm.collectives->watched != nullptr) {
-    std::exchange(comm.collectives->watched, nullptr)->habit.ended(now_ns());
+    std::exchange(comm.collectives->watched, nullptr)->left();
   }
   if (trial == nullptr) [[likely]] {
     if (*served && state_->overlap != nullptr) [[unlikely]]
@@ -159,7 +159,7 @@ bool Rank::in_host_turn(const Comm& comm) const {
 int Rank::host_turn_ended(Comm& comm) {
   CollectiveComm& own = *comm.collectives;
   ArrivalChoice* const watched = std::exchange(own.watched, nullptr);
-  if (watched != nullptr) watched->habit.ended(now_ns());
+  if (watched != nullptr) watched->left();
   const std::uint64_t follow_began_ns = std::exchange(own.follow_began_ns, 0);
   if (follow_began_ns != 0) own.samples.add(now_ns() - follow_began_ns);
   Contest* const trial = std::exchange(own.host_turn, nullptr);
@@ -282,31 +282,38 @@ int Rank::watch_arrivals(const CollectiveCall& call, Comm& comm) {
   RankState& s = *state_;
   CollectiveComm& own = *comm.collectives;
   if (!own.spans_nodes()) return kSuccess;
-  const std::uint64_t came_ns = now_ns();
   ArrivalChoice* choice = nullptr;
   {
     Guard guard(s);
     choice = s.collectives.arrivals_of(call, comm);
     if (choice == nullptr) return kSuccess;
-    if (s.call_sites == nullptr) s.call_sites = std::make_unique<overlap::CallSites>();
+    if (choice->habit.next_is_told() && s.call_sites == nullptr) {
+      s.call_sites = std::make_unique<overlap::CallSites>();
+    }
   }
   ArrivalHabit& habit = choice->habit;
+  // To agree takes time that says nothing of when the rank came.
+  const std::uint64_t came_ns = habit.next_is_told() ? now_ns() : 0;
   if (habit.agreement_due()) {
     const ArrivalHabit::Told mine = habit.offer();
     std::vector<ArrivalHabit::Told> all(static_cast<std::size_t>(comm.size));
     bool served = false;
     const int error = own_gather(&mine, sizeof(mine), all.data(), comm, &served, "bruck");
     if (error != kSuccess) return error;
-    habit.judge(all, own.nodes());
+    habit.judge(all, own.nodes(), s.collectives.selection.machine().far.message_ns());
     Guard guard(s);
     ++s.counters.arrival_agreements;
+  }
+  own.watched = choice;
+  if (!habit.next_is_told()) {
+    habit.passes();
+    return kSuccess;
   }
   std::uint64_t place = 0;
   for (const std::uintptr_t address : s.call_sites->here().addresses) {
     place = combine(place, address);
   }
   habit.begins(place, came_ns, call.root);
-  own.watched = choice;
   return kSuccess;
 }
 

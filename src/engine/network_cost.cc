@@ -124,7 +124,7 @@ coll::Link link_of(const NetworkCost& cost, const coll::Link& usual) {
   if (cost.message_ns <= 0) return usual;
   // The fastest networks there are: less is a clock's grain, or ranks of one machine.
   constexpr double kLeastByteNs = 0.005;
-  const double times = cost.message_ns / (usual.latency_ns + 2 * usual.overhead_ns);
+  const double times = cost.message_ns / usual.message_ns();
   return {usual.latency_ns * times, usual.overhead_ns * times, usual.gap_ns * times,
           std::max(cost.byte_ns, kLeastByteNs)};
 }

@@ -10,6 +10,7 @@ namespace od {
 
 void ArrivalHabit::begins(std::uint64_t place, std::uint64_t ns, int root) {
   last_[calls_ % kRemembered] = {place, static_cast<std::int64_t>(ns), 0, root};
+  told_ = true;
   ++calls_;
 }
 
@@ -59,7 +60,7 @@ std::int64_t ArrivalHabit::avoidable_ns(std::span<const Told> all, const coll::N
   return sum;
 }
 
-void ArrivalHabit::judge(std::span<const Told> all, const coll::Nodes& nodes) {
+void ArrivalHabit::judge(std::span<const Told> all, const coll::Nodes& nodes, double message_ns) {
   const QuietFloats quiet;
   agreed_at_ = calls_;
   std::int64_t periods = -1;
@@ -70,45 +71,38 @@ void ArrivalHabit::judge(std::span<const Told> all, const coll::Nodes& nodes) {
   if ((periods >> period & 1) == 0) period = 1;
   const bool same = period == period_;
   period_ = period;
+  const auto ranks = static_cast<double>(all.size());
   for (std::size_t position = 0; position < period; ++position) {
-    const double share = avoidable_share(all, nodes, position);
+    const Spread it = spread(all, nodes, position);
     // Nothing is known: it stays as it is.
-    if (share < 0 && same) continue;
-    const bool worth = share > kWorth;
+    if (it.calls == 0 && same) continue;
+    const bool worth = it.avoidable_ns > kWorth * it.inside_ns &&
+                       it.avoidable_ns > kWorthMessages * message_ns * ranks * it.calls;
     if (!same || worth != worth_[position] || calls_ >= kAgain) fresh_[position] = true;
     worth_[position] = worth;
   }
 }
 
-double ArrivalHabit::avoidable_share(std::span<const Told> all, const coll::Nodes& nodes,
-                                     std::size_t position) const {
-  double avoidable = 0;
-  double inside = 0;
-  double most_avoidable = 0;
-  double inside_with_most = 0;
-  int known_calls = 0;
+ArrivalHabit::Spread ArrivalHabit::spread(std::span<const Told> all, const coll::Nodes& nodes,
+                                          std::size_t position) const {
+  Spread sum;
+  Spread most;
   for (std::size_t i = 0; i < kKept; ++i) {
     const std::uint64_t number = calls_ - kKept + i;
     if (number % period_ != position) continue;
-    double together = 0;
+    double inside_ns = 0;
     bool known = true;
     for (const Told& told : all) {
       known = known && told.inside_ns[i] != 0;
-      together += static_cast<double>(told.inside_ns[i]);
+      inside_ns += static_cast<double>(told.inside_ns[i]);
     }
     if (!known) continue;
-    ++known_calls;
-    const auto here = static_cast<double>(avoidable_ns(all, nodes, i, call(number).root));
-    avoidable += here;
-    inside += together;
-    if (here >= most_avoidable) {
-      most_avoidable = here;
-      inside_with_most = together;
-    }
+    const auto here_ns = static_cast<double>(avoidable_ns(all, nodes, i, call(number).root));
+    sum = {sum.calls + 1, sum.avoidable_ns + here_ns, sum.inside_ns + inside_ns};
+    if (here_ns >= most.avoidable_ns) most = {1, here_ns, inside_ns};
   }
-  if (known_calls == 0) return -1;
-  if (known_calls == 1) return avoidable / inside;
-  return (avoidable - most_avoidable) / (inside - inside_with_most);
+  if (sum.calls < 2) return sum;
+  return {sum.calls - 1, sum.avoidable_ns - most.avoidable_ns, sum.inside_ns - most.inside_ns};
 }
 
 }  // namespace od

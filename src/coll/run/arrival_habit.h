@@ -3,10 +3,10 @@
 // last.
 //
 // Each rank notes when it came to its last calls, how long it was inside, and from which place in
-// the program. Before call 16, 32, 64 and so on (counted from 0) the ranks tell each other of the
-// last kKept; from the same numbers all of them draw the same conclusions. Only moments of ranks of
-// one node are compared: they have one clock. The first calls, which make connections and touch
-// fresh memory, tell nothing of those that follow.
+// the program. Before call 16, 32, 64 and so on (counted from 0; of short ones 64, 256, 1,024 and
+// so on) the ranks tell each other of the last kKept; from the same numbers all of them draw the
+// same conclusions. Only moments of ranks of one node are compared: they have one clock. The first
+// calls, which make connections and touch fresh memory, tell nothing of those that follow.
 //
 // Calls from several places may have different habits, but the ranks of one call may stand at
 // different places, and nothing says which of them belong together. So places decide only after how
@@ -18,12 +18,14 @@
 //           broadcasts and scatters the node's leader, or the root, until the last rank has come
 //           and taken the data from it, and on nodes without the root the others until the leader
 //           has come; in reductions and gathers each until its node's last rank has. Where that is
-//           more than kWorth of all time inside, measuring is worth its price.
+//           more than kWorth of all time inside, and for each rank more than kWorthMessages take
+//           between nodes, measuring is worth its price.
 //   Fresh   A position whose habit has changed is measured anew; so is each, as programs and
 //           machines change, at agreements from call kAgain on.
 #ifndef OVERDRIVE_COLL_RUN_ARRIVAL_HABIT_H_
 #define OVERDRIVE_COLL_RUN_ARRIVAL_HABIT_H_
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstddef>
@@ -38,12 +40,19 @@ class ArrivalHabit {
  public:
   static constexpr std::size_t kKept = 8;  // calls of which the ranks tell each other
   static constexpr std::uint64_t kFirst = 16;
+  static constexpr std::uint64_t kFirstOfShort = 64;
+  // Where ranks share cores to tell each other takes 1 ms, as long as three calls of 64 KiB.
+  static constexpr std::uint64_t kShortBytes = 256 << 10;
   static constexpr std::size_t kMostPeriod = 4;
   // Of 8 ranks on two cores that come together, over 2 and 4 nodes, the spread is 0.02 to 0.11
   // before call 16, and now and then more later; with linear arrival 0.1 to 0.7, with a rank late
   // by the time of a call 0.2 and more. To measure what does not pay takes a tenth of the first 64
   // calls there.
   static constexpr double kWorth = 0.15;
+  // Starting with whoever comes first adds a message or two and copies; and at 64 KiB ranks that
+  // come together there spread by a fifth of a call, which is 2 to 8 messages (25 to 140 us), and
+  // to begin with whoever comes first loses as much.
+  static constexpr double kWorthMessages = 10;
   static constexpr std::uint64_t kAgain = 1024;
 
   // What a rank tells the others.
@@ -53,18 +62,28 @@ class ArrivalHabit {
     std::array<std::int64_t, kKept> inside_ns{};  // 0: not known
   };
 
-  // `to_root`: data flow to a root, otherwise from it.
-  explicit ArrivalHabit(bool to_root) : to_root_(to_root) {}
+  // `to_root`: data flow to a root, otherwise from it. `bytes`: the least of these calls.
+  ArrivalHabit(bool to_root, std::uint64_t bytes)
+      : to_root_(to_root), short_(bytes < kShortBytes) {}
 
   // Before a call: whether the ranks have to tell each other offer(), and to call judge().
-  bool agreement_due() const {
-    return calls_ >= kFirst && std::has_single_bit(calls_) && agreed_at_ != calls_;
-  }
+  bool agreement_due() const { return agreement_from(calls_) == calls_ && agreed_at_ != calls_; }
   Told offer() const;
-  void judge(std::span<const Told> all, const coll::Nodes& nodes);
+  // `message_ns`: of a short message between nodes; the same on all ranks.
+  void judge(std::span<const Told> all, const coll::Nodes& nodes, double message_ns);
 
+  // Whether the next call is one of those of which the ranks tell; of the others nothing is noted,
+  // which would take 2 us where data have taken its place in the caches.
+  bool next_is_told() const { return agreement_from(calls_ + 1) - calls_ <= kRemembered; }
   // The next call, from a place in the program.
   void begins(std::uint64_t place, std::uint64_t ns, int root);
+  // The next call, which is not told of.
+  void passes() {
+    told_ = false;
+    ++calls_;
+  }
+  // Whether that of the call that has begun last matters.
+  bool awaits_end() const { return told_; }
   void ended(std::uint64_t ns);
 
   // Of the call that has begun last.
@@ -87,15 +106,26 @@ class ArrivalHabit {
   };
   static constexpr std::size_t kRemembered = 2 * kKept;
 
+  // The first agreement before this call or a later one.
+  std::uint64_t agreement_from(std::uint64_t number) const {
+    const std::uint64_t power = std::bit_ceil(std::max(number, short_ ? kFirstOfShort : kFirst));
+    return short_ && std::countr_zero(power) % 2 != 0 ? 2 * power : power;
+  }
   // The call with this number, one of the last kRemembered.
   const Call& call(std::uint64_t number) const { return last_[number % kRemembered]; }
   std::int64_t avoidable_ns(std::span<const Told> all, const coll::Nodes& nodes, std::size_t at,
                             int root) const;
-  // Of the time in the calls of a position but the one in which it is most; below 0: not known.
-  double avoidable_share(std::span<const Told> all, const coll::Nodes& nodes,
-                         std::size_t position) const;
+  // Of all ranks in the calls of a position but the one in which it is most.
+  struct Spread {
+    int calls = 0;  // 0: nothing is known
+    double avoidable_ns = 0;
+    double inside_ns = 0;
+  };
+  Spread spread(std::span<const Told> all, const coll::Nodes& nodes, std::size_t position) const;
 
   bool to_root_;
+  bool short_;
+  bool told_ = false;
   std::uint64_t calls_ = 0;
   std::uint64_t agreed_at_ = 0;
   std::uint64_t period_ = 1;

@@ -98,10 +98,9 @@ ArrivalChoice* CollectiveComm::arrival_choice(const coll::Selection& selection,
     }
     const coll::CollectiveInfo& info = coll::info(collective);
     coll::Table& table = *tables_[static_cast<std::size_t>(collective)][commutative ? 1 : 0];
-    place.made = std::make_unique<ArrivalChoice>(info.flow == coll::Flow::kToRoot);
-    place.made->compared = compared(collective, commutative, bytes, table.at(bytes));
-    place.made->compared.rivals = {
-        selection.complete(*rival, coll::Mode::kHierarchical, {}, layout_, commutative)};
+    Compared ways = compared(collective, commutative, bytes, table.at(bytes));
+    ways.rivals = {selection.complete(*rival, coll::Mode::kHierarchical, {}, layout_, commutative)};
+    place.made = std::make_unique<ArrivalChoice>(info.flow == coll::Flow::kToRoot, std::move(ways));
   }
   return place.made.get();
 }

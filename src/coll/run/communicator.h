@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/quiet_floats.h"
 #include "coll/plan/hierarchy/nodes.h"
 #include "coll/plan/schedule_cache.h"
@@ -141,12 +142,17 @@ class OpenSamples {
 // Whether calls of one kind and range of sizes are served by what starts with whoever comes first:
 // measured at positions (arrival_habit.h) where ranks come so far apart that it may pay.
 struct ArrivalChoice {
-  explicit ArrivalChoice(bool to_root) : habit(to_root) {}
+  ArrivalChoice(bool to_root, Compared ways)
+      : habit(to_root, ways.least_bytes), compared(std::move(ways)) {}
   ArrivalHabit habit;
   Compared compared;
   std::array<std::unique_ptr<Contest>, ArrivalHabit::kMostPeriod> contests;
   std::array<bool, ArrivalHabit::kMostPeriod> chosen{};
 
+  // The call that has begun has ended.
+  void left() {
+    if (habit.awaits_end()) habit.ended(now_ns());
+  }
   // That of the call that has begun; null: not worth measuring.
   Contest* contest();
   // Whether something else is chosen for its position than before; says so once.

@@ -13,8 +13,9 @@
 //      best kFinalists - 1 that are not left far behind go on: three calls do not tell more.
 //   2  Two blocks each, backwards and forwards. Only these count now, because the best of many is
 //      partly the luckiest. The one with the smallest median becomes the usual one if it gains more
-//      than three percent. What the noise hides is not left to the usual way: which of two is
-//      better by half is told wrong more rarely than it matters, and by a tenth it matters little.
+//      than three percent (what starts with whoever comes first: ten). What the noise hides is not
+//      left to the usual way: which of two is better by half is told wrong more rarely than it
+//      matters, and by a tenth it matters little.
 //   3  but later, when there has been a verdict before, only if it has still won after two more
 //      blocks each: chance shall not undo what has been found.
 //

@@ -81,21 +81,28 @@ TEST(Trial, WhatOneRankGainsIsNotWorthWhatTheOthersLose) {
   EXPECT_TRUE(ranks.judged());
 }
 
-// In how many of 200 programs the host serves after the first verdict.
-int won_by_host(double noise, double gain) {
-  int hosts = 0;
+// In how many of 200 programs the rival serves after the first verdict.
+int won_by(Trial::Rival rival, double noise, double gain) {
+  int won = 0;
   for (unsigned seed = 0; seed < 200; ++seed) {
-    Ranks ranks(1);
+    Ranks ranks({.rival = rival});
     Simulated simulated({10000, 10000 * (1 - gain)}, noise, 0, seed);
     ranks.run(50, [&](int, int way) { return simulated(way); });
-    hosts += ranks.winner() == kHost ? 1 : 0;
+    won += ranks.winner() == Trial::kRival ? 1 : 0;
   }
-  return hosts;
+  return won;
 }
+
+int won_by_host(double noise, double gain) { return won_by(Trial::Rival::host, noise, gain); }
 
 TEST(Trial, AGainBelowThreePercentIsNoReasonToChange) {
   EXPECT_EQ(won_by_host(0.002, 0.1), 200);
   EXPECT_EQ(won_by_host(0.002, 0.02), 0);
+}
+
+TEST(Trial, WhoeverComesFirstHasToGainATenth) {
+  EXPECT_EQ(won_by(Trial::Rival::first_arrival, 0.002, 0.12), 200);
+  EXPECT_EQ(won_by(Trial::Rival::first_arrival, 0.002, 0.08), 0);
 }
 
 // Of two ways that noise hides the usual one has no right to stay.

@@ -48,7 +48,7 @@ class Estimate {
     const Link& l = link(distance);
     const double handshake = bytes >= machine_.rendezvous_bytes ? 2 * l.latency_ns : 0;
     const double way = transfer(bytes, distance, flows);
-    return l.latency_ns + 2 * l.overhead_ns + handshake + (copied_by_both(bytes) ? way / 4 : way);
+    return l.message_ns() + handshake + (copied_by_both(bytes) ? way / 4 : way);
   }
   // All ranks send at the same time.
   double all_hop(double bytes, double distance) const { return hop(bytes, distance, per_node_); }

@@ -12,6 +12,9 @@ struct Link {
   double gap_ns;
   double byte_ns;
 
+  // Of an empty message, until its receiver has it.
+  double message_ns() const { return latency_ns + 2 * overhead_ns; }
+
   bool operator==(const Link&) const = default;
 };
 

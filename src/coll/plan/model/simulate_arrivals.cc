@@ -45,7 +45,7 @@ class Protocol {
                              [this](int a, int b) { return arrival(a) < arrival(b); });
   }
   // A short message to another node.
-  double message() const { return machine_.far.latency_ns + 2 * machine_.far.overhead_ns; }
+  double message() const { return machine_.far.message_ns(); }
   // Asked and answered, where a segment waits for its receiver.
   double handshake() const {
     return segment_bytes() >= machine_.rendezvous_bytes ? 2 * machine_.far.latency_ns : 0;
