@@ -204,6 +204,10 @@ point strays by {spread:.2f} by chance alone (rounds: {counts[0]}). Together, la
 switch, 1 MiB) `--stats` showed no trial of *first*: one job had found a slower network in
 `MPI_Init`, and begun with another tree. What the first calls cost is the agreements, 0.5 ms each
 where ranks share cores.
+
+It is no default: while it is measured the first calls of ranks that come late lose up to a third,
+and a job may decide wrong for long (MPICH, 2x4, 1 Gbit/s, linear: one of two jobs took 4.9 ms in
+the last calls, the other 1.3).
 """)
     )
     lines += ["", *table(points)]
