@@ -10,6 +10,7 @@ page of its own (arrival_learnt.py).
 from __future__ import annotations
 
 import argparse
+import contextlib
 import csv
 import os
 import statistics
@@ -40,6 +41,31 @@ NETWORKS = {
     "switch of 50 us": ["--fabric", "switch", "--latency", "50us"],
 }
 LATE_MS = 40
+
+
+@contextlib.contextmanager
+def cluster(layout: str, network: str) -> Iterator[tuple[str, int]]:
+    """Make a virtual cluster for the while; give its name and the ranks on each node."""
+    nodes, per_node = LAYOUTS[layout]
+    lab = f"arrival{os.getpid()}"
+    words = ["lab", "up", "--name", lab, "--nodes", str(nodes), *NETWORKS[network]]
+    subprocess.run([*COMMAND, *words], check=True, stdout=subprocess.DEVNULL)
+    try:
+        yield lab, per_node
+    finally:
+        subprocess.run([*COMMAND, "lab", "down", "--name", lab], check=False)
+
+
+def places(options: argparse.Namespace) -> Iterator[tuple[hosts.Host, str, str]]:
+    """Yield the hosts, layouts and networks that are asked for."""
+    for name in options.hosts.split(","):
+        host = hosts.get(name)
+        if host is None:
+            print(f"{name} is not here", file=sys.stderr)
+            continue
+        for layout in options.layouts.split(","):
+            for network in options.networks.split(","):
+                yield host, layout, network
 
 
 def bench(
@@ -106,13 +132,9 @@ def measure(
     host: hosts.Host, layout: str, network: str, wanted: Sequence[str], options: argparse.Namespace
 ) -> Iterator[list[str]]:
     """Measure over one cluster; yield rows of medians."""
-    nodes, per_node = LAYOUTS[layout]
-    lab = f"arrival{os.getpid()}"
-    words = ["lab", "up", "--name", lab, "--nodes", str(nodes), *NETWORKS[network]]
-    subprocess.run([*COMMAND, *words], check=True, stdout=subprocess.DEVNULL)
     sizes = options.sizes.split(",")
     patterns = [name for name in options.pattern.split(",") if name != "together"]
-    try:
+    with cluster(layout, network) as (lab, per_node):
         for collective in wanted:
             common = (host, lab, per_node, collective)
             together = bench(*common, "together", options.sizes, "0", options.repeats + 2)
@@ -140,8 +162,6 @@ def measure(
             for samples, delays in found:
                 for row in summarise(samples, delays):
                     yield [collective, host.name, layout, network, *row]
-    finally:
-        subprocess.run([*COMMAND, "lab", "down", "--name", lab], check=False)
 
 
 def load(path: Path) -> list[dict[str, str]]:
@@ -152,11 +172,11 @@ def load(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(lines))
 
 
-def keep(path: Path, rows: Sequence[dict[str, str]]) -> None:
+def keep(path: Path, rows: Sequence[dict[str, str]], fields: Sequence[str] = FIELDS) -> None:
     """Write all rows."""
     path.parent.mkdir(exist_ok=True)
     with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
+        writer = csv.DictWriter(file, fields, lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
 
@@ -190,15 +210,9 @@ def main() -> int:
     options = parser.parse_args()
     wanted = options.collectives.split(",")
     rows = load(DATA)
-    for name in [] if options.evaluate else options.hosts.split(","):
-        host = hosts.get(name)
-        if host is None:
-            print(f"{name} is not here", file=sys.stderr)
-            continue
-        for layout in options.layouts.split(","):
-            for network in options.networks.split(","):
-                rows = replace(rows, measure(host, layout, network, wanted, options))
-                keep(DATA, rows)
+    for host, layout, network in [] if options.evaluate else places(options):
+        rows = replace(rows, measure(host, layout, network, wanted, options))
+        keep(DATA, rows)
     if not options.no_page:
         arrival_page.write(rows, options.simulated_size)
     return 0

@@ -12,18 +12,16 @@ from all of them.
 from __future__ import annotations
 
 import argparse
-import csv
 import math
 import os
 import statistics
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 
 import arrival
 import hosts
 from analysis import geometric_mean, size_name
-from arrival_page import DATA, ROOT, wide
+from arrival_page import DATA, ROOT, commits_of, wide
 from goals import HOST_TITLES
 
 PAGE = ROOT / "docs" / "measurements" / "arrival-learnt.md"
@@ -59,17 +57,12 @@ def measure(
     host: hosts.Host, layout: str, network: str, pattern: str, options: argparse.Namespace
 ) -> Iterator[dict[str, str]]:
     """Run one round over one cluster; yield what each job took."""
-    nodes, per_node = arrival.LAYOUTS[layout]
-    lab = f"arrival{os.getpid()}"
-    words = ["lab", "up", "--name", lab, "--nodes", str(nodes), *arrival.NETWORKS[network]]
-    subprocess.run([*arrival.COMMAND, *words], check=True, stdout=subprocess.DEVNULL)
-    try:
+    with arrival.cluster(layout, network) as (lab, per_node):
         samples = arrival.bench(
             host, lab, per_node, "bcast", pattern, options.sizes,
             str(LATE_MS), CALLS, ["--learnt", "1", "--chance", str(COPIES)],
         )  # fmt: skip
-    finally:
-        subprocess.run([*arrival.COMMAND, "lab", "down", "--name", lab], check=False)
+    commit = arrival.commit()
     for size, job in dict.fromkeys((sample["bytes"], sample["job"]) for sample in samples):
         waits = [
             float(sample["wait"]) / 1e3
@@ -87,7 +80,7 @@ def measure(
             "job": job,
             "first_ms": f"{statistics.fmean(waits[:PART]):.4f}",
             "last_ms": f"{statistics.median(waits[-PART:]):.4f}",
-            "commit": arrival.commit(),
+            "commit": commit,
         }
 
 
@@ -183,7 +176,7 @@ def write(rows: Sequence[dict[str, str]]) -> None:
         "part": PART,
         "calls": CALLS,
         "rounds": f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else str(counts[0]),
-        "commits": ", ".join(sorted({row["commit"] for row in rows})),
+        "commits": commits_of(rows),
     }
     together = [point for key, point in points.items() if key[-1] == "together"]
     chance = {
@@ -233,27 +226,13 @@ def main() -> int:
     rows = arrival.load(ROUNDS)
     begin = max((int(row["round"]) for row in rows), default=0) + 1
     for number in range(begin, begin + (0 if options.evaluate else options.rounds)):
-        for name in options.hosts.split(","):
-            host = hosts.get(name)
-            if host is None:
-                print(f"{name} is not here", file=sys.stderr)
-                continue
-            for layout in options.layouts.split(","):
-                for network in options.networks.split(","):
-                    for pattern in options.pattern.split(","):
-                        found = measure(host, layout, network, pattern, options)
-                        rows += [{**row, "round": str(number)} for row in found]
-                        keep(rows)
+        for host, layout, network in arrival.places(options):
+            for pattern in options.pattern.split(","):
+                found = measure(host, layout, network, pattern, options)
+                rows += [{**row, "round": str(number)} for row in found]
+                arrival.keep(ROUNDS, rows, FIELDS)
     write(rows)
     return 0
-
-
-def keep(rows: Sequence[dict[str, str]]) -> None:
-    """Write all rows."""
-    with ROUNDS.open("w", newline="") as file:
-        writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
 
 
 if __name__ == "__main__":
