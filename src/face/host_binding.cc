@@ -19,6 +19,7 @@
 #include "face/host_requests.h"
 #include "face/state.h"
 #include "face/status.h"
+#include "observe/log.h"
 
 namespace od::face {
 namespace {
@@ -369,6 +370,7 @@ int type_true_extent(Handle type, std::int64_t* lower, std::int64_t* extent) {
 }
 
 [[noreturn]] void abort_job(int code) {
+  log_wait_until_read();
   HostCallScope scope(kPlain);
   OD_HOST(Abort)(abi::comm_world(), code);
   std::abort();  // a host whose MPI_Abort returns has failed to end the job
@@ -377,11 +379,9 @@ int type_true_extent(Handle type, std::int64_t* lower, std::int64_t* extent) {
 const char* version_text() {
   static char text[MPI_MAX_LIBRARY_VERSION_STRING + 1];
   int length = 0;
-  if (!OD_HOST_HAS(Get_library_version) ||
-      OD_HOST(Get_library_version)(text, &length) != MPI_SUCCESS) {
-    text[0] = '\0';
-  }
-  return text;
+  const bool known = OD_HOST_HAS(Get_library_version) &&
+                     OD_HOST(Get_library_version)(text, &length) == MPI_SUCCESS;
+  return known ? text : "";
 }
 
 // MPICH and Intel MPI refuse a message that ends inside a basic element of a type with gaps: they

@@ -76,10 +76,6 @@ bool is_built_in(const std::string& name) {
   return false;
 }
 
-// Far more than a launcher needs to read some lines when it gets a core, and no time for a job that
-// ends because of a wrong setting.
-constexpr unsigned kLauncherReadsUs = 200'000;
-
 // Rank 0's terms become everybody's, and somebody says what is wrong with the settings: collective,
 // false when the ranks could not agree or one of them (`fit`) cannot take part.
 bool agree_on_terms(config::Settings& settings, JobTerms& terms, bool fit) {
@@ -114,11 +110,9 @@ bool agree_on_terms(config::Settings& settings, JobTerms& terms, bool fit) {
       claims.begin());
   if (speaker == rank || (rank == 0 && speaker == claims.size())) report_settings();
   if (settings.strict && speaker < claims.size()) {
-    // The others wait for the end, so that the message comes out before it. Launchers read what a
-    // rank has written after they have seen that it aborts, or never: they are given some time.
+    // The others wait for the end, so that the message comes out before it.
     if (speaker == rank) log(Level::kError, "stopping because `strict` is on");
     if (speaker != rank) state.host.world_barrier();
-    if (speaker == rank) usleep(kLauncherReadsUs);
     state.host.abort(1);
   }
   return std::all_of(claims.begin(), claims.end(), [](const auto& c) { return c.fit != 0; });

@@ -1,6 +1,8 @@
 // Formats a message into a buffer on the stack and writes it with one system call.
 #include "observe/log.h"
 
+#include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -41,6 +43,16 @@ void write_all(const char* text, std::size_t bytes) {
   }
 }
 
+// How much the reader of standard error, if it is a pipe, a socket or a terminal, has not read yet;
+// of a file or where the system does not tell, nothing.
+int unread_bytes() {
+  struct stat info {};
+  if (fstat(STDERR_FILENO, &info) != 0) return 0;
+  int bytes = 0;
+  return ioctl(STDERR_FILENO, S_ISFIFO(info.st_mode) ? FIONREAD : TIOCOUTQ, &bytes) == 0 ? bytes
+                                                                                         : 0;
+}
+
 }  // namespace
 
 void log_setup(int rank, int verbosity) {
@@ -68,6 +80,14 @@ void log(Level level, const char* format, ...) {
   std::replace(line + prefix, line + end, '\n', ' ');
   line[end++] = '\n';
   write_all(line, end);
+  errno = saved_errno;
+}
+
+void log_wait_until_read() {
+  constexpr int kMostLooks = 1000;
+  constexpr useconds_t kBetweenLooksUs = 1000;
+  const int saved_errno = errno;
+  for (int look = 0; look < kMostLooks && unread_bytes() > 0; ++look) usleep(kBetweenLooksUs);
   errno = saved_errno;
 }
 

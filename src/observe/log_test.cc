@@ -3,11 +3,18 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
+#include <cstdint>
 #include <functional>
 #include <string>
+#include <thread>
+
+#include "base/clock.h"
 
 namespace od {
 namespace {
@@ -82,6 +89,63 @@ TEST_F(LogTest, OncePerPlaceAndOnlyWhenEnabled) {
               speak();
             }),
             "overdrive[0]: once 1\n");
+}
+
+// Standard error goes into `write_end` while `body` runs.
+void redirected(int write_end, const std::function<void()>& body) {
+  const int saved = dup(STDERR_FILENO);
+  dup2(write_end, STDERR_FILENO);
+  body();
+  dup2(saved, STDERR_FILENO);
+  close(saved);
+}
+
+TEST_F(LogTest, WaitsUntilTheReaderOfAPipeOrSocketHasReadAll) {
+  for (const bool socket : {false, true}) {
+    int ends[2];
+    ASSERT_EQ(socket ? socketpair(AF_UNIX, SOCK_STREAM, 0, ends) : pipe(ends), 0);
+    std::atomic<bool> read_all{false};
+    std::thread reader([&] {
+      usleep(50'000);
+      char buffer[4096];
+      read_all.store(true, std::memory_order_release);
+      EXPECT_GT(read(ends[0], buffer, sizeof buffer), 0);
+    });
+    redirected(ends[1], [] {
+      log(Level::kError, "x");
+      errno = EXDEV;
+      log_wait_until_read();
+      EXPECT_EQ(errno, EXDEV);
+    });
+    EXPECT_TRUE(read_all.load(std::memory_order_acquire));
+    reader.join();
+    close(ends[0]);
+    close(ends[1]);
+  }
+}
+
+TEST_F(LogTest, WaitsForNobodyBehindAFile) {
+  const int file = memfd_create("log", 0);
+  ASSERT_GE(file, 0);
+  const std::uint64_t begin = now_ns();
+  redirected(file, [] {
+    log(Level::kError, "x");
+    lseek(STDERR_FILENO, 0, SEEK_SET);
+    log_wait_until_read();
+  });
+  EXPECT_LT(now_ns() - begin, 500'000'000u);
+  close(file);
+}
+
+TEST_F(LogTest, GivesUpAReaderThatDoesNotRead) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  redirected(ends[1], [] {
+    log(Level::kError, "x");
+    log_wait_until_read();
+  });
+  close(ends[0]);
+  close(ends[1]);
 }
 
 }  // namespace
