@@ -1,4 +1,4 @@
-// Tests of the logger: what reaches standard error, byte for byte.
+// Tests of the logger: what reaches standard error, byte for byte. Starts threads.
 #include "observe/log.h"
 
 #include <fcntl.h>
