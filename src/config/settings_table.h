@@ -263,9 +263,9 @@
     "other before calls 16, 32, 64 and so on (of up to 256 KiB before 64, 256, 1,024 and so "      \
     "on); places in the program that take turns are told apart. Where it may pay, broadcasts "     \
     "and scatters that start on each node with whoever comes first, reductions that its last "     \
-    "rank ends, and gathers whose blocks leave it as they come, take turns with the usual "        \
-    "algorithm for 8 to 24 calls, and are kept to where ranks wait less; the winner is then "      \
-    "measured against the installed MPI library. Needs `learn`. "                                  \
+    "rank ends, and gathers whose blocks leave it as they come, take turns for 4 to 24 calls with "\
+    "what has been found the best of all others, and are kept to where ranks wait less. Needs "    \
+    "`learn`. "                                                                                    \
     "`OVERDRIVE_ADJUST_BCAST=first_arrival`, and the same for REDUCE, GATHER, GATHERV, "           \
     "SCATTER and SCATTERV, takes them without measuring.")                                         \
   A(progress, ProgressChoice, "progress", ProgressMode::kOff, ProgressMode::kOff,                  \

@@ -126,18 +126,17 @@ int Rank::judge_together(Contest& trial, Comm& comm) {
   }
   if (!trial.judge()) return kSuccess;
   const int now = trial.winner();
-  if (trial.rival() == Trial::Rival::first_arrival) {
-    Guard guard(s);
-    ++s.counters.arrival_trials;
-    if (now == Trial::kRival && now != before) ++s.counters.arrival_chosen;
-    return kSuccess;
-  }
   {
     Guard guard(s);
-    ++s.counters.trials;
-    if (now != Trial::kOwn && now != before) {
-      const bool to_host = trial.decision(now).algorithm->is_host();
-      ++(to_host ? s.counters.trials_to_host : s.counters.trials_to_other);
+    if (trial.rival() == Trial::Rival::first_arrival) {
+      ++s.counters.arrival_trials;
+      if (now != Trial::kOwn) ++s.counters.arrival_chosen;
+    } else {
+      ++s.counters.trials;
+      if (now != Trial::kOwn && now != before) {
+        const bool to_host = trial.decision(now).algorithm->is_host();
+        ++(to_host ? s.counters.trials_to_host : s.counters.trials_to_other);
+      }
     }
   }
   if (comm.rank == 0 && log_enabled(Level::kDebug)) tell_verdict(trial, comm);

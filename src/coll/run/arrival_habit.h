@@ -89,6 +89,10 @@ class ArrivalHabit {
   // Of the call that has begun last.
   std::size_t position() const { return static_cast<std::size_t>((calls_ - 1) % period_); }
   bool worth_measuring() const { return worth_[position()]; }
+  // At any position.
+  bool any_worth_measuring() const {
+    return std::find(worth_.begin(), worth_.end(), true) != worth_.end();
+  }
   // Whether what was measured for its position holds no more; says so once.
   bool take_fresh() {
     const bool fresh = fresh_[position()];

@@ -136,14 +136,12 @@ bool Collectives::decide(const CollectiveCall& call, Comm& comm, coll::Decision*
       if (only_switch && *trial == nullptr) trial = nullptr;
     }
     if (trial != nullptr && *trial == nullptr && learns(own)) {
-      if (own.watched != nullptr) try_first_arrival(own, call, bytes, decision, trial);
-      if (*trial == nullptr) {
-        using Others = CollectiveComm::Others;
-        const bool all = endpoint.settings.learn == config::LearnMode::kOn;
-        const Others others =
-            switch_place.on() ? Others::kNone : (all ? Others::kMany : Others::kFew);
-        *trial = own.contest(selection, call.collective, commutative, bytes, *decision, others);
-      }
+      using Others = CollectiveComm::Others;
+      const bool all = endpoint.settings.learn == config::LearnMode::kOn;
+      const Others others =
+          switch_place.on() ? Others::kNone : (all ? Others::kMany : Others::kFew);
+      *trial = own.contest(selection, call.collective, commutative, bytes, *decision, others);
+      if (own.watched != nullptr) *trial = own.watched->decide(*trial, decision);
     }
     if (trial != nullptr && *trial != nullptr) {
       if ((*trial)->rival() != Trial::Rival::first_arrival) own.samples.shift_aside(**trial);
@@ -166,18 +164,6 @@ bool Collectives::decide(const CollectiveCall& call, Comm& comm, coll::Decision*
     return false;
   }
   return true;
-}
-
-// Which of Overdrive's own algorithms serves comes first, then whether the host is faster.
-void Collectives::try_first_arrival(CollectiveComm& own, const CollectiveCall& call,
-                                    std::uint64_t bytes, coll::Decision* decision,
-                                    Contest** trial) {
-  ArrivalChoice& choice = *own.watched;
-  Contest* const mine = choice.contest();
-  if (choice.turned()) own.renew_contest(call.collective, call.reduction.commutative, bytes);
-  if (mine == nullptr) return;
-  if (mine->turn() == Trial::kRival) *decision = mine->decision(Trial::kRival);
-  if (!mine->judged()) *trial = mine;
 }
 
 ArrivalChoice* Collectives::arrivals_of(const CollectiveCall& call, Comm& comm) {

@@ -187,8 +187,6 @@ class Collectives {
  private:
   bool decide_neighbours(const CollectiveCall& call, Comm& comm, coll::Decision* decision,
                          Contest** trial);
-  void try_first_arrival(CollectiveComm& own, const CollectiveCall& call, std::uint64_t bytes,
-                         coll::Decision* decision, Contest** trial);
   int begin(CollectiveOp& op, CollectiveTeam* team);
   bool may_be_switched(std::uint64_t bytes) const {
     const std::uint64_t most = endpoint.settings.switch_max_bytes;

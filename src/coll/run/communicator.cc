@@ -100,33 +100,36 @@ ArrivalChoice* CollectiveComm::arrival_choice(const coll::Selection& selection,
     coll::Table& table = *tables_[static_cast<std::size_t>(collective)][commutative ? 1 : 0];
     Compared ways = compared(collective, commutative, bytes, table.at(bytes));
     ways.rivals = {selection.complete(*rival, coll::Mode::kHierarchical, {}, layout_, commutative)};
-    place.made = std::make_unique<ArrivalChoice>(info.flow == coll::Flow::kToRoot, std::move(ways));
+    place.made = std::make_unique<ArrivalChoice>(info.flow == coll::Flow::kToRoot, layout_.ranks,
+                                                 std::move(ways));
   }
   return place.made.get();
 }
 
-Contest* ArrivalChoice::contest() {
+Contest* ArrivalChoice::decide(Contest* usual, coll::Decision* decision) {
   std::unique_ptr<Contest>& mine = contests[habit.position()];
   if (habit.take_fresh()) mine.reset();
-  if (!habit.worth_measuring()) return nullptr;
+  if (!habit.worth_measuring()) return usual;
+  if (mine != nullptr && mine->judged()) {
+    if (mine->winner() != Trial::kRival) return usual;
+    *decision = compared.rivals.front();
+    return nullptr;
+  }
+  if (usual != nullptr) {
+    if (!usual->judged() || usual->measuring()) return usual;
+    *decision = usual->decision(usual->winner());
+  }
   if (mine == nullptr) {
-    mine =
-        std::make_unique<Contest>(Trial::Terms{.rival = Trial::Rival::first_arrival, .quiet = 0});
+    const bool long_calls =
+        usual != nullptr && usual->ns_of(usual->winner()) >= Trial::kLongCallNs * ranks;
+    mine = std::make_unique<Contest>(Trial::Terms{.rival = Trial::Rival::first_arrival,
+                                                  .quiet = 0,
+                                                  .ranks = ranks,
+                                                  .long_calls = long_calls});
     mine->compared = compared;
+    mine->compared.usual = *decision;
   }
   return mine.get();
-}
-
-bool ArrivalChoice::turned() {
-  const Contest* const mine = contests[habit.position()].get();
-  // While it is measured again what was found stays.
-  if (mine != nullptr && !mine->judged()) return false;
-  const bool now = mine != nullptr && mine->winner() == Trial::kRival;
-  return std::exchange(chosen[habit.position()], now) != now;
-}
-
-void CollectiveComm::renew_contest(Collective collective, bool commutative, std::uint64_t bytes) {
-  place(contests_, collective, commutative, bytes) = {};
 }
 
 Compared CollectiveComm::compared(Collective collective, bool commutative, std::uint64_t bytes,

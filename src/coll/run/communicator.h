@@ -140,23 +140,24 @@ class OpenSamples {
 };
 
 // Whether calls of one kind and range of sizes are served by what starts with whoever comes first:
-// measured at positions (arrival_habit.h) where ranks come so far apart that it may pay.
+// measured at positions (arrival_habit.h) where ranks come so far apart that it may pay. What is
+// best among all other ways is found before, by the usual contest; so what starts with the first
+// costs few calls where it loses, and where it wins nothing has to be measured anew.
 struct ArrivalChoice {
-  ArrivalChoice(bool to_root, Compared ways)
-      : habit(to_root, ways.least_bytes), compared(std::move(ways)) {}
+  ArrivalChoice(bool to_root, int ranks_in, Compared ways)
+      : habit(to_root, ways.least_bytes), ranks(ranks_in), compared(std::move(ways)) {}
   ArrivalHabit habit;
+  int ranks;
   Compared compared;
   std::array<std::unique_ptr<Contest>, ArrivalHabit::kMostPeriod> contests;
-  std::array<bool, ArrivalHabit::kMostPeriod> chosen{};
 
   // The call that has begun has ended.
   void left() {
     if (habit.awaits_end()) habit.ended(now_ns());
   }
-  // That of the call that has begun; null: not worth measuring.
-  Contest* contest();
-  // Whether something else is chosen for its position than before; says so once.
-  bool turned();
+  // To which contest the call that has begun belongs: the usual one, or that of its position, or
+  // none. What the contest finds best serves it unless it is another way's turn.
+  Contest* decide(Contest* usual, coll::Decision* decision);
 };
 
 class CollectiveComm {
@@ -204,8 +205,6 @@ class CollectiveComm {
   }
   // What was agreed about calls that do not block, for which choose() has decided.
   SwitchedLater& switched_later(coll::Collective collective, bool commutative, std::uint64_t bytes);
-  // Forgets what contest() has found, because Overdrive's own choice has changed.
-  void renew_contest(coll::Collective collective, bool commutative, std::uint64_t bytes);
   // Between the usual algorithm and the one that starts with whoever comes first; null where a rule
   // decides, or where that one cannot serve.
   ArrivalChoice* arrival_choice(const coll::Selection& selection, coll::Collective collective,
