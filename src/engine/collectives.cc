@@ -234,7 +234,10 @@ int Rank::serve_collective(const CollectiveCall& call, Comm& comm, bool* served,
   }
   if (decided == nullptr && trial != nullptr && s.settings.first_arrival) {
     const int error = watch_arrivals(call, comm);
-    if (error != kSuccess) return error;
+    if (error != kSuccess) {
+      *served = true;
+      return error;
+    }
   }
   CollectiveOp* op = nullptr;
   coll::Decision decision;
