@@ -260,12 +260,12 @@
   A(first_arrival, BoolType, "first_arrival", false, false, true, coll,                            \
     "On communicators that span nodes ranks look how far apart those of each node come to "        \
     "broadcasts, scatters, reductions to a root and gathers of 64 KiB and more, and tell each "    \
-    "other before calls 16, 32, 64 and so on (of up to 256 KiB before 64, 256, 1,024 and so "      \
-    "on); places in the program that take turns are told apart. Where it may pay, broadcasts "     \
-    "and scatters that start on each node with whoever comes first, reductions that its last "     \
-    "rank ends, and gathers whose blocks leave it as they come, take turns for 4 to 24 calls with "\
-    "what has been found the best of all others, and are kept to where ranks wait less. Needs "    \
-    "`learn`. "                                                                                    \
+    "other when all other algorithms have been measured, and before calls 16, 32, 64 and so on "   \
+    "(of up to 256 KiB before 64, 256, 1,024 and so on); places in the program that take turns "   \
+    "are told apart. Where it may pay, broadcasts and scatters that start on each node with "      \
+    "whoever comes first, reductions that its last rank ends, and gathers whose blocks leave it "  \
+    "as they come, take turns for 4 to 24 calls with what has been found the best of all others, " \
+    "and are kept to where ranks wait less. Needs `learn`. "                                       \
     "`OVERDRIVE_ADJUST_BCAST=first_arrival`, and the same for REDUCE, GATHER, GATHERV, "           \
     "SCATTER and SCATTERV, takes them without measuring.")                                         \
   A(progress, ProgressChoice, "progress", ProgressMode::kOff, ProgressMode::kOff,                  \

@@ -298,21 +298,8 @@ int Rank::watch_arrivals(const CollectiveCall& call, Comm& comm) {
   // To agree takes time that says nothing of when the rank came.
   const std::uint64_t came_ns = habit.next_is_told() ? now_ns() : 0;
   if (habit.agreement_due()) {
-    const ArrivalHabit::Told mine = habit.offer();
-    std::vector<ArrivalHabit::Told> all(static_cast<std::size_t>(comm.size));
-    bool served = false;
-    const int error = own_gather(&mine, sizeof(mine), all.data(), comm, &served, "bruck");
+    const int error = agree_on_arrivals(*choice, comm);
     if (error != kSuccess) return error;
-    habit.judge(all, own.nodes(), s.collectives.selection.machine().far.message_ns());
-    {
-      Guard guard(s);
-      ++s.counters.arrival_agreements;
-    }
-    // Takes some milliseconds, which shall be no part of what is measured.
-    if (habit.any_worth_measuring() && own.arrival == nullptr) {
-      const int prepared = prepare_arrival(comm, own.arrival);
-      if (prepared != kSuccess) return prepared;
-    }
   }
   own.watched = choice;
   if (!habit.next_is_told()) {
@@ -325,6 +312,27 @@ int Rank::watch_arrivals(const CollectiveCall& call, Comm& comm) {
   }
   habit.begins(place, came_ns, call.root);
   return kSuccess;
+}
+
+// The ranks tell each other how they came to the last calls, and prepare what it needs to try what
+// starts with whoever comes first; that takes some milliseconds, which no sample shall hold.
+int Rank::agree_on_arrivals(ArrivalChoice& choice, Comm& comm) {
+  RankState& s = *state_;
+  CollectiveComm& own = *comm.collectives;
+  ArrivalHabit& habit = choice.habit;
+  const ArrivalHabit::Told mine = habit.offer();
+  std::vector<ArrivalHabit::Told> all(static_cast<std::size_t>(comm.size));
+  bool served = false;
+  const int error = own_gather(&mine, sizeof(mine), all.data(), comm, &served, "bruck");
+  if (error != kSuccess) return error;
+  habit.start();
+  habit.judge(all, own.nodes(), s.collectives.selection.machine().far.message_ns());
+  {
+    Guard guard(s);
+    ++s.counters.arrival_agreements;
+  }
+  if (!habit.any_worth_measuring() || own.arrival != nullptr) return kSuccess;
+  return prepare_arrival(comm, own.arrival);
 }
 
 // How a call goes that may overlap, alike on all ranks. In automatic mode they agree about that now

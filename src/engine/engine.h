@@ -35,6 +35,7 @@ namespace od {
 
 class ArrivalComm;
 class InNetwork;
+struct ArrivalChoice;
 struct Contest;
 
 struct CollectiveCall;  // coll/run/call.h
@@ -300,6 +301,7 @@ class Rank {
                        const coll::Decision* decided);
   int choose_overlap(const CollectiveCall& call, Comm& comm, overlap::Automatic::Turn* turn);
   int watch_arrivals(const CollectiveCall& call, Comm& comm);
+  int agree_on_arrivals(ArrivalChoice& choice, Comm& comm);
   int overlapped(const CollectiveCall& call, Comm& comm, overlap::Automatic::Turn turn,
                  bool* served);
   int turn_ended(Contest& trial, std::uint64_t began_ns, Comm& comm);

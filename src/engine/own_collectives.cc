@@ -140,6 +140,9 @@ int Rank::judge_together(Contest& trial, Comm& comm) {
     }
   }
   if (comm.rank == 0 && log_enabled(Level::kDebug)) tell_verdict(trial, comm);
+  if (trial.arrivals != nullptr && !trial.arrivals->habit.started()) {
+    return agree_on_arrivals(*trial.arrivals, comm);
+  }
   return trial.later != nullptr ? agree_on_later_calls(trial, comm) : kSuccess;
 }
 

@@ -43,15 +43,19 @@ class ArrivalChoiceTest : public ::testing::Test {
     return made;
   }
 
+  void agree(std::uint64_t late_ns) {
+    ArrivalHabit& habit = choice_.habit;
+    const ArrivalHabit::Told on_time = habit.offer();
+    ArrivalHabit::Told late = on_time;
+    for (std::int64_t& came : late.came_ns) came += static_cast<std::int64_t>(late_ns);
+    habit.start();
+    habit.judge(std::vector{on_time, on_time, late, on_time}, nodes_, 1000);
+    ++agreements_;
+  }
   // Whom the next call belongs to, and how it goes.
   const Contest* call(std::uint64_t first_ns, std::uint64_t late_ns) {
     ArrivalHabit& habit = choice_.habit;
-    if (habit.agreement_due()) {
-      ArrivalHabit::Told on_time = habit.offer();
-      ArrivalHabit::Told late = on_time;
-      for (std::int64_t& came : late.came_ns) came += static_cast<std::int64_t>(late_ns);
-      habit.judge(std::vector{on_time, on_time, late, on_time}, nodes_, 1000);
-    }
+    if (habit.agreement_due()) agree(late_ns);
     if (habit.next_is_told()) {
       habit.begins(1, now_ += 10 * kInsideNs, 0);
       habit.ended(now_ + kInsideNs);
@@ -68,7 +72,10 @@ class ArrivalChoiceTest : public ::testing::Test {
     if (by_first) ++by_first_;
     if (contest->took(ns)) {
       for (std::int64_t& sample : contest->samples()) sample *= kRanks;
-      contest->judge();
+      const bool verdict = contest->judge();
+      if (verdict && contest->arrivals != nullptr && !contest->arrivals->habit.started()) {
+        agree(late_ns);
+      }
     }
     return contest;
   }
@@ -80,6 +87,7 @@ class ArrivalChoiceTest : public ::testing::Test {
   coll::Decision served_;
   std::uint64_t now_ = kInsideNs;
   int by_first_ = 0;
+  int agreements_ = 0;
 };
 
 TEST_F(ArrivalChoiceTest, WhoComesTogetherMeasuresNothingMore) {
@@ -94,8 +102,10 @@ TEST_F(ArrivalChoiceTest, TheFirstIsComparedWithTheBestOfAllElse) {
     ASSERT_LT(++calls, 100);
     EXPECT_TRUE(!served_by(choice_.compared.rivals[0]));
   }
-  // Only after the first verdict, with what it says.
+  // Only after the first verdict, with what it says, and at once.
   EXPECT_TRUE(usual_.judged());
+  EXPECT_EQ(agreements_, 1);
+  EXPECT_EQ(calls, Trial::kQuiet + 6 * Trial::kBlock);
   EXPECT_TRUE(served_by(usual_.compared.rivals[0]));
   while (call(kHostNs * 3 / 4, kInsideNs) != nullptr) ASSERT_LT(++calls, 100);
   EXPECT_TRUE(served_by(choice_.compared.rivals[0]));

@@ -3,10 +3,14 @@
 // last.
 //
 // Each rank notes when it came to its last calls, how long it was inside, and from which place in
-// the program. Before call 16, 32, 64 and so on (counted from 0; of short ones 64, 256, 1,024 and
-// so on) the ranks tell each other of the last kKept; from the same numbers all of them draw the
-// same conclusions. Only moments of ranks of one node are compared: they have one clock. The first
+// the program. Once it is known what serves the calls best while nobody looks who comes first, and
+// then before call 16, 32, 64 and so on (counted from 0; of short ones 64, 256, 1,024 and so on)
+// the ranks tell each other of the last kKept; from the same numbers all of them draw the same
+// conclusions. Only moments of ranks of one node are compared: they have one clock. The first
 // calls, which make connections and touch fresh memory, tell nothing of those that follow.
+//
+// To agree is to wait for the last rank, which costs more than the messages where ranks come far
+// apart; when there is a verdict they have just met.
 //
 // Calls from several places may have different habits, but the ranks of one call may stand at
 // different places, and nothing says which of them belong together. So places decide only after how
@@ -66,15 +70,22 @@ class ArrivalHabit {
   ArrivalHabit(bool to_root, std::uint64_t bytes)
       : to_root_(to_root), short_(bytes < kShortBytes) {}
 
+  // Nothing else is measured any more, or nothing was.
+  void start() { started_ = true; }
+  bool started() const { return started_; }
   // Before a call: whether the ranks have to tell each other offer(), and to call judge().
-  bool agreement_due() const { return agreement_from(calls_) == calls_ && agreed_at_ != calls_; }
+  bool agreement_due() const {
+    return started_ && agreement_from(calls_) == calls_ && agreed_at_ != calls_;
+  }
   Told offer() const;
   // `message_ns`: of a short message between nodes; the same on all ranks.
   void judge(std::span<const Told> all, const coll::Nodes& nodes, double message_ns);
 
   // Whether the next call is one of those of which the ranks tell; of the others nothing is noted,
   // which would take 2 us where data have taken its place in the caches.
-  bool next_is_told() const { return agreement_from(calls_ + 1) - calls_ <= kRemembered; }
+  bool next_is_told() const {
+    return !started_ || agreement_from(calls_ + 1) - calls_ <= kRemembered;
+  }
   // The next call, from a place in the program.
   void begins(std::uint64_t place, std::uint64_t ns, int root);
   // The next call, which is not told of.
@@ -129,6 +140,7 @@ class ArrivalHabit {
 
   bool to_root_;
   bool short_;
+  bool started_ = false;
   bool told_ = false;
   std::uint64_t calls_ = 0;
   std::uint64_t agreed_at_ = 0;

@@ -22,7 +22,9 @@ class Job {
   using Place = std::function<std::uint64_t(int rank, std::uint64_t call)>;
 
   explicit Job(bool to_root, std::uint64_t bytes = 1 << 20)
-      : ranks_(kRanks, ArrivalHabit(to_root, bytes)) {}
+      : ranks_(kRanks, ArrivalHabit(to_root, bytes)) {
+    for (ArrivalHabit& rank : ranks_) rank.start();
+  }
 
   void call(const Late& late, const Place& place, int root = 0) {
     if (ranks_[0].agreement_due()) {
@@ -104,8 +106,23 @@ TEST(ArrivalHabit, RanksAgreeBeforePowersOfTwoOfShortCallsOfFour) {
   EXPECT_EQ(agreements_of(64 << 10), (std::vector<int>{64, 256}));
 }
 
+TEST(ArrivalHabit, NobodyAgreesWhileSomethingElseIsMeasured) {
+  ArrivalHabit habit(false, 1 << 20);
+  for (int i = 0; i < 33; ++i) {
+    EXPECT_FALSE(habit.agreement_due());
+    EXPECT_TRUE(habit.next_is_told());
+    habit.begins(1, 0, 0);
+  }
+  habit.start();
+  EXPECT_FALSE(habit.agreement_due());
+  EXPECT_FALSE(habit.next_is_told());
+  for (int i = 33; i < 64; ++i) habit.passes();
+  EXPECT_TRUE(habit.agreement_due());
+}
+
 TEST(ArrivalHabit, CallsAreToldOfBeforeAgreementsAlone) {
   ArrivalHabit habit(false, 64 << 10);
+  habit.start();
   std::vector<int> changes;
   bool before = false;
   for (int i = 0; i < 256; ++i) {

@@ -107,6 +107,8 @@ ArrivalChoice* CollectiveComm::arrival_choice(const coll::Selection& selection,
 }
 
 Contest* ArrivalChoice::decide(Contest* usual, coll::Decision* decision) {
+  if (usual != nullptr) usual->arrivals = this;
+  if (usual == nullptr || usual->judged()) habit.start();
   std::unique_ptr<Contest>& mine = contests[habit.position()];
   if (habit.take_fresh()) mine.reset();
   if (!habit.worth_measuring()) return usual;

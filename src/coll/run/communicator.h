@@ -67,6 +67,8 @@ struct Compared {
   std::uint64_t most_bytes = 0;
 };
 
+struct ArrivalChoice;
+
 struct Contest : Trial {
   using Trial::Trial;
   const coll::Decision& decision(int way) const {
@@ -77,6 +79,8 @@ struct Contest : Trial {
     if (turn() != kOwn) *decided = decision(turn());
   }
   Compared compared;
+  // At the first verdict the ranks agree about these arrivals, as they have just met.
+  ArrivalChoice* arrivals = nullptr;
   // Of a switch's: which calls that do not block follow its verdicts.
   SwitchedLater* later = nullptr;
 };
