@@ -257,7 +257,7 @@
     "at most 2 % of the time. Unless `off`, `MPI_Init` measures what messages between nodes "      \
     "take, for the cost model. As with any two algorithms, the last bits of a floating-point sum " \
     "may depend on who made it.")                                                                  \
-  A(first_arrival, BoolType, "first_arrival", false, false, true, coll,                            \
+  A(first_arrival, BoolType, "first_arrival", true, false, true, coll,                             \
     "On communicators that span nodes ranks look how far apart those of each node come to "        \
     "broadcasts, scatters, reductions to a root and gathers of 64 KiB and more, and tell each "    \
     "other when all other algorithms have been measured, and before calls 16, 32, 64 and so on "   \

@@ -290,19 +290,20 @@ int Rank::watch_arrivals(const CollectiveCall& call, Comm& comm) {
     Guard guard(s);
     choice = s.collectives.arrivals_of(call, comm);
     if (choice == nullptr) return kSuccess;
-    if (choice->habit.next_is_told() && s.call_sites == nullptr) {
+    if (choice->next_is_told() && s.call_sites == nullptr) {
       s.call_sites = std::make_unique<overlap::CallSites>();
     }
   }
   ArrivalHabit& habit = choice->habit;
   // To agree takes time that says nothing of when the rank came.
-  const std::uint64_t came_ns = habit.next_is_told() ? now_ns() : 0;
+  const bool told = choice->next_is_told();
+  const std::uint64_t came_ns = told ? now_ns() : 0;
   if (habit.agreement_due()) {
     const int error = agree_on_arrivals(*choice, comm);
     if (error != kSuccess) return error;
   }
   own.watched = choice;
-  if (!habit.next_is_told()) {
+  if (!told) {
     habit.passes();
     return kSuccess;
   }

@@ -56,7 +56,8 @@ class ArrivalChoiceTest : public ::testing::Test {
   const Contest* call(std::uint64_t first_ns, std::uint64_t late_ns) {
     ArrivalHabit& habit = choice_.habit;
     if (habit.agreement_due()) agree(late_ns);
-    if (habit.next_is_told()) {
+    if (choice_.next_is_told()) {
+      ++told_;
       habit.begins(1, now_ += 10 * kInsideNs, 0);
       habit.ended(now_ + kInsideNs);
     } else {
@@ -88,6 +89,7 @@ class ArrivalChoiceTest : public ::testing::Test {
   std::uint64_t now_ = kInsideNs;
   int by_first_ = 0;
   int agreements_ = 0;
+  int told_ = 0;
 };
 
 TEST_F(ArrivalChoiceTest, WhoComesTogetherMeasuresNothingMore) {
@@ -105,6 +107,8 @@ TEST_F(ArrivalChoiceTest, TheFirstIsComparedWithTheBestOfAllElse) {
   // Only after the first verdict, with what it says, and at once.
   EXPECT_TRUE(usual_.judged());
   EXPECT_EQ(agreements_, 1);
+  // The end of each of two stages, which might have been the last, but the very first call.
+  EXPECT_EQ(told_, calls - 1);
   EXPECT_EQ(calls, Trial::kQuiet + 6 * Trial::kBlock);
   EXPECT_TRUE(served_by(usual_.compared.rivals[0]));
   while (call(kHostNs * 3 / 4, kInsideNs) != nullptr) ASSERT_LT(++calls, 100);

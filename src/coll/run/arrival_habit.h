@@ -43,6 +43,7 @@ namespace od {
 class ArrivalHabit {
  public:
   static constexpr std::size_t kKept = 8;  // calls of which the ranks tell each other
+  static constexpr std::size_t kRemembered = 2 * kKept;
   static constexpr std::uint64_t kFirst = 16;
   static constexpr std::uint64_t kFirstOfShort = 64;
   // Where ranks share cores to tell each other takes 0.5 ms, as long as two calls of 64 KiB.
@@ -70,7 +71,8 @@ class ArrivalHabit {
   ArrivalHabit(bool to_root, std::uint64_t bytes)
       : to_root_(to_root), short_(bytes < kShortBytes) {}
 
-  // Nothing else is measured any more, or nothing was.
+  // From now on ranks agree before calls, because nothing else is measured any more, or nothing
+  // was. Before, next_is_told() says no.
   void start() { started_ = true; }
   bool started() const { return started_; }
   // Before a call: whether the ranks have to tell each other offer(), and to call judge().
@@ -81,10 +83,10 @@ class ArrivalHabit {
   // `message_ns`: of a short message between nodes; the same on all ranks.
   void judge(std::span<const Told> all, const coll::Nodes& nodes, double message_ns);
 
-  // Whether the next call is one of those of which the ranks tell; of the others nothing is noted,
-  // which would take 2 us where data have taken its place in the caches.
+  // Whether the next call is one of those of which the ranks tell; of the others nothing is noted:
+  // where eight ranks share two cores that would make calls of 64 KiB longer by a fifth.
   bool next_is_told() const {
-    return !started_ || agreement_from(calls_ + 1) - calls_ <= kRemembered;
+    return started_ && agreement_from(calls_ + 1) - calls_ <= kRemembered;
   }
   // The next call, from a place in the program.
   void begins(std::uint64_t place, std::uint64_t ns, int root);
@@ -119,7 +121,6 @@ class ArrivalHabit {
     std::int64_t inside_ns = 0;
     int root = 0;
   };
-  static constexpr std::size_t kRemembered = 2 * kKept;
 
   // The first agreement before this call or a later one.
   std::uint64_t agreement_from(std::uint64_t number) const {

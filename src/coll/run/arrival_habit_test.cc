@@ -110,8 +110,8 @@ TEST(ArrivalHabit, NobodyAgreesWhileSomethingElseIsMeasured) {
   ArrivalHabit habit(false, 1 << 20);
   for (int i = 0; i < 33; ++i) {
     EXPECT_FALSE(habit.agreement_due());
-    EXPECT_TRUE(habit.next_is_told());
-    habit.begins(1, 0, 0);
+    EXPECT_FALSE(habit.next_is_told());
+    habit.passes();
   }
   habit.start();
   EXPECT_FALSE(habit.agreement_due());

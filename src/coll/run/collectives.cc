@@ -177,6 +177,7 @@ ArrivalChoice* Collectives::arrivals_of(const CollectiveCall& call, Comm& comm) 
   const std::uint64_t bytes = message_bytes(call, comm.size, comm.rank);
   if (bytes < kLeastBytes) return nullptr;
   own.choose(selection, call.collective, call.reduction.commutative, bytes);
+  if (switch_place.on() && switch_competes(own, call, bytes)) return nullptr;
   return own.arrival_choice(selection, call.collective, call.reduction.commutative, bytes);
 }
 

@@ -106,7 +106,8 @@ ArrivalChoice* CollectiveComm::arrival_choice(const coll::Selection& selection,
   return place.made.get();
 }
 
-Contest* ArrivalChoice::decide(Contest* usual, coll::Decision* decision) {
+Contest* ArrivalChoice::decide(Contest* best_of_others, coll::Decision* decision) {
+  usual = best_of_others;
   if (usual != nullptr) usual->arrivals = this;
   if (usual == nullptr || usual->judged()) habit.start();
   std::unique_ptr<Contest>& mine = contests[habit.position()];

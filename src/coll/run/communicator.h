@@ -154,14 +154,21 @@ struct ArrivalChoice {
   int ranks;
   Compared compared;
   std::array<std::unique_ptr<Contest>, ArrivalHabit::kMostPeriod> contests;
+  Contest* usual = nullptr;  // that of the last call
 
+  // Whether the ranks will tell each other of the next call.
+  bool next_is_told() const {
+    if (habit.started()) return habit.next_is_told();
+    // At the end of a stage there may be a verdict.
+    return usual != nullptr && usual->calls_left() <= static_cast<int>(ArrivalHabit::kRemembered);
+  }
   // The call that has begun has ended.
   void left() {
     if (habit.awaits_end()) habit.ended(now_ns());
   }
   // To which contest the call that has begun belongs: the usual one, or that of its position, or
   // none. What the contest finds best serves it unless it is another way's turn.
-  Contest* decide(Contest* usual, coll::Decision* decision);
+  Contest* decide(Contest* best_of_others, coll::Decision* decision);
 };
 
 class CollectiveComm {

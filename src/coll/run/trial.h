@@ -136,6 +136,8 @@ class Trial {
   }
   // Whether the next call belongs to a measurement.
   bool measuring() const { return !aside_ && calls_ >= begins_; }
+  // How many calls there are until the end of this stage, or of the next one.
+  int calls_left() const { return blocks_ * block_calls() - position(); }
   // Whether the next call is left out of the measurement, which goes on with the one after it;
   // where nothing is known yet it is the rival's with `along`.
   void step_aside(bool aside, bool along) {
