@@ -40,16 +40,16 @@ GOAL = 0.97
 INTRO = """\
 # First arrival: the choice that is learnt
 
-Written by `python3 bench/arrival_learnt.py`: broadcasts with `first_arrival=on` (*learnt*) and
-without it (*usual*), two jobs of each in turns call by call, over virtual clusters of two nodes
-with four ranks (2x4) and of four nodes with two (4x2) on one machine with {processors} processors,
-no autogroups. Both measure and choose among all other algorithms, the host's included. All ranks
-come *together*, or late by up to {late} ms: one after the other (*linear*), or the leader of the
-second node (*late leader*). Figures: how many times as long ranks wait in the call with
-*usual* as with *learnt* (mean over ranks), in the first {part} calls of a job, and in the median of
-the last {part} of {calls}; geometric means over rounds of two jobs each, {rounds} at each point.
-Single jobs are [here](data/arrival-learnt.csv). Library: as of commit {commits}, each file
-optimised by itself.
+Written by `python3 bench/arrival_learnt.py`: broadcasts with `first_arrival`, which is the
+default (*learnt*), and without it (*usual*), two jobs of each in turns call by call, over virtual
+clusters of two nodes with four ranks (2x4) and of four nodes with two (4x2) on one machine with
+{processors} processors, no autogroups. Both measure and choose among all other algorithms, the
+host's included. All ranks come *together*, or late by up to {late} ms: one after the other
+(*linear*), or the leader of the second node (*late leader*). Figures: how many times as long
+ranks wait in the call with *usual* as with *learnt* (mean over ranks), in the first {part} calls
+of a job, and in the median of the last {part} of {calls}; geometric means over rounds of two jobs
+each, {rounds} at each point. Single jobs are [here](data/arrival-learnt.csv). Library: as of
+commit {commits}, each file optimised by itself.
 """
 
 
@@ -194,8 +194,9 @@ The logarithms of two jobs *of the same kind* together differ by {chance["first_
 deviation) in the first calls and {chance["last_ms"]:.2f} in the last, so that the ratio of a
 point strays by {spread:.2f} by chance alone (rounds: {counts[0]}). Together, last calls:
 {reached} of {len(each)} points are at least {GOAL}. Jobs begin with different trees, because
-`MPI_Init` finds different networks, and *usual* jobs end at different ways, too (MPICH, 2x4, 1
-Gbit/s, linear, 3d56839: 4.9 ms in the last calls of one, 1.3 in its twin's). What the first calls
+`MPI_Init` finds different networks. So *usual* jobs ended at different ways, too (MPICH, 2x4, 1
+Gbit/s, linear, up to a549f63: 4.9 ms in the last calls of 10 of 20 jobs, 1.3 in the others, because
+who began with whole messages tried no segments; since then 1.3 in 8 of 8). What the first calls
 cost is mostly that ranks wait for the last one whenever they agree or add up what they have
 measured. With c59d8fb, where *first* was compared with the usual algorithm before anything else
 was known and ranks agreed before calls 16, 32 and 64, the first calls and the last ones were 0.97

@@ -1,7 +1,9 @@
 // Decides, and makes tables of decisions.
 #include "coll/plan/select/selection.h"
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <limits>
 #include <string_view>
 
@@ -222,6 +224,26 @@ Decision Selection::decide(Collective collective, const Layout& layout, bool com
   return by_model(collective, layout, commutative, bytes, explanation);
 }
 
+namespace {
+
+// A way that sends segments is looked at although the model takes it for so much slower than the
+// best: where the host sends short messages at once, nobody waits for who receives them.
+constexpr double kTimesOfSegments = 1.5;
+
+bool in_segments(const Decision& decision) {
+  return (decision.algorithm->takes & kTakesSegment) != 0 && decision.parameters.segment_bytes > 0;
+}
+
+// Between two nodes linear, binomial and knomial are one: to measure one is to measure all.
+bool sends_the_same(const Explanation::Candidate& a, const Explanation::Candidate& b) {
+  return a.decision.mode == b.decision.mode &&
+         a.decision.parameters.leaders == b.decision.parameters.leaders &&
+         in_segments(a.decision) == in_segments(b.decision) &&
+         std::abs(a.cost_ns - b.cost_ns) <= 1e-9 * a.cost_ns;
+}
+
+}  // namespace
+
 std::vector<Decision> Selection::alternatives(const Decision& usual, const Layout& layout,
                                               bool commutative, std::uint64_t bytes,
                                               double most_times, std::size_t most) const {
@@ -229,25 +251,50 @@ std::vector<Decision> Selection::alternatives(const Decision& usual, const Layou
   if (!reads_sizes(collective)) bytes = 0;
   Explanation explanation;
   by_model(collective, layout, commutative, bytes, &explanation);
+  const std::vector<Explanation::Candidate>& candidates = explanation.candidates;
+  const double least_ns = candidates.empty() ? 0 : candidates.front().cost_ns;
   std::vector<Decision> found;
-  // The model does not know which messages the host sends at once. Who sets a length means it.
-  const bool by_default = usual.parameters.segment_bytes == usual.algorithm->defaults.segment_bytes;
-  if ((usual.algorithm->takes & kTakesSegment) != 0 && by_default && most > 0 &&
-      bytes >= 2 * kLongSegmentBytes) {
-    found.push_back(usual);
-    found.back().parameters.segment_bytes = kLongSegmentBytes;
+  std::vector<const Explanation::Candidate*> taken;  // the usual one as well
+  for (const Explanation::Candidate& candidate : candidates) {
+    if (candidate.decision == usual) taken.push_back(&candidate);
   }
-  for (const Explanation::Candidate& candidate : explanation.candidates) {
-    if (found.size() == most || !candidate.why_not.empty()) break;
-    if (candidate.cost_ns > most_times * explanation.candidates.front().cost_ns) break;
+  const auto fits = [&](const Explanation::Candidate& candidate, double times) {
     const Decision& decision = candidate.decision;
+    if (!candidate.why_not.empty() || candidate.cost_ns > times * least_ns) return false;
     // It has a measurement of its own, because it needs to be prepared.
-    if (std::string_view(decision.algorithm->name) == "first_arrival") continue;
+    if (std::string_view(decision.algorithm->name) == "first_arrival") return false;
     // On one node there is only one way in shared memory.
-    const bool same = layout.nodes == 1 && decision.mode == Mode::kHierarchical &&
-                      usual.mode == Mode::kHierarchical;
-    if (decision == usual || same) continue;
-    found.push_back(decision);
+    if (layout.nodes == 1 && decision.mode == Mode::kHierarchical &&
+        usual.mode == Mode::kHierarchical) {
+      return false;
+    }
+    return decision != usual &&
+           std::none_of(taken.begin(), taken.end(), [&](const Explanation::Candidate* other) {
+             return sends_the_same(candidate, *other);
+           });
+  };
+  const auto take = [&](const Explanation::Candidate& candidate) {
+    found.push_back(candidate.decision);
+    taken.push_back(&candidate);
+  };
+  // The model does not know which messages the host sends at once.
+  if (most > 0 && bytes >= 2 * kLongSegmentBytes) {
+    if (!in_segments(usual)) {
+      const auto segmented =
+          std::find_if(candidates.begin(), candidates.end(), [&](const auto& candidate) {
+            return in_segments(candidate.decision) &&
+                   fits(candidate, std::max(most_times, kTimesOfSegments));
+          });
+      if (segmented != candidates.end()) take(*segmented);
+    } else if (usual.parameters.segment_bytes == usual.algorithm->defaults.segment_bytes) {
+      // Who sets a length means it.
+      found.push_back(usual);
+      found.back().parameters.segment_bytes = kLongSegmentBytes;
+    }
+  }
+  for (const Explanation::Candidate& candidate : candidates) {
+    if (found.size() == most) break;
+    if (fits(candidate, most_times)) take(candidate);
   }
   return found;
 }

@@ -501,6 +501,10 @@ TEST(Selection, AlternativesComeCheapestFirstAndCanServe) {
           EXPECT_FALSE(each.algorithm->is_host() || each.algorithm->works_elsewhere());
           EXPECT_STRNE(each.algorithm->name, "first_arrival");
           if (&each == &found[0] && each.parameters.segment_bytes == kLongSegmentBytes) continue;
+          const bool first_in_segments = &each == &found[0] &&
+                                         usual.parameters.segment_bytes <= 0 &&
+                                         each.parameters.segment_bytes > 0;
+          if (first_in_segments) continue;
           EXPECT_GE(selection.cost(each, layout, bytes), last);
           last = selection.cost(each, layout, bytes);
           EXPECT_EQ(each.mode == Mode::kHierarchical
@@ -532,6 +536,45 @@ TEST(Selection, TheFirstAlternativeToShortSegmentsIsLongOnes) {
   Decision set = usual;
   set.parameters.segment_bytes = 32 << 10;
   EXPECT_FALSE(first(selection, set, kBytes) == with_long) << "somebody has set another length";
+}
+
+TEST(Selection, BetweenTwoNodesWaysThatSendTheSameAreOneAlternative) {
+  constexpr std::uint64_t kBytes = 1 << 20;
+  const Selection selection;
+  const auto whole = [&](const char* name) {
+    return selection.complete(*find_algorithm(kBcast, name), Mode::kHierarchical, {}, kTwoByFour,
+                              true);
+  };
+  const auto names = [&](const Decision& usual, std::size_t most) {
+    std::vector<std::string> found;
+    for (const Decision& each : selection.alternatives(usual, kTwoByFour, true, kBytes, 8, most)) {
+      if (each.mode == Mode::kHierarchical) found.emplace_back(each.algorithm->name);
+    }
+    return found;
+  };
+  for (const char* usual : {"linear", "binomial", "knomial"}) {
+    for (const std::string& name : names(whole(usual), 20)) {
+      EXPECT_TRUE(name != "linear" && name != "binomial" && name != "knomial") << usual;
+    }
+  }
+  EXPECT_EQ(std::ranges::count_if(names(whole("chain"), 20),
+                                  [](const std::string& name) {
+                                    return name == "linear" || name == "binomial" ||
+                                           name == "knomial";
+                                  }),
+            1);
+}
+
+TEST(Selection, TheFirstAlternativeToWholeMessagesIsTheCheapestInSegments) {
+  constexpr std::uint64_t kBytes = 1 << 20;
+  const Selection selection;
+  const Decision usual = selection.complete(*find_algorithm(kBcast, "linear"), Mode::kHierarchical,
+                                            {}, kTwoByFour, true);
+  const std::vector<Decision> found =
+      selection.alternatives(usual, kTwoByFour, true, kBytes, 1.25, 2);
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_EQ(found[0].parameters.segment_bytes, 16 << 10);
+  EXPECT_LE(found[1].parameters.segment_bytes, 0);
 }
 
 }  // namespace
