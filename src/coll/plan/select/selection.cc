@@ -235,8 +235,10 @@ bool in_segments(const Decision& decision) {
 }
 
 // Between two nodes linear, binomial and knomial are one: to measure one is to measure all.
-bool sends_the_same(const Explanation::Candidate& a, const Explanation::Candidate& b) {
-  return a.decision.mode == b.decision.mode &&
+bool sends_the_same(const Explanation::Candidate& a, const Explanation::Candidate& b,
+                    const Layout& layout) {
+  return layout.nodes == 2 && a.decision.mode == Mode::kHierarchical &&
+         b.decision.mode == Mode::kHierarchical &&
          a.decision.parameters.leaders == b.decision.parameters.leaders &&
          in_segments(a.decision) == in_segments(b.decision) &&
          std::abs(a.cost_ns - b.cost_ns) <= 1e-9 * a.cost_ns;
@@ -270,7 +272,7 @@ std::vector<Decision> Selection::alternatives(const Decision& usual, const Layou
     }
     return decision != usual &&
            std::none_of(taken.begin(), taken.end(), [&](const Explanation::Candidate* other) {
-             return sends_the_same(candidate, *other);
+             return sends_the_same(candidate, *other, layout);
            });
   };
   const auto take = [&](const Explanation::Candidate& candidate) {
