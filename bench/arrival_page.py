@@ -46,8 +46,8 @@ are [here](data/arrival.csv). In the median ranks came within {off:.0f} us of wh
 Library: as of commit {commits}, each file optimised by itself; no autogroups
 ([why](../manual.md#known-open-points)).
 What *first* gains where the choice is learnt has [a page of its own](arrival-learnt.md).
-120,000 random calls with random delays (`pytest -m slow -k ten_thousand`), Open MPI 4.1, 3fbea81:
-all right.
+120,000 random calls with random delays (`pytest -m slow -k ten_thousand`) over each of Open MPI 4.1
+(3fbea81) and MPICH 4.0 (3757956): all right.
 
 *wait* is the time inside the call, mean over ranks, the late ones included; *whole* is from the
 moment when the first ranks come until the last has left, so it contains the delay. The delay is
