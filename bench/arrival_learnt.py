@@ -29,8 +29,8 @@ ROUNDS = DATA / "arrival-learnt.csv"
 COPIES = 2
 KINDS = ("usual", "learnt")
 LATE_MS = 10
-# The first calls, in which most is measured, and the last ones; by CALLS first_arrival has been
-# judged, and after it the host twice.
+# The first calls, in which most is measured, and the last ones; by CALLS all other ways have been
+# judged twice, and first_arrival after the first time.
 PART, CALLS = 64, 364
 POINT = ("host", "layout", "network", "bytes", "pattern")
 FIELDS = (*POINT, "round", "job", "first_ms", "last_ms", "commit")

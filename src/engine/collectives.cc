@@ -286,17 +286,18 @@ int Rank::watch_arrivals(const CollectiveCall& call, Comm& comm) {
   CollectiveComm& own = *comm.collectives;
   if (!own.spans_nodes()) return kSuccess;
   ArrivalChoice* choice = nullptr;
+  bool told = false;
   {
     Guard guard(s);
     choice = s.collectives.arrivals_of(call, comm);
     if (choice == nullptr) return kSuccess;
-    if (choice->next_is_told() && s.call_sites == nullptr) {
+    told = choice->next_is_told();
+    if (told && s.call_sites == nullptr) {
       s.call_sites = std::make_unique<overlap::CallSites>();
     }
   }
   ArrivalHabit& habit = choice->habit;
   // To agree takes time that says nothing of when the rank came.
-  const bool told = choice->next_is_told();
   const std::uint64_t came_ns = told ? now_ns() : 0;
   if (habit.agreement_due()) {
     const int error = agree_on_arrivals(*choice, comm);

@@ -126,14 +126,15 @@ int Rank::judge_together(Contest& trial, Comm& comm) {
   }
   if (!trial.judge()) return kSuccess;
   const int now = trial.winner();
+  const bool changed = now != Trial::kOwn && now != before;
   {
     Guard guard(s);
     if (trial.rival() == Trial::Rival::first_arrival) {
       ++s.counters.arrival_trials;
-      if (now != Trial::kOwn) ++s.counters.arrival_chosen;
+      if (changed) ++s.counters.arrival_chosen;
     } else {
       ++s.counters.trials;
-      if (now != Trial::kOwn && now != before) {
+      if (changed) {
         const bool to_host = trial.decision(now).algorithm->is_host();
         ++(to_host ? s.counters.trials_to_host : s.counters.trials_to_other);
       }
