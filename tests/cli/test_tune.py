@@ -14,8 +14,9 @@ from pathlib import Path
 
 import hosts
 import pytest
-from overdrive import bench_tables
-from overdrive.tune import command, report, rules, statistics
+from overdrive import bench
+from overdrive.bench_tables import Sample
+from overdrive.tune import command, report, rounds, rules, statistics
 from overdrive.tune.journal import Journal
 from overdrive.tune.statistics import BUILT_IN, Measured
 
@@ -43,13 +44,12 @@ def table(**variants: dict[int, float]) -> dict[str, dict[int, Measured]]:
 
 @quick
 def test_the_interval_holds_the_median_and_grows_with_the_noise():
-    assert statistics.measured([1.0, 2.0]) is None
+    few = statistics.measured([1.0, 2.0])
+    assert (few.low, few.high) == (1 / statistics.FEW_TIMES, 2 * statistics.FEW_TIMES)
     found = statistics.measured([5.0, 1.0, 3.0, 2.0, 4.0])
-    assert found is not None
     assert (found.median, found.samples) == (3.0, 5)
     assert found.low <= 3.0 <= found.high
     many = statistics.measured([float(i % 10) for i in range(1000)])
-    assert many is not None
     assert many.high - many.low <= 1
 
 
@@ -74,6 +74,27 @@ def test_a_rule_needs_a_sure_gain():
     assert statistics.winner(found, 512) == "host"
     found["ring/flat"][64] = Measured(2.0, 1.5, 3.5, 5)
     assert statistics.winner(found, 64) == BUILT_IN, "it may be chance"
+    assert statistics.candidate(found, 64) == "ring/flat", "but it may be looked at again"
+    found["ring/flat"][64] = Measured(2.0, 1.9, 2.1, 2)
+    assert statistics.winner(found, 64) == BUILT_IN, "two samples are too few"
+
+
+@quick
+def test_what_loses_with_one_kind_of_buffers_gets_no_rule():
+    untouched, rewritten = exact(1.0), exact(100.0)
+    found = {BUILT_IN: {8: statistics.combined([untouched, rewritten])}}
+    both = found[BUILT_IN][8]
+    assert (both.median, both.kinds) == (pytest.approx(10.0), (1.0, 100.0))
+    for kinds, best in (((0.5, 101.0), "a"), ((0.5, 110.0), BUILT_IN), ((1.1, 50.0), BUILT_IN)):
+        found["a"] = {8: statistics.combined([exact(us) for us in kinds])}
+        assert statistics.winner(found, 8) == best, kinds
+        assert statistics.candidate(found, 8) == best, kinds
+
+
+@quick
+def test_sizes_halfway():
+    pairs = ((8, 64), (64, 512), (2048, 4096), (1, 2), (8, 10))
+    assert [statistics.halfway(*pair) for pair in pairs] == [24, 184, 2896, 1, 8]
 
 
 @quick
@@ -113,16 +134,16 @@ def test_ranges_meet_between_the_measured_sizes():
 @quick
 def test_the_page_has_figures_and_the_regret():
     found = table(built_in={8: 3.0, 64: 3.0}, ring={8: 2.0, 64: 3.3}, host={8: 4.0, 64: 4.0})
-    text = report.render("here", {("bcast", 2): found, ("scan", 2): {}}, ["one line"])
+    seen = {("bcast", 2): found, ("scan", 2): {}}
+    text = report.render("here", seen, seen, ["one line"])
     checked = pages.check(text)
     assert checked.figures == 2, "what wins where, and the regret"
     assert "ring/flat" in text
     assert "50 %" in text, "the regret at 8 bytes"
 
 
-def sample(us: float, size: int = 8) -> bench_tables.Sample:
-    return bench_tables.Sample("host", "bcast", "usual", "blocking", "all", size, 2, us, 40.0, 40.0,
-                               0.0)  # fmt: skip
+def sample(us: float, size: int = 8, job: str = "host", shape: str = "usual") -> Sample:
+    return Sample(job, "bcast", shape, "blocking", "all", size, 2, us, 40.0, 40.0, 0.0)
 
 
 @quick
@@ -156,14 +177,14 @@ def test_the_journal_survives_being_cut_anywhere(tmp_path):
 def test_the_budget_is_kept(tmp_path, monkeypatch, budget, first_round, all_rounds):
     """A heat takes two seconds at least: what there is no time for is left out and counted."""
     now = [0.0]
-    monkeypatch.setattr(command.time, "monotonic", lambda: now[0])
-    heats = [command.Heat(2, "bcast", (8 << i,)) for i in range(60)]
+    monkeypatch.setattr(rounds.time, "monotonic", lambda: now[0])
+    heats = [rounds.Heat(2, "bcast", (8 << i,)) for i in range(60)]
     measured: list[str] = []
     spent: list[float] = []
 
-    class Tuned(command.Tuning):
+    class Tuned(rounds.Tuning):
         def variants(self, heat, number):
-            return [bench_tables.Sample, bench_tables.Sample]  # two that compete
+            return [Sample, Sample]  # two that compete
 
         def measure(self, heat, variants, seconds):
             spent.append(max(2.0, seconds))
@@ -177,33 +198,64 @@ def test_the_budget_is_kept(tmp_path, monkeypatch, budget, first_round, all_roun
     assert len(set(measured)) == first_round
     assert len(measured) == all_rounds
     assert tuning.not_measured == 60 - first_round
-    assert now[0] <= 2 * budget + command.SLACK_SECONDS + 2
+    assert now[0] <= 2 * budget + rounds.SLACK_SECONDS + 2
     first = spent[: len(set(measured))]
     assert max(first) < 1.5 * min(first), "the first heats take no more than the last"
     journal.close(remove=False)
 
 
 @quick
-def test_only_what_was_seen_again_makes_rules(tmp_path):
-    """The first of 24 variants in one short round is partly the luckiest."""
+def test_a_variant_is_compared_where_it_was_seen_with_all_kinds_of_buffers():
+    found = rounds.tabulate(
+        [sample(us, job=job, shape=shape) for job, shape, us in (
+            ("a", "usual", 1.0), ("a", "app", 4.0), ("b", "usual", 1.0))], 2)  # fmt: skip
+    assert list(found) == ["a"]
+    assert (found["a"][8].median, found["a"][8].samples) == (2.0, 1)
+
+
+class LastRound(rounds.Tuning):
+    """Three sizes of a broadcast, in one heat each; who is measured is not looked up."""
+
+    def every_variant(self, heat):
+        return [bench.Variant(name, {}) for name in (BUILT_IN, "lucky", "good")]
+
+    def parameters(self, heat, table):
+        return []
+
+
+def samples(size: int, **times: float) -> list[Sample]:
+    named = {"built_in": BUILT_IN}
+    return [sample(us, size, named.get(job, job)) for job, us in times.items() for _ in range(9)]
+
+
+@quick
+def test_the_last_round_alone_decides_and_measures_between(tmp_path):
+    """The first of 24 variants in short rounds is partly the luckiest."""
     journal = Journal(tmp_path / "out.partial", {})
-    heats = [command.Heat(2, "bcast", (8,)), command.Heat(2, "bcast", (4096,))]
-
-    def samples(size, **times):
-        return [
-            bench_tables.Sample(job, "bcast", "usual", "blocking", "all", size, 2, us, 40.0, 40.0,
-                                0.0)
-            for job, us in times.items() for _ in range(9)
-        ]  # fmt: skip
-
-    journal.add(heats[0].name(0), samples(8, **{BUILT_IN: 3.0, "lucky": 1.0}))
-    journal.add(heats[0].name(1), samples(8, **{BUILT_IN: 3.0, "lucky": 3.1}))
-    journal.add(heats[1].name(0), samples(4096, **{BUILT_IN: 9.0, "lucky": 1.0}))
-    tuning = command.Tuning(None, journal, heats, 10.0, 2)
-    found = tuning.confirmed(2, "bcast")
-    assert statistics.winner(found, 8) == BUILT_IN, "it was not seen again"
-    assert statistics.winner(found, 4096) == BUILT_IN, "there was no time for another round"
-    assert found[BUILT_IN][4096].median == 9.0
+    sizes = (8, 512, 4096, 65536)
+    heats = [rounds.Heat(2, "bcast", (size,)) for size in sizes]
+    seen = ({"built_in": 3.0, "good": 2.0}, {"built_in": 3.0, "good": 2.0},
+            {"built_in": 9.0, "lucky": 1.0}, {"built_in": 9.0})  # fmt: skip
+    for heat, times in zip(heats, seen, strict=True):
+        journal.add(heat.name(0), samples(heat.sizes[0], **times))
+    tuning = LastRound(None, journal, heats, 10.0, 2)
+    last = tuning.last_heats()
+    assert [heat.sizes for heat in last] == [(8, 64, 512, 1448), (4096, 16384)]
+    names = [variant.name for variant in tuning.variants(last[1], rounds.LAST)]
+    assert sorted(names) == sorted([BUILT_IN, "lucky", "good"])
+    assert statistics.winner(tuning.decided(2, "bcast"), 8) == BUILT_IN, "not decided yet"
+    for size, good in ((8, 2.0), (64, 2.0), (512, 2.0), (1448, 4.0)):
+        found = samples(size, built_in=3.0, good=good, lucky=3.0)
+        journal.add(last[0].name(rounds.LAST), [
+            *journal.heats.get(last[0].name(rounds.LAST), []), *found])  # fmt: skip
+    journal.add(last[1].name(rounds.LAST), samples(4096, built_in=9.0, lucky=9.1))
+    table = tuning.decided(2, "bcast")
+    assert statistics.winner(table, 4096) == BUILT_IN, "it was not seen again"
+    assert table[BUILT_IN][65536].median == 9.0
+    planned = [*sizes, *(heat for one in last for heat in one.sizes)]
+    assert [rule["bytes"] for rule in rules.rules_of("bcast", {2: table}, {}, planned)] == [
+        [0, 861]
+    ], "as far as halfway to where it is not faster"
     journal.close(remove=False)
 
 

@@ -146,8 +146,9 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--with-first", action="store_true", help="run without only what fails")
     parser.add_argument("--fresh", action="store_true", help="forget stored runs without Overdrive")
     parser.add_argument(
-        "--continue", dest="resume", action="store_true", help="only tests without a stored result"
-    )
+        "--continue", dest="resume", action="store_true",
+        help="only tests without a result, stored here or in docs/measurements/data/conformance",
+    )  # fmt: skip
     parser.add_argument(
         "--without-heavy",
         action="store_true",
@@ -410,6 +411,15 @@ def forced_plan(options: argparse.Namespace, plan: Plan, settings: dict[str, str
     )
 
 
+def stored_of(
+    host: host_mpis.Host, plan: Plan
+) -> list[tuple[mpich_tests.HostResults | None, list[mpi4py_tests.PythonResults]]]:
+    """Return what earlier runs found with this plan, here and on other machines."""
+    label = settings_label(plan.mpich.settings)
+    place = layout_label(plan.mpich.lab)
+    return [store.load(folder, host.name, host.version, label, place) for folder in (WORK, KEPT)]
+
+
 def run_mpich(
     host: host_mpis.Host, plan: Plan, verbose: bool, resume: bool, whole: report.Report
 ) -> None:
@@ -433,12 +443,12 @@ def run_mpich(
 
     lock = threading.Lock()
     if resume:
-        label = settings_label(plan.mpich.settings)
-        place = layout_label(plan.mpich.lab)
-        stored, _ = store.load(WORK, host.name, host.version, label, place)
-        known = {result.identity for result in stored.results} if stored else set()
-        # To try again to build what this host cannot have takes longer than the tests.
-        known |= stored.unbuildable.keys() if stored else set()
+        known: set[str] = set()
+        for stored, _ in stored_of(host, plan):
+            if stored is not None:
+                known |= {result.identity for result in stored.results}
+                # To try again to build what this host cannot have takes longer than the tests.
+                known |= stored.unbuildable.keys()
         plan = replace(plan, mpich=replace(plan.mpich, known=frozenset(known)))
     try:
         found = mpich_tests.run_host(host, WORK, plan.mpich, tell)
@@ -468,11 +478,9 @@ def run_mpi4py(
         left_out = left_out_of_mpi4py(host.name, forced=True)
     ranks = list(plan.ranks)
     if resume:
-        label = settings_label(plan.mpich.settings)
-        place = layout_label(plan.mpich.lab)
-        _, stored = store.load(WORK, host.name, host.version, label, place)
         enough = {*left_out, *ONE_RANK_MPI4PY}
-        known = {part.ranks for part in stored if enough.issuperset(part.left_out)}
+        parts = [part for _, found in stored_of(host, plan) for part in found]
+        known = {part.ranks for part in parts if enough.issuperset(part.left_out)}
         ranks = [number for number in ranks if number not in known]
     if not ranks:
         return

@@ -31,14 +31,15 @@ def _path(work: Path, host: str, settings: str, layout: str) -> Path:
 
 
 def _load(path: Path, version: str, settings: str, layout: str) -> dict:
+    groups = {name: {} for name in EMPTY}
     if path.is_file():
         content = json.loads(path.read_text(encoding="utf-8"))
         if content["version"] == version:
-            return content
+            return {**groups, **content}
     about = {"version": version, "settings": settings}
     if layout:
         about["layout"] = layout
-    return {**about, **{name: {} for name in EMPTY}}
+    return {**about, **groups}
 
 
 def _save(path: Path, content: dict) -> None:

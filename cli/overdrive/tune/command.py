@@ -1,12 +1,10 @@
 """`overdrive tune`: which algorithm each collective should take on this machine.
 
 Every algorithm that can serve is a job of the user's own MPI library; the jobs are there at the
-same time and take turns at every point, so that whatever disturbs the machine disturbs all alike.
-After each of three rounds the variants that cannot win any more, and the slower half in any case,
-are left out (successive halving), and what is left of the time goes to the others. A variant gets a
-rule only where it is 3 % faster than the built-in choice and their intervals do not overlap, by
-what the rounds after the first have measured. From the second round on parameters of the best
-algorithm take part too. The library's own algorithms are
+same time and take turns at every point, so that whatever disturbs the machine disturbs all alike
+(`rounds.py`). A variant gets a rule only where it is 3 % faster than the built-in choice, their
+intervals do not overlap, and it is not slower with buffers of either kind, by what the last round
+alone has measured, also halfway to the neighbouring sizes. The library's own algorithms are
 measured beside ours, so that the page shows how far its best setting is away; rules cannot name
 them.
 """
@@ -14,7 +12,6 @@ them.
 from __future__ import annotations
 
 import argparse
-import copy
 import os
 import re
 import shutil
@@ -22,57 +19,26 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from overdrive import bench, calibrate, launch, launchers, settings
 from overdrive.arguments import Parser, number
-from overdrive.bench_tables import Sample, parse_size
+from overdrive.bench_tables import parse_size
 from overdrive.errors import CommandError
 from overdrive.installation import Installation
 from overdrive.lab import state as lab_state
 from overdrive.options import Options, take_settings
-from overdrive.progress import Progress
 from overdrive.thresholds import size_text
 from overdrive.tune import host_settings, report, rules
 from overdrive.tune.journal import Journal, write_whole
-from overdrive.tune.statistics import (
-    BUILT_IN,
-    Measured,
-    Table,
-    buckets,
-    measured,
-    ratios,
-    regret,
-    survivors,
-    winner,
-)
+from overdrive.tune.rounds import KINDS, LAST, Heat, Tuning
+from overdrive.tune.statistics import buckets, halfway, regret, winner
 
 KNOWN = bench.KNOWN
 SIZES = "8,64,512,2K,4K,16K,64K,256K,1M,4M"
-
-SHARES = (0.4, 0.3, 0.3)
-"""Of the time, for each round."""
-
-SHORTEST_SECONDS = 0.8
-"""Of a heat; its jobs take about as long to start."""
-
-PARAMETERS = {
-    "radix": ("2", "3", "4", "8", "16"),
-    "segment": ("8K", "32K", "128K", "512K"),
-    "leaders": ("1", "2", "4", "8"),
-    "pipeline": ("128K", "512K", "2M"),
-}
-"""Values that are tried, of those that an algorithm takes."""
-
-MOST_JOBS = 24
-"""Of one heat; the program that takes turns knows 32."""
-
-SLACK_SECONDS = 10.0
-"""What a call may take beyond its budget, so that very short ones measure something of all."""
 
 STOP_STATUS = 130
 
@@ -82,6 +48,10 @@ allgather, alltoall, reduce_scatter, gather, scatter and scan. The rules are wri
 tuning-MPI.json in the user's configuration folder, MPI being the library and its version; later
 jobs over it find them there by themselves (setting `tuning`). They hold for the numbers of
 ranks that were tuned, and for those between two of them that take the same.
+
+A rule is written where something was 3 % faster beyond doubt, with buffers that nobody touches and
+with buffers that are rewritten and read around each call, once more in a last round and halfway to
+the neighbouring sizes too.
 
 It can be stopped at any moment, with Ctrl-C too; the same call goes on from there.
 
@@ -187,7 +157,7 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
     except ValueError as reason:
         made.error(f"--hosts-launcher {options.hosts_launcher}: {reason}")
     # What Bench reads beside these.
-    options.shapes, options.mode, options.sample_ms = "usual", "blocking", None
+    options.shapes, options.mode, options.sample_ms = ",".join(KINDS), "blocking", None
     options.algorithms = options.without_overdrive = False
     return options
 
@@ -228,230 +198,21 @@ def standard_file(environment: Mapping[str, str], host: str) -> Path:
     return calibrate.standard_file(environment).with_name(f"tuning-{words}.json")
 
 
-@dataclass(frozen=True)
-class Heat:
-    """What is measured at one go: one collective, some sizes, the variants that are still in."""
-
-    ranks: int
-    collective: str
-    sizes: tuple[int, ...]
-
-    def name(self, number: int) -> str:
-        """Return what the journal calls it in a round."""
-        return f"{self.ranks}/{self.collective}/{self.sizes[0]}/{number}"
-
-
-@dataclass
-class Tuning:
-    """One call of the command."""
-
-    bench: bench.Bench
-    journal: Journal
-    heats: list[Heat]
-    seconds: float
-    cores: int
-    family: str = ""
-    """Whose algorithms are known by its own variables (host_settings)."""
-    host_alone: bool = False
-    known: dict[Heat, list[bench.Variant]] = field(default_factory=dict)
-    not_measured: int = 0
-    """Heats for which there was no time at all."""
-
-    @property
-    def usual(self) -> str:
-        """Return the variant that the others are compared with."""
-        return rules.HOST if self.host_alone else BUILT_IN
-
-    def run(self) -> bool:
-        """Measure all rounds; False if it was stopped."""
-        progress = Progress(self.seconds)
-        started = time.monotonic()
-        try:
-            for number, share in enumerate(SHARES):
-                todo = [heat for heat in self.heats if heat.name(number) not in self.journal.heats]
-                todo = [heat for heat in todo if len(self.variants(heat, number)) > 1]
-                begin = time.monotonic() - started
-                part = share / sum(SHARES[number:])
-                end = begin + max(0.0, self.seconds - begin) * part
-                for i, heat in enumerate(todo):
-                    passed = time.monotonic() - started
-                    # The first round tells of all; it is worth more than the time that was named.
-                    if passed > self.seconds * (1 if number else 2) + SLACK_SECONDS:
-                        if number == 0:
-                            self.not_measured = len(todo) - i
-                        break
-                    variants = self.variants(heat, number)
-                    starting = 0.3 + 0.1 * len(variants) * heat.ranks / self.cores
-                    each = max(SHORTEST_SECONDS, (end - passed) / (len(todo) - i) - starting)
-                    progress.show(
-                        passed / self.seconds,
-                        f"round {number + 1} of {len(SHARES)}, {heat.collective} with "
-                        f"{heat.ranks} ranks, {len(variants)} variants",
-                    )
-                    self.journal.add(heat.name(number), self.measure(heat, variants, each))
-        except KeyboardInterrupt:
-            return False
-        finally:
-            progress.end()
-        return True
-
-    def variants(self, heat: Heat, number: int) -> list[bench.Variant]:
-        """Return who takes part in a round."""
-        if heat not in self.known:
-            self.known[heat] = self.every_variant(heat)
-        every = self.known[heat]
-        for before in range(number):
-            names = {variant.name for variant in every}
-            table = self.table(heat.ranks, heat.collective, before, heat.sizes)
-            table = {name: known for name, known in table.items() if name in names}
-            if len(table) < 2:
-                return []
-            kept = survivors(table, self.usual)
-            every = [variant for variant in every if variant.name in kept]
-            if before == 0 and not self.host_alone:
-                every += self.parameters(heat, table)[: MOST_JOBS - len(every)]
-        return every
-
-    def every_variant(self, heat: Heat) -> list[bench.Variant]:
-        """Return the built-in choice, every algorithm that can serve, and the host's own."""
-        variable = f"OVERDRIVE_ADJUST_{heat.collective.upper()}"
-        own = host_settings.candidates(self.family, heat.collective)
-        if self.host_alone:
-            found = [bench.Variant(rules.HOST, None)]
-            return [*found, *(bench.Variant(name, None, given) for name, given in own.items())]
-        found = [bench.Variant(BUILT_IN, {}), bench.Variant(rules.HOST, {variable: rules.HOST})]
-        found += [bench.Variant(name, {variable: rules.HOST}, given) for name, given in own.items()]
-        for variant in self._bench(heat).algorithms(heat.collective):
-            # As rules write it; on one node `/hierarchical` is shared memory alone.
-            name = (variant.settings or {})[variable]
-            found.append(bench.Variant(name, {variable: name}))
-        return found[:MOST_JOBS]
-
-    def parameters(self, heat: Heat, table: Table) -> list[bench.Variant]:
-        """Return variants of the best of our algorithms with other parameters."""
-        ours = {
-            name: sizes
-            for name, sizes in host_settings.choosable(table).items()
-            if name not in (BUILT_IN, rules.HOST)
-        }
-        if not ours:
-            return []
-        best = min(ours, key=lambda name: (min(ratios(table, name)), name))
-        takes = self._bench(heat).parameters_of(heat.collective, best)
-        variable = f"OVERDRIVE_ADJUST_{heat.collective.upper()}"
-        most = {"radix": heat.ranks, "leaders": heat.ranks // self.bench.nodes,
-                "segment": max(heat.sizes) - 1, "pipeline": max(heat.sizes) - 1}  # fmt: skip
-        found = []
-        for name, values in PARAMETERS.items():
-            if name not in takes:
-                continue
-            for value in values:
-                size = parse_size(value)
-                if size > most[name] or size == takes[name]:
-                    continue
-                given = {variable: best, f"{variable}_{name.upper()}": value}
-                found.append(bench.Variant(f"{best} {name}={value}", given))
-        return found
-
-    def _bench(self, heat: Heat) -> bench.Bench:
-        options = copy.copy(self.bench.options)
-        options.collectives = [heat.collective]
-        # A barrier has no size, and the program wants one.
-        options.sizes = ",".join(str(size or 8) for size in heat.sizes)
-        return replace(self.bench, options=options, ranks=heat.ranks, problems=[])
-
-    def measure(self, heat: Heat, variants: list[bench.Variant], seconds: float) -> list[Sample]:
-        """Return the samples of one heat."""
-        # The learning of the program would measure beside us.
-        for variant in variants:
-            if variant.settings is not None:
-                variant.settings = {"OVERDRIVE_LEARN": "off", **variant.settings}
-        tried_again = False
-        while True:
-            here = self._bench(heat)
-            samples: list[Sample] = []
-            if here.spans_nodes():
-                bench.one_after_the_other(here, variants, seconds, samples)
-            else:
-                bench.at_the_same_time(here, variants, seconds, samples)
-            if not here.problems:
-                return [sample for sample in samples if sample.what == "all"]
-            # The library may refuse an algorithm for this number of ranks; then it is none.
-            refused = {name for name in here.failed if host_settings.is_setting(name)}
-            if refused and set(here.failed) == refused:
-                variants = [variant for variant in variants if variant.name not in refused]
-            elif tried_again:
-                raise CommandError(here.problems[0])
-            else:
-                # Launchers that start and end at the same time trip over each other now and then.
-                tried_again = True
-
-    def confirmed(self, ranks: int, collective: str) -> dict[str, dict[int, Measured]]:
-        """Return what the rounds after the first tell of a collective.
-
-        Of many variants the best of one short round is partly the luckiest, so that round only says
-        who goes on. Where nobody did, or there was no time, the usual choice alone is known.
-        """
-        samples: list[Sample] = []
-        for heat in self.heats:
-            if (heat.ranks, heat.collective) != (ranks, collective):
-                continue
-            first, *later = (self.journal.heats.get(heat.name(n), []) for n in range(len(SHARES)))
-            again = [sample for found in later for sample in found]
-            samples += again or [sample for sample in first if sample.job == self.usual]
-        return tabulate(samples, self.cores)
-
-    def choosable(self, table: Table) -> Table:
-        """Return the variants that what is written can choose."""
-        return table if self.host_alone else host_settings.choosable(table)
-
-    def table(
-        self, ranks: int, collective: str, last_round: int, sizes: Sequence[int] | None = None
-    ) -> dict[str, dict[int, Measured]]:
-        """Return what all rounds up to one tell of a collective."""
-        samples = [
-            sample
-            for heat in self.heats
-            if (heat.ranks, heat.collective) == (ranks, collective)
-            for number in range(last_round + 1)
-            for sample in self.journal.heats.get(heat.name(number), [])
-            if sizes is None or sample.bytes in sizes or collective == "barrier"
-        ]
-        return tabulate(samples, self.cores)
-
-
-def tabulate(samples: Iterable[Sample], cores: int) -> dict[str, dict[int, Measured]]:
-    """Return medians by variant and size, of the distance of cores that most samples have."""
-    everything = list(samples)
-    regimes = Counter(regime for sample in everything if (regime := sample.regime(cores)))
-    usual = regimes.most_common(1)[0][0] if regimes else None
-    values: dict[str, dict[int, list[float]]] = {}
-    for sample in everything:
-        if usual is None or sample.regime(cores) == usual:
-            values.setdefault(sample.job, {}).setdefault(sample.bytes, []).append(sample.us)
-    found: dict[str, dict[int, Measured]] = {}
-    for variant, sizes in values.items():
-        for size, times in sizes.items():
-            if (one := measured(times)) is not None:
-                found.setdefault(variant, {})[size] = one
-    return found
-
-
 def summary(tuning: Tuning, options: argparse.Namespace) -> list[str]:
     """Return in a table what wins where and what the built-in choice would lose."""
     lines = []
     for ranks in options.counts:
         for collective in options.collectives:
-            table = tuning.confirmed(ranks, collective)
-            sizes = sorted({size for known in table.values() for size in known})
-            if not sizes:
+            table = tuning.decided(ranks, collective)
+            seen = tuning.seen(ranks, collective)
+            if not seen:
                 lines.append(f"{collective}, {ranks} ranks: not measured")
                 continue
             lines.append(f"{collective}, {ranks} ranks")
-            for size in sizes:
+            for size in sorted({size for known in seen.values() for size in known}):
                 best = winner(tuning.choosable(table), size, tuning.usual)
                 usual = table.get(tuning.usual, {}).get(size)
-                lost = regret(table, size, tuning.usual)
+                lost = regret(seen, size, tuning.usual)
                 if usual is None or lost is None:
                     continue
                 what = size_text(size)
@@ -476,11 +237,13 @@ def _finish(
     date = time.strftime("%Y-%m-%d")
     lines = summary(tuning, options)
     points = [(c, ranks) for c in options.collectives for ranks in options.counts]
-    seen = {(c, ranks): tuning.table(ranks, c, len(SHARES) - 1) for c, ranks in points}
-    tables = {(c, ranks): tuning.confirmed(ranks, c) for c, ranks in points}
+    seen = {(c, ranks): tuning.seen(ranks, c) for c, ranks in points}
+    tables = {(c, ranks): tuning.decided(ranks, c) for c, ranks in points}
     subtitle = f"{head[1]} · {head[0]} · {date}"
     picture = output.with_suffix(".html")
-    write_whole(picture, report.render(subtitle, seen, lines, tuning.usual, tuning.choosable))
+    write_whole(
+        picture, report.render(subtitle, seen, tables, lines, tuning.usual, tuning.choosable)
+    )
     print("\n".join(lines))
     if tuning.host_alone:
         files = host_settings.emit(tuning.family, [subtitle], tables, output)
@@ -489,12 +252,17 @@ def _finish(
         print(f"the library's best settings are in {output}; figures: {picture}")
         return
     found: list[dict[str, Any]] = []
+    sizes = sorted({size for heat in tuning.heats for size in heat.sizes if size})
+    planned = [*sizes, *(halfway(low, high) for low, high in pairwise(sizes))]
     for collective in options.collectives:
         by_ranks = {ranks: tuning.choosable(tables[collective, ranks]) for ranks in options.counts}
-        planned = {size for h in tuning.heats if h.collective == collective for size in h.sizes}
-        found += rules.rules_of(collective, by_ranks, where, sorted(planned))
+        found += rules.rules_of(collective, by_ranks, where, planned)
     write_whole(output, rules.render(*head, date, found))
     print(f"{len(found)} rules written to {output}; figures: {picture}")
+    if tuning.not_decided:
+        print(f"the time was over before the last round of {tuning.not_decided} heats, so that "
+              f"these have no rules: name a longer --budget, or less with --collectives, -n or "
+              f"--sizes", file=sys.stderr)  # fmt: skip
 
 
 def _bench_of(
@@ -573,7 +341,7 @@ def run(
     plan = {"fingerprint": fingerprint, "host": host, "counts": options.counts, "sizes": sizes,
             "collectives": options.collectives, "where": where, "options": options.options,
             "set": sorted(chosen.variables().items()), "emit": options.emit or "",
-            "start": options.hosts_launcher}  # fmt: skip
+            "start": options.hosts_launcher, "rounds": LAST + 1}  # fmt: skip
     partial = output.with_name(output.name + ".partial")
     if options.again:
         partial.unlink(missing_ok=True)

@@ -66,15 +66,18 @@ def chart(title: str, table: Table, usual: str = BUILT_IN) -> str:
 
 
 def rows(
-    table: Table, usual_name: str = BUILT_IN, choosable: Callable[[Table], Table] = lambda t: t
+    table: Table,
+    decided: Table,
+    usual_name: str = BUILT_IN,
+    choosable: Callable[[Table], Table] = lambda t: t,
 ) -> list[list[str]]:
     """Return for each size what is taken, what it gains, and the times with their intervals."""
     found = []
     for size in sorted({size for sizes in table.values() for size in sizes}):
-        usual = table.get(usual_name, {}).get(size)
-        best = winner(choosable(table), size, usual_name)
+        usual = decided.get(usual_name, {}).get(size)
+        best = winner(choosable(decided), size, usual_name)
         lost = regret(table, size, usual_name)
-        gain = "" if usual is None else f"{usual.median / table[best][size].median:.2f}"
+        gain = "" if usual is None else f"{usual.median / decided[best][size].median:.2f}"
         times = [
             f"{name} {one.median:.4g} ({one.low:.4g} to {one.high:.4g})"
             for name, sizes in sorted(table.items())
@@ -90,21 +93,28 @@ def rows(
 def render(
     subtitle: str,
     tables: Mapping[Key, Table],
+    decided: Mapping[Key, Table],
     lines: Sequence[str],
     usual: str = BUILT_IN,
     choosable: Callable[[Table], Table] = lambda table: table,
 ) -> str:
-    """Return the whole page; `choosable`: the part of a table that what is written can choose."""
+    """Return the whole page.
+
+    `decided`: what the last round alone tells; `choosable`: the part of a table that what is
+    written can choose.
+    """
     named = "the built-in choice" if usual == BUILT_IN else "the library's own choice"
     parts = [
         "<h1>Tuned collectives</h1>",
         f'<p class="sub">{page.escape(subtitle)}</p>',
         "<h2>What follows</h2>",
         f"<pre>{page.escape(chr(10).join(lines))}</pre>",
-        f"<p>A variant is taken where it is 3 % faster than {named} and their intervals do not "
-        f"overlap. Regret: by how much {named} is slower than the best variant that was seen, "
-        "algorithms of the library by its own variables (host: …) included. Times in us, with "
-        "intervals of 95 %.</p>",
+        f"<p>A variant is taken where in the last round it was 3 % faster than {named}, their "
+        "intervals did not overlap, and it was not slower with one kind of buffers. Regret: by how "
+        f"much {named} is slower than the best variant that was seen in any round, algorithms of "
+        "the library by its own variables (host: …) included. Times in us, with intervals of "
+        "95 %: geometric means of calls whose buffers nobody touches, and of calls whose buffers "
+        "the program rewrites and reads, which is counted.</p>",
         f"<section><h2>Regret of {named}</h2>",
         regret_chart(tables, usual),
         "</section>",
@@ -115,7 +125,10 @@ def render(
         title = f"{collective}, {ranks} ranks"
         parts.append(f"<section><h2>{page.escape(title)}</h2>")
         parts.append(chart(title, table, usual))
-        body = [[*row[:4], page.wide(row[4])] for row in rows(table, usual, choosable)]
+        body = [
+            [*row[:4], page.wide(row[4])]
+            for row in rows(table, decided[collective, ranks], usual, choosable)
+        ]
         parts.append(page.table(["size", "taken", "times as fast", "regret", "medians"], body))
         parts.append("</section>")
     return page.document("Tuned collectives", "\n".join(parts))
