@@ -25,6 +25,12 @@ Place own_block(const Shape& shape, const Blocks& blocks) {
   return shape.in_place ? block_place(shape, blocks, shape.rank) : Place{};
 }
 
+// After the first messages, which do not need it: they are under way meanwhile.
+void copy_own(Builder& builder, const Shape& shape, const Blocks& blocks) {
+  builder.copy(block_place(shape, blocks, shape.rank), own_block(shape, blocks),
+               blocks.size(shape.rank));
+}
+
 // Where all blocks are one piece; own is put there already.
 Place collected(Builder& builder, const Shape& shape, const Blocks& blocks) {
   const Place all = irregular(shape) ? builder.scratch(blocks.total()) : output();
@@ -105,8 +111,6 @@ void allgather_ring(Builder& builder, const Shape& shape) {
   const int ranks = shape.ranks;
   const int left = (shape.rank - 1 + ranks) % ranks;
   const int right = (shape.rank + 1) % ranks;
-  const Place mine = block_place(shape, blocks, shape.rank);
-  builder.copy(mine, own_block(shape, blocks), blocks.size(shape.rank));
   for (int step = 0; step + 1 < ranks; ++step) {
     const int out = (shape.rank - step + ranks) % ranks;
     const int in = (left - step + ranks) % ranks;
@@ -114,6 +118,7 @@ void allgather_ring(Builder& builder, const Shape& shape) {
     builder.send(right, source, blocks.size(out));
     builder.receive(left, block_place(shape, blocks, in), blocks.size(in));
   }
+  copy_own(builder, shape, blocks);
 }
 
 // Ranks exchange with their left and right neighbours in turn, two blocks each time after the
@@ -123,8 +128,6 @@ void allgather_neighbour_exchange(Builder& builder, const Shape& shape) {
   const int ranks = shape.ranks;
   const int pairs = ranks / 2;
   const bool even = shape.rank % 2 == 0;
-  const Place mine = block_place(shape, blocks, shape.rank);
-  builder.copy(mine, own_block(shape, blocks), blocks.size(shape.rank));
   // A pair of blocks as one message where they are one piece.
   const auto move_pair = [&](int peer, int pair, bool out) {
     const int first = 2 * pair;
@@ -145,6 +148,7 @@ void allgather_neighbour_exchange(Builder& builder, const Shape& shape) {
   const int partner = even ? right : left;
   builder.send(partner, own_block(shape, blocks), blocks.size(shape.rank));
   builder.receive(partner, block_place(shape, blocks, partner), blocks.size(partner));
+  copy_own(builder, shape, blocks);
   const int pair = shape.rank / 2;
   // An even rank gets, in turn, pairs from its left and right; what it got last goes on.
   int out = pair;
@@ -183,8 +187,7 @@ void allgather_linear(Builder& builder, const Shape& shape) {
     sends.add(builder.send((shape.rank + step) % ranks, own_block(shape, blocks),
                            blocks.size(shape.rank)));
   }
-  builder.copy(block_place(shape, blocks, shape.rank), own_block(shape, blocks),
-               blocks.size(shape.rank));
+  copy_own(builder, shape, blocks);
 }
 
 }  // namespace od::coll

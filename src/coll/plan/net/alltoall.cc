@@ -36,7 +36,6 @@ Partners partners(const Shape& shape, int step, bool pairs) {
 template <class Outgoing, class Incoming>
 void exchange(Builder& builder, const Shape& shape, bool pairs, int limit, std::int64_t count,
               Outgoing outgoing_place, Incoming incoming_place) {
-  builder.copy(incoming_place(shape.rank), outgoing_place(shape.rank), count);
   Window receives(builder, limit);
   Window sends(builder, limit);
   Builder::StepId last_receive = Builder::kNoStep;
@@ -52,6 +51,8 @@ void exchange(Builder& builder, const Shape& shape, bool pairs, int limit, std::
     last_receive = receive;
     last_send = send;
   }
+  // Last: messages are under way meanwhile.
+  builder.copy(incoming_place(shape.rank), outgoing_place(shape.rank), count);
 }
 
 void regular(Builder& builder, const Shape& shape, bool pairs, int limit) {

@@ -2,6 +2,8 @@
 //
 // In gatherv and scatterv only the root knows all counts: whole blocks move, directly between root
 // and ranks. A rank that is not the root has its block as block 0 of its buffer.
+//
+// The root copies its own block last: messages are under way meanwhile.
 #include <algorithm>
 #include <cstddef>
 #include <vector>
@@ -55,13 +57,13 @@ void gather_linear(Builder& builder, const Shape& shape) {
     builder.send(shape.root, Place{}, shape.count);
     return;
   }
-  const Place mine = output(shape.rank * shape.count);
-  builder.copy(mine, input(shape, mine.offset), shape.count);
   Window receives(builder, shape.parameters.window);
   for (int i = 1; i < shape.ranks; ++i) {
     const int rank = to_rank(shape, i);
     receives.add(builder.receive(rank, output(rank * shape.count), shape.count));
   }
+  const Place mine = output(shape.rank * shape.count);
+  builder.copy(mine, input(shape, mine.offset), shape.count);
 }
 
 void gather_knomial(Builder& builder, const Shape& shape) {
@@ -73,14 +75,14 @@ void gather_knomial(Builder& builder, const Shape& shape) {
   };
   const std::int64_t n = shape.count;
   if (me == 0) {
-    const Place mine = output(shape.rank * n);
-    builder.copy(mine, input(shape, mine.offset), n);
     for (const int child : tree.children) {
       in_pieces(shape, subtree(child), [&](Subtree piece) {
         builder.receive(to_rank(shape, child), output(to_rank(shape, piece.first) * n),
                         (piece.end - piece.first) * n);
       });
     }
+    const Place mine = output(shape.rank * n);
+    builder.copy(mine, input(shape, mine.offset), n);
     return;
   }
   const Subtree all = subtree(me);
@@ -113,10 +115,10 @@ void gather_linear_sync(Builder& builder, const Shape& shape) {
     builder.order(invitation, builder.send(shape.root, Place{}, shape.count));
     return;
   }
-  const Place mine = output(shape.rank * shape.count);
-  builder.copy(mine, input(shape, mine.offset), shape.count);
   receive_in_turn(builder, shape, shape.count,
                   [&](int rank) { return output(rank * shape.count); });
+  const Place mine = output(shape.rank * shape.count);
+  builder.copy(mine, input(shape, mine.offset), shape.count);
 }
 
 void gatherv_linear(Builder& builder, const Shape& shape) {
@@ -124,13 +126,13 @@ void gatherv_linear(Builder& builder, const Shape& shape) {
     builder.send(shape.root, whole(Buffer::kInput, 0), kWholeBlock);
     return;
   }
-  if (!shape.in_place) {
-    builder.copy(whole(Buffer::kOutput, shape.rank), whole(Buffer::kInput, 0), kWholeBlock);
-  }
   Window receives(builder, shape.parameters.window);
   for (int i = 1; i < shape.ranks; ++i) {
     const int rank = to_rank(shape, i);
     receives.add(builder.receive(rank, whole(Buffer::kOutput, rank), kWholeBlock));
+  }
+  if (!shape.in_place) {
+    builder.copy(whole(Buffer::kOutput, shape.rank), whole(Buffer::kInput, 0), kWholeBlock);
   }
 }
 
@@ -140,11 +142,11 @@ void gatherv_linear_sync(Builder& builder, const Shape& shape) {
     builder.order(invitation, builder.send(shape.root, whole(Buffer::kInput, 0), kWholeBlock));
     return;
   }
+  receive_in_turn(builder, shape, kWholeBlock,
+                  [](int rank) { return whole(Buffer::kOutput, rank); });
   if (!shape.in_place) {
     builder.copy(whole(Buffer::kOutput, shape.rank), whole(Buffer::kInput, 0), kWholeBlock);
   }
-  receive_in_turn(builder, shape, kWholeBlock,
-                  [](int rank) { return whole(Buffer::kOutput, rank); });
 }
 
 void scatter_linear(Builder& builder, const Shape& shape) {
@@ -152,13 +154,13 @@ void scatter_linear(Builder& builder, const Shape& shape) {
     builder.receive(shape.root, output(), shape.count);
     return;
   }
-  if (!shape.in_place) {
-    builder.copy(output(), Place{shape.rank * shape.count, 0, Buffer::kInput}, shape.count);
-  }
   Window sends(builder, shape.parameters.window);
   for (int i = 1; i < shape.ranks; ++i) {
     const int rank = to_rank(shape, i);
     sends.add(builder.send(rank, Place{rank * shape.count, 0, Buffer::kInput}, shape.count));
+  }
+  if (!shape.in_place) {
+    builder.copy(output(), Place{shape.rank * shape.count, 0, Buffer::kInput}, shape.count);
   }
 }
 
@@ -206,13 +208,13 @@ void scatterv_linear(Builder& builder, const Shape& shape) {
     builder.receive(shape.root, whole(Buffer::kOutput, 0), kWholeBlock);
     return;
   }
-  if (!shape.in_place) {
-    builder.copy(whole(Buffer::kOutput, 0), whole(Buffer::kInput, shape.rank), kWholeBlock);
-  }
   Window sends(builder, shape.parameters.window);
   for (int i = 1; i < shape.ranks; ++i) {
     const int rank = to_rank(shape, i);
     sends.add(builder.send(rank, whole(Buffer::kInput, rank), kWholeBlock));
+  }
+  if (!shape.in_place) {
+    builder.copy(whole(Buffer::kOutput, 0), whole(Buffer::kInput, shape.rank), kWholeBlock);
   }
 }
 
