@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
     from conformance.testlist import Test
 
-EVERYWHERE: list[tuple[str, str, str]] = []
+EVERYWHERE: list[tuple[str, str, str]] = [
+    ("openmpi4", "pt2pt/rqstatus *", "compares an error field that Open MPI leaves as it was, and "
+     "that the test has not set: what the stack held decides"),
+]  # fmt: skip
 """Host pattern, pattern for the identity of a test, reason."""
 
 LONG = "sends hundreds of datatypes in up to a minute; its smaller variants run"
@@ -129,6 +132,10 @@ OVERLAP_PYTHON = {"MPI4PY_RC_THREAD_LEVEL": "serialized"}
 FAULTS_OF_HOSTS = {
     ("openmpi4", "comm/comm_idup_isend"): "without Overdrive it waits for ever in `MPI_Waitall`, "
     "too, in 24 of 24 runs on an idle machine; it ends beside other work",
+    ("openmpi4", "pt2pt/sendflood"): "over nodes it takes 40 to more than 90 s without Overdrive, "
+    "23 to more than 90 s with it",
+    ("openmpi4", "rma/atomic_rmw_gacc"): "over nodes two of three runs without Overdrive did not "
+    "end within 61 s, the third took 21",
     ("openmpi4", "errors/comm/intercomm_abort"): "its `mpirun` crashes or hangs by itself when "
     "several ranks abort: of 97 runs each in turns 26 without Overdrive, 35 with it",
 }
