@@ -31,15 +31,17 @@ def _path(work: Path, host: str, settings: str, layout: str) -> Path:
 
 
 def _load(path: Path, version: str, settings: str, layout: str) -> dict:
-    groups = {name: {} for name in EMPTY}
     if path.is_file():
         content = json.loads(path.read_text(encoding="utf-8"))
         if content["version"] == version:
-            return {**groups, **content}
+            # What is empty is not written where results are kept.
+            for name in EMPTY:
+                content.setdefault(name, {})
+            return content
     about = {"version": version, "settings": settings}
     if layout:
         about["layout"] = layout
-    return {**about, **groups}
+    return {**about, **{name: {} for name in EMPTY}}
 
 
 def _save(path: Path, content: dict) -> None:
@@ -126,7 +128,7 @@ def keep(work: Path, kept: Path) -> None:
         for ranks, values in new["mpi4py"].items():
             known = content["mpi4py"].get(ranks)
             # A short run says less than a whole one; the page tells which version each was.
-            if not known or len(values["left_out"]) <= len(known.get("left_out", [])):
+            if not known or len(values.get("left_out", [])) <= len(known.get("left_out", [])):
                 content["mpi4py"][ranks] = _short(values)
         (kept / path.name).write_text(_lines(content), encoding="utf-8")
 
