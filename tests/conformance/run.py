@@ -61,6 +61,7 @@ from conformance.selection import (
     FORCED_MPI4PY_HOSTS,
     FORCED_MPI4PY_RANKS,
     FORCED_MPICH_HOSTS,
+    HANGING_OVER_NODES,
     HEAVY_MPI4PY,
     LAB_DIRECTORIES,
     LAB_HOSTS,
@@ -471,7 +472,7 @@ def run_mpi4py(
     left_out = []
     if plan.mpich.settings == OVERLAP:
         # Windows and files of the host use memory that is still on its way.
-        left_out = [*HEAVY_MPI4PY]
+        left_out = [*HEAVY_MPI4PY, *HANGING_OVER_NODES.get(host.name, [])]
     elif plan.mpich.representative or plan.mpich.settings:
         left_out = left_out_of_mpi4py(host.name, forced=bool(plan.mpich.settings))
     elif plan.mpich.without_heavy or plan.layout is not None:
