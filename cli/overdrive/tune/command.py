@@ -259,10 +259,6 @@ def _finish(
         found += rules.rules_of(collective, by_ranks, where, planned)
     write_whole(output, rules.render(*head, date, found))
     print(f"{len(found)} rules written to {output}; figures: {picture}")
-    if tuning.not_decided:
-        print(f"the time was over before the last round of {tuning.not_decided} heats, so that "
-              f"these have no rules: name a longer --budget, or less with --collectives, -n or "
-              f"--sizes", file=sys.stderr)  # fmt: skip
 
 
 def _bench_of(
@@ -361,9 +357,11 @@ def run(
               f"on from there", file=sys.stderr)  # fmt: skip
         return STOP_STATUS
     _finish(tuning, options, output, (fingerprint, host), where)
-    journal.close(remove=tuning.not_measured == 0)
-    if tuning.not_measured:
-        print(f"the time was over before {tuning.not_measured} of {len(heats)} heats were measured "
-              f"at all: the same call goes on with them; or name a longer --budget, or less with "
-              f"--collectives, -n or --sizes", file=sys.stderr)  # fmt: skip
+    missed, undecided = tuning.left.get(0, 0), tuning.left.get(LAST, 0)
+    journal.close(remove=not missed and not undecided)
+    if missed or undecided:
+        print(f"the time was over before {missed} of {len(heats)} heats were measured at all, and "
+              f"{undecided} in the last round, without which there are no rules: the same call "
+              f"goes on with them; or name a longer --budget, or less with --collectives, -n or "
+              f"--sizes", file=sys.stderr)  # fmt: skip
     return 0

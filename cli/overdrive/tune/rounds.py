@@ -93,10 +93,8 @@ class Tuning:
     """Whose algorithms are known by its own variables (host_settings)."""
     host_alone: bool = False
     known: dict[Heat, list[bench.Variant]] = field(default_factory=dict)
-    not_measured: int = 0
-    """Heats for which there was no time at all."""
-    not_decided: int = 0
-    """Heats of the last round for which there was no time."""
+    left: dict[int, int] = field(default_factory=dict)
+    """For how many heats of a round there was no time."""
 
     @property
     def usual(self) -> str:
@@ -126,14 +124,15 @@ class Tuning:
         begin = time.monotonic() - started
         part = SHARES[number] / (1 - sum(SHARES[:number])) if number < LAST else 1
         end = begin + max(0.0, self.seconds - begin) * part
+        # Without the first round nothing is known, and without the last one nothing follows: the
+        # others only save time.
+        latest = end
+        if number in (0, LAST):
+            latest = self.seconds * (sum(SHARES) if number == 0 else 1) + SLACK_SECONDS
         for i, heat in enumerate(todo):
             passed = time.monotonic() - started
-            # The first round tells of all; it is worth more than the time that was named.
-            if passed > self.seconds * (1 if number else 2) + SLACK_SECONDS:
-                if number == 0:
-                    self.not_measured = len(todo) - i
-                elif number == LAST:
-                    self.not_decided = len(todo) - i
+            if passed >= latest:
+                self.left[number] = len(todo) - i
                 break
             variants = self.variants(heat, number)
             starting = 0.3 + 0.1 * len(variants) * heat.ranks / self.cores
