@@ -43,7 +43,7 @@ pass a switch with a latency of 50 us. All nodes share the {processors} processo
 machine. *host*: the MPI library alone; *plain*: the usual algorithm of Overdrive; *first*:
 [first_arrival](../design/first-arrival.md). The three take turns call by call; medians, which
 are [here](data/arrival.csv). In the median ranks came within {off:.0f} us of where they should.
-Library: as of commit {commits}, each file optimised by itself; no autogroups
+Library: as of commit {commits} (ebfa013: each file optimised by itself); no autogroups
 ([why](../manual.md#known-open-points)).
 What *first* gains where the choice is learnt has [a page of its own](arrival-learnt.md).
 120,000 random calls with random delays (`pytest -m slow -k ten_thousand`) over each of Open MPI 4.1
