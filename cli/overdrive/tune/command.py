@@ -35,7 +35,7 @@ from overdrive.thresholds import size_text
 from overdrive.tune import host_settings, report, rules
 from overdrive.tune.journal import Journal, write_whole
 from overdrive.tune.rounds import KINDS, LAST, Heat, Tuning
-from overdrive.tune.statistics import buckets, halfway, regret, winner
+from overdrive.tune.statistics import Table, buckets, halfway, regret, winner
 
 KNOWN = bench.KNOWN
 SIZES = "8,64,512,2K,4K,16K,64K,256K,1M,4M"
@@ -198,13 +198,17 @@ def standard_file(environment: Mapping[str, str], host: str) -> Path:
     return calibrate.standard_file(environment).with_name(f"tuning-{words}.json")
 
 
-def summary(tuning: Tuning, options: argparse.Namespace) -> list[str]:
+def summary(
+    tuning: Tuning,
+    options: argparse.Namespace,
+    every: Mapping[report.Key, Table],
+    decided: Mapping[report.Key, Table],
+) -> list[str]:
     """Return in a table what wins where and what the built-in choice would lose."""
     lines = []
     for ranks in options.counts:
         for collective in options.collectives:
-            table = tuning.decided(ranks, collective)
-            seen = tuning.seen(ranks, collective)
+            table, seen = decided[collective, ranks], every[collective, ranks]
             if not seen:
                 lines.append(f"{collective}, {ranks} ranks: not measured")
                 continue
@@ -235,10 +239,10 @@ def _finish(
     where: Mapping[str, object],
 ) -> None:
     date = time.strftime("%Y-%m-%d")
-    lines = summary(tuning, options)
     points = [(c, ranks) for c in options.collectives for ranks in options.counts]
     seen = {(c, ranks): tuning.seen(ranks, c) for c, ranks in points}
     tables = {(c, ranks): tuning.decided(ranks, c) for c, ranks in points}
+    lines = summary(tuning, options, seen, tables)
     subtitle = f"{head[1]} · {head[0]} · {date}"
     picture = output.with_suffix(".html")
     write_whole(

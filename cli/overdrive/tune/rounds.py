@@ -92,7 +92,8 @@ class Tuning:
     family: str = ""
     """Whose algorithms are known by its own variables (host_settings)."""
     host_alone: bool = False
-    known: dict[Heat, list[bench.Variant]] = field(default_factory=dict)
+    known: dict[tuple[Heat, int], list[bench.Variant]] = field(default_factory=dict)
+    """Who takes part, by heat and round: to find out takes programs and all samples so far."""
     left: dict[int, int] = field(default_factory=dict)
     """For how many heats of a round there was no time."""
 
@@ -169,23 +170,30 @@ class Tuning:
         return found
 
     def variants(self, heat: Heat, number: int) -> list[bench.Variant]:
-        """Return who takes part in a round."""
-        if number == LAST:
-            return self._of_last(heat)
-        if heat not in self.known:
-            self.known[heat] = self.every_variant(heat)
-        every = self.known[heat]
-        for before in range(number):
-            names = {variant.name for variant in every}
-            table = self.table(heat.ranks, heat.collective, before + 1, heat.sizes)
-            table = {name: known for name, known in table.items() if name in names}
-            if len(table) < 2:
-                return []
-            kept = survivors(table, self.usual)
-            every = [variant for variant in every if variant.name in kept]
-            if before == 0 and not self.host_alone:
-                every += self.parameters(heat, table)[: MOST_JOBS - len(every)]
-        return every
+        """Return who takes part in a round; those before it must be over."""
+        if (heat, number) not in self.known:
+            if number == 0:
+                found = self.every_variant(heat)
+            elif number == LAST:
+                found = self._of_last(heat)
+            else:
+                found = self._after(heat, number - 1)
+            self.known[heat, number] = found
+        return self.known[heat, number]
+
+    def _after(self, heat: Heat, number: int) -> list[bench.Variant]:
+        """Return who goes on after a round, and after the first one other parameters too."""
+        every = self.variants(heat, number)
+        names = {variant.name for variant in every}
+        table = self.table(heat.ranks, heat.collective, number + 1, heat.sizes)
+        table = {name: known for name, known in table.items() if name in names}
+        if len(table) < 2:
+            return []
+        kept = survivors(table, self.usual)
+        found = [variant for variant in every if variant.name in kept]
+        if number == 0 and not self.host_alone:
+            found += self.parameters(heat, table)[: MOST_JOBS - len(found)]
+        return found
 
     def _of_last(self, heat: Heat) -> list[bench.Variant]:
         """Return the built-in choice, and what was best at some size."""

@@ -119,9 +119,7 @@ def candidate(table: Table, size: int, built_in: str = BUILT_IN, *, sure: bool =
         mine = sizes.get(size)
         if variant == built_in or mine is None:
             continue
-        if usual is not None and not _gains(mine, usual):
-            continue
-        if sure and usual is not None and not _is_sure(mine, usual):
+        if usual is not None and not (_gains(mine, usual) and (not sure or _is_sure(mine, usual))):
             continue
         if best is None or mine.median < best:
             found, best = variant, mine.median
