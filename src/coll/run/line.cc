@@ -65,8 +65,8 @@ bool fill_bcast(const CollectiveCall& call, Line& line) {
 bool fill_reduce_scatter(const Team& team, const CollectiveCall& call, Line& line) {
   if (call.in_place || call.send == call.recv) return false;
   const auto me = static_cast<std::size_t>(team.position());
-  if (team.size() == 2) {
-    if (line.bytes == 0 || !equal_counts(call.recv_blocks)) return false;
+  if (team.size() == 2 && equal_counts(call.recv_blocks)) {
+    if (line.bytes == 0) return false;
     line.shown = shown_of(team, line.own, line.bytes);
     line.own += me * line.bytes;
     take_block(team, line);

@@ -116,6 +116,17 @@ void LineServer::fetch_lines(const Line& line, Span sources) const {
   }
 }
 
+// Whose posts do not wait for ours is usually some exchanges ahead: the line of one to come is
+// fetched while this one is worked on. The next one's would come too late where cores are far apart
+// (8 bytes by a root: 271 ns without, 130 so), and cells gain nothing.
+void LineServer::fetch_later_post(const Line& line, int source) const {
+  constexpr std::uint64_t kAhead = 2;
+  if (line.pattern == Pattern::everyone || line.bytes > kInlineBytes) return;
+  const Post& post = channel_.post(source, channel_.next() + kAhead);
+  prefetch_for_reading(&post);
+  if (line.bytes > kFirstLineBytes) prefetch_for_reading(post.payload + kFirstLineBytes);
+}
+
 // As Team::awaited_member(); the first of these is missing.
 const std::atomic<std::uint32_t>* LineServer::awaited_member(Span sources) const {
   for (int i = sources.first; i < sources.last; ++i) {
@@ -134,10 +145,13 @@ bool LineServer::lines_here(const Line& line, Span sources, Patience& patience) 
     if (i == shape_.me) continue;
     const Post& post = channel_.post(i, number);
     const std::uint64_t expected = channel_.ticket(i, number);
+    bool was_there = true;
     // Pairs with the release in Channel::publish().
     while (post.ticket.load(std::memory_order_acquire) != expected) {
+      was_there = false;
       if (!patience.another_look([&] { return awaited_member({i, sources.last}); })) return false;
     }
+    if (was_there) fetch_later_post(line, i);
     if (!as_expected(line, post)) return false;
     channel_.note_completed(i, post.completed);
   }

@@ -87,10 +87,8 @@ class Member {
     if (one.kind == Kind::bcast && me == one.root) {
       for (std::uint64_t i = 0; i < one.count; ++i) out_[i] = one.value(me, i);
     }
-    // Of two members blocks that differ are no line, and of none there is nothing to show.
-    const bool may_be_line =
-        !one.scatters_a_sum() ||
-        (!in_.empty() && (ranks > 2 || one.kind != Kind::uneven_reduce_scatter));
+    // Of a sum without elements there is nothing to show.
+    const bool may_be_line = !one.scatters_a_sum() || !in_.empty();
     if (patience >= 0 && may_be_line && team_.serve_line(line(one), {patience})) {
       ++lines_;
     } else {
@@ -131,7 +129,7 @@ class Member {
       if (!root) line.into = nullptr;
     }
     const bool pair = team_.size() == 2;
-    if (one.scatters_a_sum() && !pair) {
+    if (one.kind == Kind::uneven_reduce_scatter || (one.scatters_a_sum() && !pair)) {
       line.use = Use::combine;
       line.bytes = in_.size() * sizeof(std::int32_t);
       line.taken_at = one.begin(team_.position()) * sizeof(std::int32_t);

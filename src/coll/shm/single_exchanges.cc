@@ -125,7 +125,9 @@ PlannedExchange alltoall_exchange(const TeamShape& shape, const Blocks& send, co
 
 PlannedExchange reduce_scatter_exchange(const TeamShape& shape, const Blocks& send, void* recv,
                                         const Combiner& combiner) {
-  const std::uint64_t whole = shape.size > 2 ? short_vector_bytes(send, shape.size) : 0;
+  // Of two members with equal blocks each shows only what the other takes.
+  const bool shows_all = shape.size > 2 || send.sizes != nullptr;
+  const std::uint64_t whole = shows_all ? short_vector_bytes(send, shape.size) : 0;
   PlannedExchange x =
       combining(shape, Pattern::everyone, whole != 0 ? Content::same : Content::each, 0, combiner);
   x.part.out = send;
