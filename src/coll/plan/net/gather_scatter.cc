@@ -3,7 +3,8 @@
 // In gatherv and scatterv only the root knows all counts: whole blocks move, directly between root
 // and ranks. A rank that is not the root has its block as block 0 of its buffer.
 //
-// The root copies its own block last: messages are under way meanwhile.
+// The root copies its own block last (`gather_own()` and the like): messages are under way
+// meanwhile.
 #include <algorithm>
 #include <cstddef>
 #include <vector>
@@ -17,6 +18,21 @@ namespace od::coll {
 namespace {
 
 Place whole(Buffer buffer, int block) { return {0, block, buffer}; }
+
+void gather_own(Builder& builder, const Shape& shape) {
+  const Place mine = output(shape.rank * shape.count);
+  builder.copy(mine, input(shape, mine.offset), shape.count);
+}
+
+void gather_own_whole(Builder& builder, const Shape& shape) {
+  if (shape.in_place) return;
+  builder.copy(whole(Buffer::kOutput, shape.rank), whole(Buffer::kInput, 0), kWholeBlock);
+}
+
+void scatter_own(Builder& builder, const Shape& shape) {
+  if (shape.in_place) return;
+  builder.copy(output(), Place{shape.rank * shape.count, 0, Buffer::kInput}, shape.count);
+}
 
 // In a k-nomial tree over ranks counted from the root, the blocks of a subtree follow each other,
 // at the root with a break where ranks wrap around: there a message becomes two.
@@ -62,8 +78,7 @@ void gather_linear(Builder& builder, const Shape& shape) {
     const int rank = to_rank(shape, i);
     receives.add(builder.receive(rank, output(rank * shape.count), shape.count));
   }
-  const Place mine = output(shape.rank * shape.count);
-  builder.copy(mine, input(shape, mine.offset), shape.count);
+  gather_own(builder, shape);
 }
 
 void gather_knomial(Builder& builder, const Shape& shape) {
@@ -81,9 +96,7 @@ void gather_knomial(Builder& builder, const Shape& shape) {
                         (piece.end - piece.first) * n);
       });
     }
-    const Place mine = output(shape.rank * n);
-    builder.copy(mine, input(shape, mine.offset), n);
-    return;
+    return gather_own(builder, shape);
   }
   const Subtree all = subtree(me);
   Place held{};
@@ -117,8 +130,7 @@ void gather_linear_sync(Builder& builder, const Shape& shape) {
   }
   receive_in_turn(builder, shape, shape.count,
                   [&](int rank) { return output(rank * shape.count); });
-  const Place mine = output(shape.rank * shape.count);
-  builder.copy(mine, input(shape, mine.offset), shape.count);
+  gather_own(builder, shape);
 }
 
 void gatherv_linear(Builder& builder, const Shape& shape) {
@@ -131,9 +143,7 @@ void gatherv_linear(Builder& builder, const Shape& shape) {
     const int rank = to_rank(shape, i);
     receives.add(builder.receive(rank, whole(Buffer::kOutput, rank), kWholeBlock));
   }
-  if (!shape.in_place) {
-    builder.copy(whole(Buffer::kOutput, shape.rank), whole(Buffer::kInput, 0), kWholeBlock);
-  }
+  gather_own_whole(builder, shape);
 }
 
 void gatherv_linear_sync(Builder& builder, const Shape& shape) {
@@ -144,9 +154,7 @@ void gatherv_linear_sync(Builder& builder, const Shape& shape) {
   }
   receive_in_turn(builder, shape, kWholeBlock,
                   [](int rank) { return whole(Buffer::kOutput, rank); });
-  if (!shape.in_place) {
-    builder.copy(whole(Buffer::kOutput, shape.rank), whole(Buffer::kInput, 0), kWholeBlock);
-  }
+  gather_own_whole(builder, shape);
 }
 
 void scatter_linear(Builder& builder, const Shape& shape) {
@@ -159,9 +167,7 @@ void scatter_linear(Builder& builder, const Shape& shape) {
     const int rank = to_rank(shape, i);
     sends.add(builder.send(rank, Place{rank * shape.count, 0, Buffer::kInput}, shape.count));
   }
-  if (!shape.in_place) {
-    builder.copy(output(), Place{shape.rank * shape.count, 0, Buffer::kInput}, shape.count);
-  }
+  scatter_own(builder, shape);
 }
 
 void scatter_knomial(Builder& builder, const Shape& shape) {
@@ -180,10 +186,7 @@ void scatter_knomial(Builder& builder, const Shape& shape) {
                      (piece.end - piece.first) * n);
       });
     }
-    if (!shape.in_place) {
-      builder.copy(output(), Place{shape.rank * n, 0, Buffer::kInput}, n);
-    }
-    return;
+    return scatter_own(builder, shape);
   }
   const Subtree all = subtree(me);
   const Place held = tree.children.empty() ? output() : builder.scratch((all.end - me) * n);
