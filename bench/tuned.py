@@ -3,6 +3,7 @@
 
     tuned.py                                   both main hosts: tune, then measure; write the page
     tuned.py --host mpich4 --tune 3m --seconds 10     only this (keeps the rest)
+    tuned.py --lab 4x2 --rate 1gbit            over so many nodes with so many ranks on each
     tuned.py --evaluate                        write the page again from earlier samples
 
 Tuned are 2 and 4 ranks at the sizes that the command takes by itself; measured are sizes between
@@ -24,16 +25,19 @@ import statistics
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from analysis import geometric_mean, size_name
 from campaign import PLAIN, Sample, load_part, samples_file, save
 from coll_campaign import build
 from goals import HOST_TITLES
-from jobs import BUILD, ROOT, Host, library, select_hosts
+from jobs import BUILD, ROOT, Host, JobResult, library, select_hosts
+from lab_runs import NoLab, up
 from page import machine, table
-from turns import Variant, run_together
+from turns import Variant, run_together, start_here
 
 COMMAND = [sys.executable, str(ROOT / "overdrive")]
 RAW = BUILD / "bench" / "tuned"
@@ -54,16 +58,54 @@ Point = tuple[str, str, str, int]
 """Host, ranks, collective, bytes."""
 
 
-def tune(host: Host, budget: str) -> Path:
-    """Let the command measure; return the file with its rules."""
-    file = RAW / f"{host.name}.json"
+@dataclass(frozen=True)
+class Place:
+    """Where jobs run: on this node, or over the nodes of a virtual cluster."""
+
+    name: str
+    """Of the cluster in samples; empty: this node."""
+    ranks: tuple[str, ...]
+    """Numbers that are measured."""
+    tune: tuple[str, ...]
+    """What tells `overdrive tune` the same."""
+    start: Callable[..., JobResult] = start_here
+
+    def label(self, ranks: str) -> str:
+        """Return what the page calls so many ranks here."""
+        return self.name or ranks
+
+
+@contextmanager
+def place(options: argparse.Namespace) -> Iterator[Place]:
+    """Yield where to measure; a cluster is there as long as it is needed."""
+    if not options.lab:
+        yield Place("", tuple(options.ranks.split(",")), ("-n", TUNED_RANKS))
+        return
+    nodes, per_node = (int(number) for number in options.lab.split("x"))
+    ranks = str(nodes * per_node)
+    with up(nodes, per_node, "" if options.rate == "off" else options.rate) as cluster:
+        words = ("--lab", cluster.name, "--ppn", str(per_node), "-n", ranks)
+        yield Place(lab_name(options), (ranks,), words, cluster.start)
+
+
+def lab_name(options: argparse.Namespace) -> str:
+    """Return what samples over the cluster are called."""
+    return options.lab if options.rate == "off" else f"{options.lab} {options.rate}"
+
+
+def labels(options: argparse.Namespace) -> list[str]:
+    """Return what the numbers of ranks are called that are asked for."""
+    return [lab_name(options)] if options.lab else options.ranks.split(",")
+
+
+def tune(host: Host, where: Place, budget: str, file: Path) -> None:
+    """Let the command measure and write its rules to the file."""
     file.unlink(missing_ok=True)
-    words = ["tune", "-n", TUNED_RANKS, "--budget", budget, "--launcher", host.launcher]
+    words = ["tune", *where.tune, "--budget", budget, "--launcher", host.launcher]
     words += ["--mpicc", " ".join(host.mpicc), "--output", str(file), "--again"]
     environment = {**os.environ, **host.env, "OVERDRIVE_LIBRARY": str(library())}
-    with (RAW / f"{host.name}.log").open("w") as log:
+    with file.with_suffix(".log").open("w") as log:
         subprocess.run([*COMMAND, *words], env=environment, stdout=log, stderr=log, check=True)
-    return file
 
 
 def algorithms() -> dict[str, list[str]]:
@@ -96,13 +138,16 @@ def variants_of(host: Host, test: str, rules: Path, names: list[str]) -> Iterato
         yield Variant(name, host, program, library(), {**none, variable: name})
 
 
-def measure(host: Host, options: argparse.Namespace) -> list[str]:
+def measure(host: Host, where: Place, options: argparse.Namespace) -> list[str]:
     """Tune and measure one host; return what went wrong."""
     RAW.mkdir(parents=True, exist_ok=True)
-    rules = RAW / f"{host.name}.json" if options.keep_rules else tune(host, options.tune)
+    rules = RAW / f"{'-'.join([host.name, *where.name.split()])}.json"
+    if not options.keep_rules:
+        tune(host, where, options.tune, rules)
     known = algorithms()
     problems: list[str] = []
-    for ranks in options.ranks.split(","):
+    for ranks in where.ranks:
+        label = where.label(ranks)
         found: list[Sample] = []
         for test in options.tests.split(","):
             arguments = ["--tests", test, "--shapes", "usual,app", "--modes", "blocking"]
@@ -110,17 +155,17 @@ def measure(host: Host, options: argparse.Namespace) -> list[str]:
             arguments += ["--share", str(RAW), "--whole-round", "1"]
             samples, wrong = run_together(
                 list(variants_of(host, test, rules, known[test])),
-                arguments, int(ranks), options.seconds, 0, folder=RAW,
+                arguments, int(ranks), options.seconds, 0, start=where.start, folder=RAW,
             )  # fmt: skip
             found += samples
-            problems += [f"{host.name}, {ranks} ranks, {test}: {text}" for text in wrong]
-        save(found, samples_file(f"{host.name}-{ranks}", RAW), append=False)
+            problems += [f"{host.name}, {label}, {test}: {text}" for text in wrong]
+        save(found, samples_file(f"{host.name}-{label}", RAW), append=False)
     return problems
 
 
 def evaluate(name: str, commit: str) -> Iterator[list[str]]:
     """Yield the rows of a host and number of ranks: medians of even and of odd rounds."""
-    host, ranks = name.split("-")
+    host, ranks = name.split("-", 1)
     values: dict[tuple[str, int, str, int], list[float]] = defaultdict(list)
     for sample in load_part(name, RAW):
         # `work` is what programs do without the call.
@@ -231,6 +276,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--host", default="openmpi4,mpich4", help="comma-separated names")
     parser.add_argument("--ranks", default=",".join(RANKS))
+    parser.add_argument("--lab", metavar="NODESxRANKS", help="over so many nodes instead")
+    parser.add_argument("--rate", default="off", help="of the links between them")
     parser.add_argument("--tests", default=",".join(TESTS))
     parser.add_argument("--sizes", default=SIZES)
     parser.add_argument("--tune", default="5m", help="how long to tune")
@@ -249,8 +296,13 @@ def main() -> int:
             rows = list(csv.DictReader(file))
     for host in hosts:
         if not options.evaluate:
-            failed += measure(host, options)
-        for ranks in options.ranks.split(","):
+            try:
+                with place(options) as where:
+                    failed += measure(host, where, options)
+            except NoLab as reason:
+                print(f"tuned: no virtual cluster: {reason}", file=sys.stderr)
+                return 1
+        for ranks in labels(options):
             new = [
                 dict(zip(COLUMNS, row, strict=True))
                 for row in evaluate(f"{host.name}-{ranks}", options.commit)
