@@ -99,8 +99,9 @@ def _summary(results: dict[str, Results], hosts: list[str]) -> list[str]:
         "## At a glance",
         "",
         "How many times as fast as the host alone: geometric mean over the sizes and, in brackets, "
-        "the smallest of them; a star where not all sizes were measured. With more ranks than "
-        "cores the host has its best setting.",
+        "the smallest of them; a star where not all sizes were measured. Where two stand in a "
+        "field the first is near, the second far. With more ranks than cores the host has its best "
+        "setting.",
         "",
     ]
     sections = [("pair", "2 ranks, 4 KiB … 4 MiB", JUDGED, 2, SIZES, LARGE_FROM, 1 << 40)]
@@ -114,14 +115,23 @@ def _summary(results: dict[str, Results], hosts: list[str]) -> list[str]:
         rows = []
         for collective in collectives:
             for shape in ("usual", APP):
+                wanted = points(collective, shape, ranks, sizes, low, high)
+                seen = []
+                cells = [[] for _ in hosts]
                 for regime in REGIMES:
-                    wanted = points(collective, shape, ranks, sizes, low, high)
-                    cells = []
+                    found = []
                     for host in hosts:
                         base = best_variant(results[part], regime, host, wanted) or PLAIN
-                        cells.append(_mean(results[part], regime, host, wanted, base))
-                    if set(cells) != {DASH}:
-                        rows.append([collective, f"{SHAPE_NAMES[shape]}, {regime}", *cells])
+                        found.append(_mean(results[part], regime, host, wanted, base))
+                    if set(found) == {DASH}:
+                        continue
+                    seen.append(regime)
+                    for cell, text in zip(cells, found):
+                        cell.append(text)
+                if seen:
+                    only = "" if len(seen) > 1 else f", {seen[0]}"
+                    shown = [" / ".join(cell) for cell in cells]
+                    rows.append([collective, f"{SHAPE_NAMES[shape]}{only}", *shown])
         header = ["", "buffers", *(HOST_TITLES[host] for host in hosts)]
         lines += titled_table(title, header, rows)
     return lines
