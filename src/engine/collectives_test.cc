@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "coll/ops/kernels.h"
 #include "coll/run/call.h"
 #include "engine/engine.h"
 #include "engine/test_calls.h"
@@ -297,6 +298,39 @@ TEST(Collectives, OtherThreadsSendMessages) {
     second.join();
     REQUIRE(wrong == 0);
     // Short ones are as short as without threads.
+    REQUIRE(rank->state().counters.collectives_lines > 0);
+    rank->finalize();
+    return 0;
+  }));
+}
+
+// An odd number of elements scattered over two ranks: as short as one of equal blocks.
+TEST(Collectives, ShortSumsScatteredInUnequalBlocksAreLines) {
+  expect_success(run_forked_job(2, [&](int me, const Exchange& exchange) {
+    auto rank = make_test_rank(exchange);
+    std::vector<std::int64_t> in(41), out(21);
+    CollectiveCall call;
+    call.collective = coll::Collective::kReduceScatter;
+    call.reduction.kernel = coll::ops::find_kernel(coll::ops::Op::sum, coll::ops::Kind::int64);
+    call.send_type = call.recv_type = test_calls::value_layout();
+    call.send = in.data();
+    call.recv = out.data();
+    for (std::int64_t count = 1; count <= 41; count += 2) {
+      const std::int64_t first = count / 2 + 1;
+      call.recv_blocks = {{first, 0}, {count - first, 0}};
+      call.send_count = count;
+      call.recv_count = me == 0 ? first : count - first;
+      for (std::int64_t i = 0; i < count; ++i) in[static_cast<std::size_t>(i)] = i + count * me;
+      out.assign(out.size(), -1);
+      bool served = false;
+      REQUIRE(rank->collective(call, *rank->world(), &served) == 0 && served);
+      for (std::int64_t i = 0; i < call.recv_count; ++i) {
+        REQUIRE(out[static_cast<std::size_t>(i)] == 2 * (i + me * first) + count);
+      }
+      for (std::size_t i = static_cast<std::size_t>(call.recv_count); i < out.size(); ++i) {
+        REQUIRE(out[i] == -1);
+      }
+    }
     REQUIRE(rank->state().counters.collectives_lines > 0);
     rank->finalize();
     return 0;
