@@ -93,6 +93,19 @@ def _mean(results: Results, regime: str, host: str, wanted: list[Point], base: s
     return f"{geometric_mean(ratios):.2f} ({min(ratios):.2f}){note}"
 
 
+def _cells(results: Results, hosts: list[str], wanted: list[Point]) -> tuple[list[str], list[str]]:
+    """Return the regimes in which anything was measured, and a cell for each host."""
+    found = {}
+    for regime in REGIMES:
+        means = []
+        for host in hosts:
+            base = best_variant(results, regime, host, wanted) or PLAIN
+            means.append(_mean(results, regime, host, wanted, base))
+        if set(means) != {DASH}:
+            found[regime] = means
+    return list(found), [" / ".join(cell) for cell in zip(*found.values(), strict=True)]
+
+
 def _summary(results: dict[str, Results], hosts: list[str]) -> list[str]:
     """Return small tables with one cell per collective and host: mean and smallest ratio."""
     lines = [
@@ -116,22 +129,10 @@ def _summary(results: dict[str, Results], hosts: list[str]) -> list[str]:
         for collective in collectives:
             for shape in ("usual", APP):
                 wanted = points(collective, shape, ranks, sizes, low, high)
-                seen = []
-                cells = [[] for _ in hosts]
-                for regime in REGIMES:
-                    found = []
-                    for host in hosts:
-                        base = best_variant(results[part], regime, host, wanted) or PLAIN
-                        found.append(_mean(results[part], regime, host, wanted, base))
-                    if set(found) == {DASH}:
-                        continue
-                    seen.append(regime)
-                    for cell, text in zip(cells, found):
-                        cell.append(text)
+                seen, cells = _cells(results[part], hosts, wanted)
                 if seen:
                     only = "" if len(seen) > 1 else f", {seen[0]}"
-                    shown = [" / ".join(cell) for cell in cells]
-                    rows.append([collective, f"{SHAPE_NAMES[shape]}{only}", *shown])
+                    rows.append([collective, f"{SHAPE_NAMES[shape]}{only}", *cells])
         header = ["", "buffers", *(HOST_TITLES[host] for host in hosts)]
         lines += titled_table(title, header, rows)
     return lines

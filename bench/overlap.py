@@ -146,14 +146,8 @@ def measure_kernels(host: Host, layout: str, rate: str) -> list[Row]:
 
 def programs(host: Host) -> Iterator[list[str]]:
     """Yield the commands of what is there."""
-    if host.name.startswith("openmpi"):  # what the distribution's FFTW is made for
-        try:
-            yield [str(build(host, "transforms", ["-lfftw3_mpi", "-lfftw3", "-lm"]))]
-        except subprocess.CalledProcessError as error:
-            text = error.stderr.decode().strip().splitlines()
-            print(f"overlap: no FFTW over {host.name}: {text[-1] if text else ''}", file=sys.stderr)
-    else:
-        print(f"overlap: no FFTW over {host.name}", file=sys.stderr)
+    if words := transforms(host):
+        yield words
     path = f"PYTHONPATH={os.environ.get('PYTHONPATH', '')}"
     python = ["env", path, host.python or "python3"]
     query = subprocess.run(
@@ -166,6 +160,18 @@ def programs(host: Host) -> Iterator[list[str]]:
         print(f"overlap: no mpi4py-fft over {host.name}: {text[-1]}", file=sys.stderr)
     if words := espresso(host):
         yield words
+
+
+def transforms(host: Host) -> list[str]:
+    """Return the command of transforms by the distribution's FFTW, which is made for Open MPI."""
+    why = ""
+    if host.name.startswith("openmpi"):
+        try:
+            return [str(build(host, "transforms", ["-lfftw3_mpi", "-lfftw3", "-lm"]))]
+        except subprocess.CalledProcessError as error:
+            why = (error.stderr.decode().strip().splitlines() or [""])[-1]
+    print(f"overlap: no FFTW over {host.name}: {why or 'it is made for Open MPI'}", file=sys.stderr)
+    return []
 
 
 def espresso(host: Host) -> list[str]:
