@@ -27,6 +27,7 @@ from conformance.mpi4py_tests import (
     EXCLUDED_MODULES,
     EXCLUDED_MODULES_ON,
     HANGING_TESTS_ON,
+    HANGING_TESTS_WITH_OVERLAP,
     PythonResults,
 )
 from conformance.mpich_tests import NOT_RUN, HostResults
@@ -398,6 +399,8 @@ def details(whole: Report) -> str:
                 f"On {host} with more than one rank: {_names(patterns)} (locks that poll their own",
                 "memory; most of these tests never end there without Overdrive either).",
             ]
+        for host, patterns in HANGING_TESTS_WITH_OVERLAP.items():
+            lines.append(f"On {host} over nodes with overlap: {_names(patterns)} (likewise).")
         for host, patterns in ENDING_TESTS_OVER_NODES.items():
             lines.append(f"On {host} over nodes: {_names(patterns)} (it ends the job by itself).")
         lines.append("")
