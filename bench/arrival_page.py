@@ -14,6 +14,7 @@ from pathlib import Path
 
 import arrival_programs
 from goals import HOST_TITLES
+from lab_runs import nodes_and_ranks
 from overdrive import collectives, installation
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -138,7 +139,7 @@ class Rows:
 
     def least_wait(self, key: tuple[str, ...]) -> float:
         """Return what the root alone waits for the last rank, as a mean over ranks."""
-        nodes, per_node = (int(number) for number in key[2].split("x"))
+        nodes, per_node = nodes_and_ranks(key[2])
         return ms(self.found[key]["plain"], "delay") / (nodes * per_node)
 
 

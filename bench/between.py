@@ -37,7 +37,7 @@ from campaign import (
 from coll_campaign import COLL
 from goals import HOST_TITLES
 from jobs import BUILD, ROOT, Host, is_current, library, select_hosts
-from lab_runs import NoLab, up
+from lab_runs import NoLab, nodes_and_ranks, up
 from page import machine, table
 from turns import Variant, run_together
 
@@ -88,7 +88,7 @@ def group_name(host: str, layout: str, net: str) -> str:
 
 def measure(host: Host, layout: str, net: str, options: argparse.Namespace) -> list[str]:
     """Add samples of one group; return what went wrong."""
-    nodes, per_node = (int(number) for number in layout.split("x"))
+    nodes, per_node = nodes_and_ranks(layout)
     rate, fabric = NETS[net]
     name = group_name(host.name, layout, net)
     program = build(host)

@@ -23,6 +23,12 @@ class NoLab(Exception):
     """Why there can be no virtual cluster here."""
 
 
+def nodes_and_ranks(layout: str) -> tuple[int, int]:
+    """Return the nodes of a layout such as 4x2, and the ranks on each."""
+    nodes, per_node = (int(number) for number in layout.split("x"))
+    return nodes, per_node
+
+
 def libraries_for(host: Host) -> list[str]:
     """Return what has to be preloaded."""
     folder = BUILD / "bench"

@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 
 from jobs import BUILD, ROOT, Host, library, select_hosts
-from lab_runs import LabRuns, NoLab, up
+from lab_runs import LabRuns, NoLab, nodes_and_ranks, up
 from page import table
 from turns import Variant
 
@@ -47,7 +47,7 @@ def build(host: Host) -> Path:
 def measure(cluster: LabRuns, host: Host, layout: str, rate: str, chosen: list[str]) -> list[Row]:
     """Run one job: a way to make progress, the collectives and the sizes."""
     variant, whats, sizes = chosen
-    nodes, per_node = (int(number) for number in layout.split("x"))
+    nodes, per_node = nodes_and_ranks(layout)
     program = build(host)
     # Those that the host would serve, because they are short, are wanted as well.
     settings = {"OVERDRIVE_PROGRESS": variant, "OVERDRIVE_NONBLOCKING_REDUCE_MIN": "64K"}
@@ -164,7 +164,7 @@ def main() -> int:
         for name, why in missing.items():
             print(f"nonblocking: without {name}: {why}", file=sys.stderr)
         for layout in chosen.layout.split(","):
-            nodes, per_node = (int(number) for number in layout.split("x"))
+            nodes, per_node = nodes_and_ranks(layout)
             try:
                 with up(nodes, per_node, chosen.rate) as cluster:
                     for host in hosts:

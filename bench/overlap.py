@@ -27,7 +27,7 @@ from statistics import median
 
 import overlap_page as page
 from jobs import BUILD, ROOT, Host, library, select_hosts
-from lab_runs import COMMAND, LabRuns, NoLab, up
+from lab_runs import COMMAND, LabRuns, NoLab, nodes_and_ranks, up
 from overlap_page import DATA, KERNEL_DATA, PROGRAM_DATA, WIRE_DATA, Row
 from turns import Variant
 
@@ -80,17 +80,11 @@ def start(
     return job.stdout
 
 
-def parts(layout: str) -> tuple[int, int]:
-    """Return nodes, and ranks on each."""
-    nodes, per_node = (int(number) for number in layout.split("x"))
-    return nodes, per_node
-
-
 def measure_micro(
     host: Host, layout: str, rate: str, sizes: list[int], whats: list[str], hosts_own: bool
 ) -> list[Row]:
     """Run the collectives in all modes over one cluster."""
-    nodes, per_node = parts(layout)
+    nodes, per_node = nodes_and_ranks(layout)
     program = build(host, "hidden", [])
     found: list[Row] = []
     words = [str(program), "--what=" + ",".join(whats)]
@@ -129,7 +123,7 @@ def in_turns(
 
 def measure_kernels(host: Host, layout: str, rate: str) -> list[Row]:
     """Run FT and IS in all modes, in turns; medians of the jobs of each mode."""
-    nodes, per_node = parts(layout)
+    nodes, per_node = nodes_and_ranks(layout)
     program = build(host, "kernels", [*map(str, KERNEL_SOURCES), "-lm"])
     times: dict[tuple[str, str], list[float]] = {}
     shares: dict[tuple[str, str], list[float]] = {}
@@ -199,7 +193,7 @@ def espresso_line(output: str) -> list[str]:
 
 def measure_programs(host: Host, layout: str, rate: str) -> list[Row]:
     """Run programs from packages in all modes, in turns; results have to be equal."""
-    nodes, per_node = parts(layout)
+    nodes, per_node = nodes_and_ranks(layout)
     times: dict[tuple[str, str], list[float]] = {}
     results: dict[str, set[str]] = {}
     for words in programs(host):

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import os
 import re
 import statistics
 import subprocess
@@ -23,14 +22,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from jobs import ROOT, library
+from jobs import ROOT, host_table, library
 from page import machine, table
-from real_programs import INPUTS
+from real_programs import PROGRAMS as REAL
+from real_programs import why_unavailable
 
 PAGE = ROOT / "docs" / "measurements" / "pinning.md"
 DATA = ROOT / "docs" / "measurements" / "data" / "pinning.csv"
-LAUNCHER = ["mpirun.openmpi", "--oversubscribe"]
-AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+HOST = "openmpi4"
 POLICIES = ("compact", "scatter", "core", "cache", "socket", "numa", "list:1,0")
 MEASURE = "launcher"
 COLUMNS = ["program", "ranks", "way", "round", "figure"]
@@ -59,64 +58,55 @@ WAYS = (
 
 @dataclass(frozen=True)
 class Program:
-    """What runs, and which figure of it counts; more is better."""
+    """Which program runs (of real_programs.py), and which figure of it counts; more is better."""
 
     name: str
+    entry: str
+    figure: str
     unit: str
-    words: Callable[[Path], list[str]]
-    figure: Callable[[str, Path], str]
+    prepare: Callable[[Path], None] = lambda _folder: None
+    """Changes the input in the job's folder."""
 
 
-def _lammps(folder: Path) -> list[str]:
-    source = str(INPUTS / "lennard_jones.lammps")
-    return ["lmp", "-in", source, "-log", str(folder / "log.lammps")]
-
-
-def _hpcc(folder: Path) -> list[str]:
-    text = (INPUTS / "hpccinf.txt").read_text()
-    (folder / "hpccinf.txt").write_text(re.sub(r"^720 ", f"{HPL_ORDER} ", text, flags=re.MULTILINE))
-    return ["hpcc"]
-
-
-def _found(pattern: str, text: str) -> str:
-    found = re.search(pattern, text, re.MULTILINE)
-    return found.group(1) if found else ""
+def _enlarge(folder: Path) -> None:
+    source = folder / "hpccinf.txt"
+    text = re.sub(r"^720 ", f"{HPL_ORDER} ", source.read_text(), flags=re.MULTILINE)
+    source.write_text(text)
 
 
 PROGRAMS = (
-    Program("LAMMPS", "steps/s", _lammps, lambda out, _: _found(r"([\d.]+) timesteps/s", out)),
-    Program(
-        "Linpack",
-        "Tflop/s",
-        _hpcc,
-        lambda _, folder: _found(r"^HPL_Tflops=(\S+)", (folder / "hpccoutf.txt").read_text()),
-    ),
+    Program("LAMMPS", "lammps", "speed", "steps/s"),
+    Program("Linpack", "hpcc", "Linpack", "Gflop/s", _enlarge),
 )
 
 
 def run(program: Program, way: Way, ranks: int) -> float | None:
     """Run one job and return its figure; None when it failed, which is said."""
+    host, real = host_table.get(HOST), REAL[program.entry]
+    assert host is not None
     command = [] if way.overdrive is None else [str(ROOT / "overdrive"), *way.overdrive]
     with tempfile.TemporaryDirectory(prefix="overdrive-pinning-") as name:
         folder = Path(name)
-        words = [*command, *LAUNCHER, *way.launcher, "-np", str(ranks), *program.words(folder)]
-        variables = {"OMP_NUM_THREADS": "1", **AS_ROOT}
+        [step] = real.steps(real.binaries[HOST], folder)
+        program.prepare(folder)
+        launcher = [host.launcher, "--oversubscribe", *way.launcher]
+        variables = {"OMP_NUM_THREADS": "1"}
         if way.overdrive is not None:
             variables["OVERDRIVE_LIBRARY"] = str(library())
         job = subprocess.run(
-            words,
+            [*command, *launcher, "-np", str(ranks), *step],
             cwd=folder,
-            env={**os.environ, **variables},
+            env={**host.environment(), **variables},
             capture_output=True,
             text=True,
             timeout=SECONDS,
             check=False,
         )
-        figure = program.figure(job.stdout, folder) if job.returncode == 0 else ""
-    if not figure:
+        figures = real.read([job.stdout], folder)[1] if job.returncode == 0 else {}
+    if program.figure not in figures:
         print(f"pinning: {program.name}, {way.name}: {job.stderr.strip()[-300:]}", file=sys.stderr)
         return None
-    return float(figure)
+    return figures[program.figure].value
 
 
 def save(rows: list[dict[str, str]]) -> None:
@@ -207,6 +197,10 @@ def main() -> int:
     parser.add_argument("--evaluate", action="store_true", help="write the page again")
     options = parser.parse_args()
     if not options.evaluate:
+        for program in PROGRAMS:
+            if reason := why_unavailable(program.entry, HOST):
+                print(f"pinning: {reason}", file=sys.stderr)
+                return 1
         measure(options.rounds, [int(count) for count in options.ranks.split(",")])
     with DATA.open() as file:
         PAGE.write_text("\n".join(page(list(csv.DictReader(file)))).rstrip() + "\n")

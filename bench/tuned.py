@@ -35,7 +35,7 @@ from campaign import PLAIN, Sample, load_part, samples_file, save
 from coll_campaign import build
 from goals import HOST_TITLES
 from jobs import BUILD, ROOT, Host, JobResult, library, select_hosts
-from lab_runs import NoLab, up
+from lab_runs import NoLab, nodes_and_ranks, up
 from page import machine, table
 from turns import Variant, run_together, start_here
 
@@ -62,30 +62,21 @@ Point = tuple[str, str, str, int]
 class Place:
     """Where jobs run: on this node, or over the nodes of a virtual cluster."""
 
-    name: str
-    """Of the cluster in samples; empty: this node."""
-    ranks: tuple[str, ...]
-    """Numbers that are measured."""
     tune: tuple[str, ...]
-    """What tells `overdrive tune` the same."""
+    """What tells it `overdrive tune`."""
     start: Callable[..., JobResult] = start_here
-
-    def label(self, ranks: str) -> str:
-        """Return what the page calls so many ranks here."""
-        return self.name or ranks
 
 
 @contextmanager
 def place(options: argparse.Namespace) -> Iterator[Place]:
     """Yield where to measure; a cluster is there as long as it is needed."""
     if not options.lab:
-        yield Place("", tuple(options.ranks.split(",")), ("-n", TUNED_RANKS))
+        yield Place(("-n", TUNED_RANKS))
         return
-    nodes, per_node = (int(number) for number in options.lab.split("x"))
-    ranks = str(nodes * per_node)
-    with up(nodes, per_node, "" if options.rate == "off" else options.rate) as cluster:
-        words = ("--lab", cluster.name, "--ppn", str(per_node), "-n", ranks)
-        yield Place(lab_name(options), (ranks,), words, cluster.start)
+    nodes, per_node = nodes_and_ranks(options.lab)
+    with up(nodes, per_node, options.rate) as cluster:
+        words = ("--lab", cluster.name, "--ppn", str(per_node), "-n", str(nodes * per_node))
+        yield Place(words, cluster.start)
 
 
 def lab_name(options: argparse.Namespace) -> str:
@@ -93,9 +84,12 @@ def lab_name(options: argparse.Namespace) -> str:
     return options.lab if options.rate == "off" else f"{options.lab} {options.rate}"
 
 
-def labels(options: argparse.Namespace) -> list[str]:
-    """Return what the numbers of ranks are called that are asked for."""
-    return [lab_name(options)] if options.lab else options.ranks.split(",")
+def groups(options: argparse.Namespace) -> dict[str, int]:
+    """Return the numbers of ranks that are asked for, by what samples call them."""
+    if not options.lab:
+        return {ranks: int(ranks) for ranks in options.ranks.split(",")}
+    nodes, per_node = nodes_and_ranks(options.lab)
+    return {lab_name(options): nodes * per_node}
 
 
 def tune(host: Host, where: Place, budget: str, file: Path) -> None:
@@ -141,13 +135,13 @@ def variants_of(host: Host, test: str, rules: Path, names: list[str]) -> Iterato
 def measure(host: Host, where: Place, options: argparse.Namespace) -> list[str]:
     """Tune and measure one host; return what went wrong."""
     RAW.mkdir(parents=True, exist_ok=True)
-    rules = RAW / f"{'-'.join([host.name, *where.name.split()])}.json"
+    words = lab_name(options).split() if options.lab else []
+    rules = RAW / f"{'-'.join([host.name, *words])}.json"
     if not options.keep_rules:
         tune(host, where, options.tune, rules)
     known = algorithms()
     problems: list[str] = []
-    for ranks in where.ranks:
-        label = where.label(ranks)
+    for label, ranks in groups(options).items():
         found: list[Sample] = []
         for test in options.tests.split(","):
             arguments = ["--tests", test, "--shapes", "usual,app", "--modes", "blocking"]
@@ -155,7 +149,7 @@ def measure(host: Host, where: Place, options: argparse.Namespace) -> list[str]:
             arguments += ["--share", str(RAW), "--whole-round", "1"]
             samples, wrong = run_together(
                 list(variants_of(host, test, rules, known[test])),
-                arguments, int(ranks), options.seconds, 0, start=where.start, folder=RAW,
+                arguments, ranks, options.seconds, 0, start=where.start, folder=RAW,
             )  # fmt: skip
             found += samples
             problems += [f"{host.name}, {label}, {test}: {text}" for text in wrong]
@@ -302,7 +296,7 @@ def main() -> int:
             except NoLab as reason:
                 print(f"tuned: no virtual cluster: {reason}", file=sys.stderr)
                 return 1
-        for ranks in labels(options):
+        for ranks in groups(options):
             new = [
                 dict(zip(COLUMNS, row, strict=True))
                 for row in evaluate(f"{host.name}-{ranks}", options.commit)
