@@ -14,10 +14,13 @@
 //   user-bounds           operations of the program on datatypes with bytes before their address
 //   started-user-bounds   the same in their non-blocking and persistent forms
 //   wide                  derived datatypes of elements beyond 16 bytes
-//   allgatherv-types      ranks that describe the same message in different ways
+//   types                 ranks that describe the same message in different ways
+//   allgatherv-types      likewise, of this collective
 //   alltoallw-alone       alltoallw on one rank
 //   alltoall-pairs        all-to-all in place with pairs
-//   ialltoallw-in-place   the non-blocking and persistent forms
+//   ialltoallv-in-place   the non-blocking and persistent forms
+//   ialltoallw-in-place   likewise
+//   reduce-pairs          MINLOC and MAXLOC of pairs that begin with a double or a long double
 //   persistent            all persistent forms
 //   persistent-alone      those on communicators of one rank
 //   persistent-user       those with operations of the program
@@ -392,6 +395,7 @@ static void pick_reduction(Operation* o, OdtRandom* random) {
 // Steps around what the host gets wrong.
 static void avoid_faults(Operation* o) {
   if (o->base->extent > 16 && without("wide")) o->own_types = 0;
+  if (without("types")) o->own_types = 0;
   if (o->collective == k_allgatherv && without("allgatherv-types")) o->own_types = 0;
   if (o->collective == k_allgatherv && o->form != kBlocking && without("iallgatherv-types")) {
     o->own_types = 0;
@@ -404,6 +408,13 @@ static void avoid_faults(Operation* o) {
   }
   if (o->collective == k_alltoallw && o->form != kBlocking && without("ialltoallw-in-place")) {
     o->in_place = 0;
+  }
+  if (o->collective == k_alltoallv && o->form != kBlocking && without("ialltoallv-in-place")) {
+    o->in_place = 0;
+  }
+  if (o->collective == k_reduce && without("reduce-pairs") &&
+      strstr(o->base->name, "DOUBLE_INT") != NULL) {
+    o->collective = k_allreduce;
   }
   if (o->collective == k_reduce && o->op == kMinloc && without("reduce-short-int") &&
       strcmp(o->base->name, "MPI_SHORT_INT") == 0) {

@@ -93,8 +93,8 @@ def test_threads(
     assert result.counter("arrival_calls") == 4 * 3 * 40, result.report()
 
 
-# The verdict depends on times: where other tests want the same cores a broadcast of four ranks takes
-# as long as their late one, and then the usual algorithm is as good.
+# The verdict depends on times: where other tests want the same cores a broadcast of four ranks
+# takes as long as their late one, and then the usual algorithm is as good.
 @pytest.mark.quick
 @pytest.mark.alone
 def test_it_is_chosen_where_ranks_wait_less(

@@ -19,9 +19,11 @@ REFERENCE_FAULTS = {
     "openmpi4": ["small-sums", "signedness"],
     "openmpi5": ["small-sums", "signedness"],
     "mpich4": ["signedness", "reduce-short-int"],
+    "impi": ["reduce-pairs"],
 }
 """By host: where its reductions are wrong (tests/coll_ops) and cannot be the reference. MPICH 4.0
-reduces the lowest MPI_SHORT_INT wrongly, for instance over three ranks on two nodes."""
+reduces the lowest MPI_SHORT_INT wrongly, for instance over three ranks on two nodes; Intel MPI some
+900 pairs and more that begin with a double, over three ranks and more."""
 
 OPENMPI_FAULTS = [
     # Unpacking of a derived type from a message that was cut inside an element of more than 16
@@ -44,8 +46,9 @@ MPICH_FAULTS = [
 ]
 HOST_FAULTS = {
     "openmpi4": OPENMPI_FAULTS,
-    # Lets go of a datatype that is freed before a persistent collective is started.
-    "openmpi5": [*OPENMPI_FAULTS, "persistent"],
+    # Lets go of a datatype that is freed before a persistent collective is started; its
+    # non-blocking alltoallv in place gives wrong results over seven ranks.
+    "openmpi5": [*OPENMPI_FAULTS, "persistent", "ialltoallv-in-place"],
     # All-to-all in place with pairs that have padding ends in a truncation error, the non-blocking
     # alltoallw in place gives wrong results where ranks describe blocks differently (Intel's, too).
     "mpich4": [*MPICH_FAULTS, "alltoall-pairs", "ialltoallw-in-place"],
@@ -57,6 +60,13 @@ HOST_FAULTS = {
     "impi": [*MPICH_FAULTS, "alltoall-pairs", "ialltoallw-in-place", "iallgatherv-types"],
 }
 """By host: what it gets wrong in calls that it serves."""
+
+FAULTS_BETWEEN_NODES = {
+    # A rooted or gathering collective within a node and then between nodes takes each rank's
+    # datatype for the others', too.
+    "openmpi5": ["types"],
+}
+"""Likewise, between nodes only."""
 
 FAULTS_LEFT = {
     "alltoallw-alone": ["alltoallw-alone"],
@@ -92,6 +102,8 @@ class Job:
             faults = [left for fault in faults for left in FAULTS_LEFT.get(fault, [])]
         faults += REFERENCE_FAULTS.get(self.host.name, [])
         nodes = self.nodes
+        if nodes is not None:
+            faults += FAULTS_BETWEEN_NODES.get(self.host.name, [])
         return jobs.run(
             self.host,
             self.ranks,
@@ -276,6 +288,8 @@ def test_thousands_of_calls(
     ranks: int, host: Host, compiled: Build, overdrive: bool, seed: int
 ) -> None:
     """The same for long, with random algorithms where there are any to choose."""
+    if host.name == "mpiabi" and ranks > 4:
+        pytest.skip("MPICH 5.0's own calls by the standard ABI abort or hang with seven ranks")
     settings = {"collective_shuffle": str(seed % 1000 + 1)} if ranks != 4 else {}
     job = Job(host, build(compiled), overdrive, ranks, settings)
     for part in range(4):
