@@ -92,11 +92,12 @@ def groups(options: argparse.Namespace) -> dict[str, int]:
     return {lab_name(options): nodes * per_node}
 
 
-def tune(host: Host, where: Place, budget: str, file: Path) -> None:
+def tune(host: Host, where: Place, options: argparse.Namespace, file: Path) -> None:
     """Let the command measure and write its rules to the file."""
     file.unlink(missing_ok=True)
-    words = ["tune", *where.tune, "--budget", budget, "--launcher", host.launcher]
+    words = ["tune", *where.tune, "--budget", options.tune, "--launcher", host.launcher]
     words += ["--mpicc", " ".join(host.mpicc), "--output", str(file), "--again"]
+    words += ["--collectives", options.tests]
     environment = {**os.environ, **host.env, "OVERDRIVE_LIBRARY": str(library())}
     with file.with_suffix(".log").open("w") as log:
         subprocess.run([*COMMAND, *words], env=environment, stdout=log, stderr=log, check=True)
@@ -138,7 +139,7 @@ def measure(host: Host, where: Place, options: argparse.Namespace) -> list[str]:
     words = lab_name(options).split() if options.lab else []
     rules = RAW / f"{'-'.join([host.name, *words])}.json"
     if not options.keep_rules:
-        tune(host, where, options.tune, rules)
+        tune(host, where, options, rules)
     known = algorithms()
     problems: list[str] = []
     for label, ranks in groups(options).items():

@@ -138,7 +138,8 @@ class Selection {
   // What else Overdrive could take instead of `usual`, by the model at most `most_times` as slow as
   // the best: cheapest first, at most `most`. None of them needs more than messages and shared
   // memory, and between two nodes none sends the same messages as another one. Before them, of long
-  // messages, the usual algorithm with long segments, or if it has none the cheapest that has.
+  // messages, the usual algorithm with long segments, or if it has none the cheapest that has. One
+  // is of another algorithm than the usual one if there is one at most twice as far from the best.
   std::vector<Decision> alternatives(const Decision& usual, const Layout& layout, bool commutative,
                                      std::uint64_t bytes, double most_times,
                                      std::size_t most) const;

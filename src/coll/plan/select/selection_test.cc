@@ -577,5 +577,38 @@ TEST(Selection, TheFirstAlternativeToWholeMessagesIsTheCheapestInSegments) {
   EXPECT_LE(found[1].parameters.segment_bytes, 0);
 }
 
+TEST(Selection, OneAlternativeIsOfAnotherAlgorithm) {
+  const Selection selection;
+  for (const Layout& layout : {kEightNodes, kTwoByFour}) {
+    for (const std::uint64_t bytes : {64u, 10u << 10, 64u << 10, 1u << 20}) {
+      for (const Algorithm& algorithm : algorithms(kBcast)) {
+        if (algorithm.is_host() || why_not_hierarchical(algorithm, layout, true) != nullptr) {
+          continue;
+        }
+        const Decision usual = selection.complete(algorithm, Mode::kHierarchical, {}, layout, true);
+        const std::vector<Decision> found =
+            selection.alternatives(usual, layout, true, bytes, 1e6, 2);
+        ASSERT_EQ(found.size(), 2u);
+        EXPECT_TRUE(found[0].algorithm != &algorithm || found[1].algorithm != &algorithm)
+            << algorithm.name << ", " << bytes << " bytes";
+      }
+    }
+  }
+}
+
+TEST(Selection, TheOneOfAnotherAlgorithmMayBeFurtherFromTheBest) {
+  const Selection selection;
+  constexpr std::uint64_t kBytes = 10 << 10;
+  const Decision usual = selection.decide(kBcast, kEightNodes, true, kBytes);
+  const std::vector<Decision> found =
+      selection.alternatives(usual, kEightNodes, true, kBytes, 1, 2);
+  ASSERT_FALSE(found.empty());
+  const double best = selection.cost(usual, kEightNodes, kBytes);
+  for (const Decision& each : found) {
+    EXPECT_NE(each.algorithm, usual.algorithm);
+    EXPECT_LE(selection.cost(each, kEightNodes, kBytes), 2 * best);
+  }
+}
+
 }  // namespace
 }  // namespace od::coll
