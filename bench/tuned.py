@@ -94,10 +94,12 @@ def groups(options: argparse.Namespace) -> dict[str, int]:
 
 def tune(host: Host, where: Place, options: argparse.Namespace, file: Path) -> None:
     """Let the command measure and write its rules to the file."""
-    file.unlink(missing_ok=True)
     words = ["tune", *where.tune, "--budget", options.tune, "--launcher", host.launcher]
-    words += ["--mpicc", " ".join(host.mpicc), "--output", str(file), "--again"]
+    words += ["--mpicc", " ".join(host.mpicc), "--output", str(file)]
     words += ["--collectives", options.tests]
+    if not options.go_on:
+        file.unlink(missing_ok=True)
+        words.append("--again")
     environment = {**os.environ, **host.env, "OVERDRIVE_LIBRARY": str(library())}
     with file.with_suffix(".log").open("w") as log:
         subprocess.run([*COMMAND, *words], env=environment, stdout=log, stderr=log, check=True)
@@ -277,6 +279,7 @@ def main() -> int:
     parser.add_argument("--sizes", default=SIZES)
     parser.add_argument("--tune", default="5m", help="how long to tune")
     parser.add_argument("--seconds", type=float, default=15, help="of each collective")
+    parser.add_argument("--go-on", action="store_true", help="with the last call's measurements")
     parser.add_argument("--keep-rules", action="store_true", help="take those of the last call")
     parser.add_argument("--evaluate", action="store_true")
     parser.add_argument("--commit", default="not said")

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,6 +51,8 @@ ROUNDS_APART = 3
 SHORTEST_SECONDS = 0.1
 """Of one of these runs; starting it takes longer."""
 MORE_SECONDS = 120
+"""What a job may take beyond its measuring time; where jobs take turns, without any of them having
+passed its turn on: the first round of many jobs with slow calls may take minutes."""
 
 EPILOG = """\
 Without names: bcast, reduce, allreduce, allgather, alltoall, reduce_scatter and barrier; also
@@ -399,9 +401,16 @@ def start_words(command: str, ranks: int) -> list[str]:
 
 
 def run_job(
-    command: list[str], environment: dict[str, str], seconds: float, stop: threading.Event
+    command: list[str],
+    environment: dict[str, str],
+    seconds: float,
+    stop: threading.Event,
+    progress: Callable[[], object] = lambda: None,
 ) -> tuple[str, str, bool]:
-    """Run a job; return what it wrote on both channels, and whether it ended well."""
+    """Run a job; return what it wrote on both channels, and whether it ended well.
+
+    It is ended after so many seconds in which `progress` has not returned anything else.
+    """
     process = subprocess.Popen(
         command,
         env=environment,
@@ -412,12 +421,16 @@ def run_job(
         errors="replace",
     )
     waited = 0.0
+    seen = progress()
     while True:
         try:
             out, err = process.communicate(timeout=0.3)
             return out, err, process.returncode == 0
         except subprocess.TimeoutExpired:
             waited += 0.3
+            last, seen = seen, progress()
+            if seen != last:
+                waited = 0.0
             if stop.is_set() or waited > seconds:
                 process.terminate()
                 try:
@@ -425,6 +438,8 @@ def run_job(
                 except subprocess.TimeoutExpired:
                     process.kill()
                     out, err = process.communicate()
+                if waited > seconds:
+                    err += f"\nended, because nothing had happened for {seconds:.0f} s"
                 return out, err, False
 
 
@@ -442,7 +457,8 @@ def at_the_same_time(
             words += ["--turns", f"{turns.name},{index},{len(variants)}"]
             command, environment = bench.command(variants[index], words)
             with bench.session(environment) as own:
-                outcomes[index] = run_job(command, own, seconds + MORE_SECONDS, stop)
+                limit = seconds + MORE_SECONDS
+                outcomes[index] = run_job(command, own, limit, stop, Path(turns.name).read_bytes)
             if not outcomes[index][2]:
                 if not stop.is_set():
                     bench.failed.append(variants[index].name)

@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import hosts
@@ -171,6 +172,20 @@ def test_jobs_at_the_same_time_have_sessions_of_their_own():
     made.family = "mpich"
     with made.session({}) as plain:
         assert plain == {}
+
+
+def test_a_job_is_ended_when_nothing_happens_and_not_before(tmp_path):
+    """Many jobs with slow calls that take turns may need minutes for one round."""
+    turns = tmp_path / "turns"
+    turns.touch()
+    text = f"import time\nfor _ in range(8): time.sleep(0.5); open({str(turns)!r}, 'a').write('x')"
+    slow = [sys.executable, "-c", text]
+    stop = threading.Event()
+    _, err, good = bench.run_job(slow, dict(os.environ), 2, stop, turns.read_bytes)
+    assert good, err
+    _, err, good = bench.run_job(["sleep", "60"], dict(os.environ), 1, stop, turns.read_bytes)
+    assert not good
+    assert "nothing had happened for 1 s" in err
 
 
 def test_a_job_that_fails_is_an_error(real_run):
