@@ -71,6 +71,15 @@ def test_turns_exclude_each_other(tmp_path: Path) -> None:
     assert result.returncode == 0, result.stdout + result.stderr
 
 
+def test_who_waits_for_a_late_rank_drives_the_library(tmp_path: Path) -> None:
+    """A rank of a host that leaves messages in a queue when a call returns hung the others."""
+    binary = tmp_path / "late_check"
+    sources = [P2P / "tools" / "late_check.c", P2P / "probe.c"]
+    subprocess.run(["cc", "-O2", *map(str, sources), "-o", str(binary)], check=True)
+    result = subprocess.run([binary], capture_output=True, text=True, timeout=60, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
 @dataclass
 class Shell:
     """A host whose launcher is nothing at all."""

@@ -283,6 +283,7 @@ static int SharePages(Bench* bench) {
   int failed = bench->rank == 0 ? od_probe_create(bench->share, path, sizeof(path)) : 0;
   MPI_Bcast(path, sizeof(path), MPI_CHAR, 0, MPI_COMM_WORLD);
   failed = failed || od_probe_attach(path, bench->rank, bench->ranks) != 0;
+  od_probe_drive_when_late(Drive);
   int any_failed = AnyOf(failed);
   if (bench->rank == 0) od_probe_unlink(path);
   if (any_failed && bench->may_be_apart) {

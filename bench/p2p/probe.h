@@ -47,6 +47,10 @@ double od_probe_waited_ns(void);
 
 // Collective. Barrier over the shared page; spins when each rank has its core and yields otherwise.
 void od_probe_sync(void);
+// From now on who has waited for some milliseconds in any of the collective functions calls `drive`
+// until the others have come: what they wait for may stand in a queue of this rank's library, which
+// nobody empties outside of MPI.
+void od_probe_drive_when_late(void (*drive)(void));
 // Collective. The same, calling `drive` all the time while others are missing.
 void od_probe_sync_driving(void (*drive)(void));
 // Collective. Everybody gets rank 0's value.
