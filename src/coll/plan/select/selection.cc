@@ -230,13 +230,6 @@ namespace {
 // best: where the host sends short messages at once, nobody waits for who receives them.
 constexpr double kTimesOfSegments = 1.5;
 
-// One of another algorithm is looked at although it is so many times further from the best than
-// others may be: what the model gets wrong about the usual one it gets wrong in its other forms,
-// too. Seen: eight ranks on four nodes of 1 Gbit/s and two processors, broadcast of 10 KiB: a
-// double binary tree, for which the model takes half of any other way's time, takes twice
-// binomial's.
-constexpr double kFurther = 2;
-
 bool in_segments(const Decision& decision) {
   return (decision.algorithm->takes & kTakesSegment) != 0 && decision.parameters.segment_bytes > 0;
 }
@@ -255,7 +248,8 @@ bool sends_the_same(const Explanation::Candidate& a, const Explanation::Candidat
 
 std::vector<Decision> Selection::alternatives(const Decision& usual, const Layout& layout,
                                               bool commutative, std::uint64_t bytes,
-                                              double most_times, std::size_t most) const {
+                                              double most_times, double most_of_another,
+                                              std::size_t most) const {
   const Collective collective = usual.algorithm->collective;
   if (!reads_sizes(collective)) bytes = 0;
   Explanation explanation;
@@ -315,7 +309,7 @@ std::vector<Decision> Selection::alternatives(const Decision& usual, const Layou
   if (found.size() < most && !another) {
     const auto further = std::find_if(
         candidates.begin(), candidates.end(), [&](const Explanation::Candidate& candidate) {
-          return is_other(candidate) && fits(candidate, kFurther * most_times);
+          return is_other(candidate) && fits(candidate, most_of_another);
         });
     if (further != candidates.end()) take(*further);
   }

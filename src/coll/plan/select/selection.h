@@ -139,9 +139,11 @@ class Selection {
   // the best: cheapest first, at most `most`. None of them needs more than messages and shared
   // memory, and between two nodes none sends the same messages as another one. Before them, of long
   // messages, the usual algorithm with long segments, or if it has none the cheapest that has. One
-  // is of another algorithm than the usual one if there is one at most twice as far from the best.
+  // is of another algorithm than the usual one, if there is one at most `most_of_another` times as
+  // slow as the best: what the model gets wrong about the usual one it gets wrong in its other
+  // forms, too.
   std::vector<Decision> alternatives(const Decision& usual, const Layout& layout, bool commutative,
-                                     std::uint64_t bytes, double most_times,
+                                     std::uint64_t bytes, double most_times, double most_of_another,
                                      std::size_t most) const;
   // Whether the user has listed what may be chosen.
   bool has_list(Collective collective) const { return !family(collective).list.empty(); }

@@ -493,7 +493,7 @@ TEST(Selection, AlternativesComeCheapestFirstAndCanServe) {
         const Decision usual = selection.decide(collective, layout, true, bytes);
         if (usual.algorithm->is_host()) continue;
         const std::vector<Decision> found =
-            selection.alternatives(usual, layout, true, bytes, 8, 4);
+            selection.alternatives(usual, layout, true, bytes, 8, 8, 4);
         EXPECT_LE(found.size(), 4u);
         double last = 0;
         for (const Decision& each : found) {
@@ -516,8 +516,8 @@ TEST(Selection, AlternativesComeCheapestFirstAndCanServe) {
     }
   }
   const Decision ring = selection.decide(kAllreduce, kEightNodes, true, 4 << 20);
-  EXPECT_GE(selection.alternatives(ring, kEightNodes, true, 4 << 20, 8, 4).size(), 2u);
-  EXPECT_TRUE(selection.alternatives(ring, kEightNodes, true, 4 << 20, 8, 0).empty());
+  EXPECT_GE(selection.alternatives(ring, kEightNodes, true, 4 << 20, 8, 8, 4).size(), 2u);
+  EXPECT_TRUE(selection.alternatives(ring, kEightNodes, true, 4 << 20, 8, 8, 0).empty());
 }
 
 TEST(Selection, TheFirstAlternativeToShortSegmentsIsLongOnes) {
@@ -529,7 +529,7 @@ TEST(Selection, TheFirstAlternativeToShortSegmentsIsLongOnes) {
   Decision with_long = usual;
   with_long.parameters.segment_bytes = kLongSegmentBytes;
   const auto first = [&](const Selection& from, const Decision& decision, std::uint64_t bytes) {
-    return from.alternatives(decision, kEightNodes, true, bytes, 2, 2).at(0);
+    return from.alternatives(decision, kEightNodes, true, bytes, 2, 2, 2).at(0);
   };
   EXPECT_TRUE(first(selection, usual, kBytes) == with_long);
   EXPECT_FALSE(first(selection, usual, kLongSegmentBytes) == with_long) << "there is one segment";
@@ -547,7 +547,8 @@ TEST(Selection, BetweenTwoNodesWaysThatSendTheSameAreOneAlternative) {
   };
   const auto names = [&](const Decision& usual, std::size_t most) {
     std::vector<std::string> found;
-    for (const Decision& each : selection.alternatives(usual, kTwoByFour, true, kBytes, 8, most)) {
+    for (const Decision& each :
+         selection.alternatives(usual, kTwoByFour, true, kBytes, 8, 8, most)) {
       if (each.mode == Mode::kHierarchical) found.emplace_back(each.algorithm->name);
     }
     return found;
@@ -571,7 +572,7 @@ TEST(Selection, TheFirstAlternativeToWholeMessagesIsTheCheapestInSegments) {
   const Decision usual = selection.complete(*find_algorithm(kBcast, "linear"), Mode::kHierarchical,
                                             {}, kTwoByFour, true);
   const std::vector<Decision> found =
-      selection.alternatives(usual, kTwoByFour, true, kBytes, 1.25, 2);
+      selection.alternatives(usual, kTwoByFour, true, kBytes, 1.25, 1.25, 2);
   ASSERT_EQ(found.size(), 2u);
   EXPECT_EQ(found[0].parameters.segment_bytes, 16 << 10);
   EXPECT_LE(found[1].parameters.segment_bytes, 0);
@@ -587,7 +588,7 @@ TEST(Selection, OneAlternativeIsOfAnotherAlgorithm) {
         }
         const Decision usual = selection.complete(algorithm, Mode::kHierarchical, {}, layout, true);
         const std::vector<Decision> found =
-            selection.alternatives(usual, layout, true, bytes, 1e6, 2);
+            selection.alternatives(usual, layout, true, bytes, 1e6, 1e6, 2);
         ASSERT_EQ(found.size(), 2u);
         EXPECT_TRUE(found[0].algorithm != &algorithm || found[1].algorithm != &algorithm)
             << algorithm.name << ", " << bytes << " bytes";
@@ -601,13 +602,14 @@ TEST(Selection, TheOneOfAnotherAlgorithmMayBeFurtherFromTheBest) {
   constexpr std::uint64_t kBytes = 10 << 10;
   const Decision usual = selection.decide(kBcast, kEightNodes, true, kBytes);
   const std::vector<Decision> found =
-      selection.alternatives(usual, kEightNodes, true, kBytes, 1, 2);
+      selection.alternatives(usual, kEightNodes, true, kBytes, 1, 2, 2);
   ASSERT_FALSE(found.empty());
   const double best = selection.cost(usual, kEightNodes, kBytes);
   for (const Decision& each : found) {
     EXPECT_NE(each.algorithm, usual.algorithm);
     EXPECT_LE(selection.cost(each, kEightNodes, kBytes), 2 * best);
   }
+  EXPECT_TRUE(selection.alternatives(usual, kEightNodes, true, kBytes, 1, 1, 2).empty());
 }
 
 }  // namespace
