@@ -24,6 +24,7 @@ enum {
   kRoundTripsPerBatch =
       48,  // ~5 us near, ~20 us far: short against a sample, long against the clock's ~20 ns
   kSpinsBeforeYield = 20000,
+  kSpinsBeforeSleep = 16,
 };
 
 typedef struct {
@@ -137,7 +138,7 @@ static void Relax(unsigned* spins) {
   if (oversubscribed) {
     // Where every rank has a session of its own a yield gives the core to none of the others; a
     // sleep does.
-    if (++*spins % 16 == 0) nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
+    if (++*spins % kSpinsBeforeSleep == 0) nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
   } else if (++*spins % kSpinsBeforeYield == 0) {
     sched_yield();
   }
@@ -165,7 +166,10 @@ void od_probe_sync_driving(void (*drive)(void)) {
   // Release and acquire: what a rank wrote before the barrier is seen by every rank after it.
   atomic_fetch_add_explicit(&page->arrived, 1, memory_order_acq_rel);
   while (atomic_load_explicit(&page->arrived, memory_order_acquire) < goal) {
-    if (drive == NULL && od_probe_now_ns() - start > kLateNs) drive = drive_when_late;
+    // Not every time: who waits on a core of its own leaves at once.
+    if (drive == NULL && spins % kSpinsBeforeSleep == 0 && od_probe_now_ns() - start > kLateNs) {
+      drive = drive_when_late;
+    }
     if (drive != NULL) drive();
     Relax(&spins);
   }

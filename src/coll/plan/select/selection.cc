@@ -276,14 +276,12 @@ std::vector<Decision> Selection::alternatives(const Decision& usual, const Layou
              return sends_the_same(candidate, *other, layout);
            });
   };
-  bool another = false;  // one of another algorithm is among them
-  const auto is_other = [&](const Explanation::Candidate& candidate) {
-    return candidate.decision.algorithm != usual.algorithm;
+  const auto is_other = [&](const Decision& decision) {
+    return decision.algorithm != usual.algorithm;
   };
   const auto take = [&](const Explanation::Candidate& candidate) {
     found.push_back(candidate.decision);
     taken.push_back(&candidate);
-    another = another || is_other(candidate);
   };
   // The model does not know which messages the host sends at once.
   if (most > 0 && bytes >= 2 * kLongSegmentBytes) {
@@ -302,16 +300,11 @@ std::vector<Decision> Selection::alternatives(const Decision& usual, const Layou
   }
   for (const Explanation::Candidate& candidate : candidates) {
     if (found.size() == most) break;
-    const bool last_place = found.size() + 1 == most;
-    if (last_place && !another && !is_other(candidate)) continue;
-    if (fits(candidate, most_times)) take(candidate);
-  }
-  if (found.size() < most && !another) {
-    const auto further = std::find_if(
-        candidates.begin(), candidates.end(), [&](const Explanation::Candidate& candidate) {
-          return is_other(candidate) && fits(candidate, most_of_another);
-        });
-    if (further != candidates.end()) take(*further);
+    const bool other_is_missing = std::none_of(found.begin(), found.end(), is_other);
+    const bool is_missing_other = other_is_missing && is_other(candidate.decision);
+    // The last place is kept for it.
+    if (other_is_missing && !is_missing_other && found.size() + 1 == most) continue;
+    if (fits(candidate, is_missing_other ? most_of_another : most_times)) take(candidate);
   }
   return found;
 }

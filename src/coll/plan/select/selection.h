@@ -140,8 +140,8 @@ class Selection {
   // memory, and between two nodes none sends the same messages as another one. Before them, of long
   // messages, the usual algorithm with long segments, or if it has none the cheapest that has. One
   // is of another algorithm than the usual one, if there is one at most `most_of_another` times as
-  // slow as the best: what the model gets wrong about the usual one it gets wrong in its other
-  // forms, too.
+  // slow as the best (`most_times` or more): what the model gets wrong about the usual one it gets
+  // wrong in its other forms, too.
   std::vector<Decision> alternatives(const Decision& usual, const Layout& layout, bool commutative,
                                      std::uint64_t bytes, double most_times, double most_of_another,
                                      std::size_t most) const;
