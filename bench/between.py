@@ -71,7 +71,7 @@ def build(host: Host) -> Path:
     folder = PROGRAMS / host.name
     folder.mkdir(parents=True, exist_ok=True)
     binary = folder / "od_between"
-    sources = [BETWEEN / "od_between.c", COLL / "calls.c", *SHARED_SOURCES]
+    sources = [BETWEEN / "od_between.c", COLL / "calls.c", COLL / "results.c", *SHARED_SOURCES]
     if not is_current(binary, [*sources, *COLL.glob("*.h"), *SOURCES.glob("*.h")]):
         names = [str(path) for path in sources]
         command = [*host.mpicc, *c_flags(host), *names, "-lm", "-o", str(binary)]

@@ -49,7 +49,10 @@ from turns import Variant, run_together, start_here
 
 COLL = ROOT / "bench" / "coll"
 JUDGED = ["bcast", "reduce", "allreduce", "allgather", "alltoall", "reduce_scatter", "barrier"]
-OTHERS = ["reduce_scatter_block", "gather", "scatter", "scan"]
+OTHERS = [
+    "reduce_scatter_block", "gather", "scatter", "scan", "exscan", "allgatherv", "alltoallv",
+    "alltoallw", "gatherv", "scatterv",
+]  # fmt: skip
 LAB_JUDGED = ["bcast", "allgather", "reduce", "allreduce"]
 REDUCTIONS = ["reduce", "allreduce"]
 SIZES = "8,64,512,1K,2K,4K,8K,16K,32K,64K,128K,256K,512K,1M,2M,4M"

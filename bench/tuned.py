@@ -6,13 +6,13 @@
     tuned.py --lab 4x2 --rate 1gbit            over so many nodes with so many ranks on each
     tuned.py --evaluate                        write the page again from earlier samples
 
-Tuned are 2 and 4 ranks at the sizes that the command takes by itself; measured are sizes between
-them. The host alone, Overdrive's
-default, the rules, and every algorithm by its name take turns at every point. The *regret* of a
-choice is by how much it is slower than the best of all. Of many noisy medians the smallest is too
-small, so the best is found in half of the rounds and all are compared in the other half, and the
-other way round. Medians are kept in docs/measurements/data/tuned.csv, the page is
-docs/measurements/tuned.md.
+Tuned are the ranks that are measured, or others, at the sizes that the command takes by itself;
+measured are sizes between them. The host alone, as it comes and with each of its algorithms by its
+own settings, Overdrive's default, the rules, and every algorithm by its name take turns at every
+point. The *regret* of a choice is by how much it is slower than the best of all. Of many noisy
+medians the smallest is too small, so the best is found in half of the rounds and all are compared
+in the other half, and the other way round. Medians are kept in docs/measurements/data/tuned.csv,
+the page is docs/measurements/tuned.md.
 """
 
 from __future__ import annotations
@@ -32,26 +32,28 @@ from pathlib import Path
 
 from analysis import geometric_mean, size_name
 from campaign import PLAIN, Sample, load_part, samples_file, save
-from coll_campaign import build
+from coll_campaign import JUDGED, OTHERS, build
 from goals import HOST_TITLES
 from jobs import BUILD, ROOT, Host, JobResult, library, select_hosts
 from lab_runs import NoLab, nodes_and_ranks, up
 from page import machine, table
-from turns import Variant, run_together, start_here
+from turns import WITH_OTHERS, Variant, run_together, start_here
+
+sys.path.insert(0, str(ROOT / "cli"))
+
+from overdrive.tune import host_settings  # noqa: E402
 
 COMMAND = [sys.executable, str(ROOT / "overdrive")]
 RAW = BUILD / "bench" / "tuned"
 DATA = ROOT / "docs" / "measurements" / "data" / "tuned.csv"
 PAGE = ROOT / "docs" / "measurements" / "tuned.md"
 BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
-TESTS = (
-    "bcast", "reduce", "allreduce", "allgather", "alltoall", "reduce_scatter", "gather", "scatter",
-    "scan", "barrier",
-)  # fmt: skip
+TESTS = (*JUDGED, *OTHERS)
 # None of them, nor a neighbour within a tenth, is measured by `overdrive tune`.
 SIZES = "40,300,1500,10K,100K,600K"
-TUNED_RANKS = "2,4"
-RANKS = ("2", "4")
+RANKS = "2,4"
+MOST_JOBS = 32
+"""That can take turns."""
 DEFAULT, TUNED = "default", "tuned"
 COLUMNS = ["host", "ranks", "collective", "bytes", "variant", "half", "us", "commit"]
 Point = tuple[str, str, str, int]
@@ -71,7 +73,7 @@ class Place:
 def place(options: argparse.Namespace) -> Iterator[Place]:
     """Yield where to measure; a cluster is there as long as it is needed."""
     if not options.lab:
-        yield Place(("-n", TUNED_RANKS))
+        yield Place(("-n", options.tuned_ranks or options.ranks))
         return
     nodes, per_node = nodes_and_ranks(options.lab)
     with up(nodes, per_node, options.rate) as cluster:
@@ -105,34 +107,71 @@ def tune(host: Host, where: Place, options: argparse.Namespace, file: Path) -> N
         subprocess.run([*COMMAND, *words], env=environment, stdout=log, stderr=log, check=True)
 
 
-def algorithms() -> dict[str, list[str]]:
-    """Return the names that each collective knows, but for switches, which are not here."""
-    words = [*COMMAND, "info", "--algorithms", "--json"]
-    environment = {**os.environ, "OVERDRIVE_LIBRARY": str(library())}
-    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=True)
-    return {
-        family["collective"]: [
-            algorithm["name"]
-            for algorithm in family["algorithms"]
-            if not algorithm["name"].startswith("in_network")
-        ]
-        for family in json.loads(done.stdout)
-    }
+def algorithms(test: str, ranks: int, nodes: int, options: argparse.Namespace) -> list[str]:
+    """Return the ways that can serve a collective, as rules write them."""
+    largest = options.sizes.rsplit(",", 1)[-1]
+    words = ["explain", test, largest, "--ranks", str(ranks), "--nodes", str(nodes), "--json"]
+    environment = {**os.environ, "OVERDRIVE_LIBRARY": str(library()), "OVERDRIVE_TUNING": "off"}
+    done = subprocess.run(
+        [*COMMAND, *words], env=environment, capture_output=True, text=True, check=True
+    )
+    found = []
+    shared = False
+    for candidate in json.loads(done.stdout)["candidates"]:
+        if candidate["why_not"] or candidate["algorithm"] == "host":
+            continue
+        # On one node the hierarchical form of every algorithm is shared memory alone.
+        if nodes == 1 and candidate["mode"] == "hierarchical":
+            if shared:
+                continue
+            shared = True
+        found.append(f"{candidate['algorithm']}/{candidate['mode']}")
+    return found
 
 
-def variants_of(host: Host, test: str, rules: Path, names: list[str]) -> Iterator[Variant]:
-    """Yield the host alone, the default, what was tuned, and every algorithm by its name."""
+def variants_of(host: Host, test: str, rules: Path, names: list[str]) -> list[Variant]:
+    """Return the default, what was tuned, every algorithm, the host alone and its algorithms.
+
+    One more job than MOST_JOBS could not take turns; the host's own algorithms come last.
+    """
     program, problem = build(host)
     if problem:
         sys.exit(f"tuned: {problem}")
-    yield Variant(PLAIN, host, program)
     # The rules of earlier calls of the command would be found by the default.
     none = {"OVERDRIVE_TUNING": "off"}
-    yield Variant(DEFAULT, host, program, library(), none)
-    yield Variant(TUNED, host, program, library(), {"OVERDRIVE_TUNING": str(rules)})
     variable = f"OVERDRIVE_ADJUST_{test.upper()}"
-    for name in names:
-        yield Variant(name, host, program, library(), {**none, variable: name})
+    found = [
+        Variant(PLAIN, host, program),
+        Variant(DEFAULT, host, program, library(), none),
+        Variant(TUNED, host, program, library(), {"OVERDRIVE_TUNING": str(rules)}),
+        Variant("host", host, program, library(), {**none, variable: "host"}),
+    ]
+    found += [Variant(name, host, program, library(), {**none, variable: name}) for name in names]
+    family = host_settings.family_of(HOST_TITLES[host.name])
+    found += [
+        Variant(name, host, program, None, settings)
+        for name, settings in host_settings.candidates(family, test).items()
+    ]
+    return found[:MOST_JOBS]
+
+
+def run_all(
+    variants: list[Variant], arguments: list[str], ranks: int, seconds: float, where: Place
+) -> tuple[list[Sample], list[str]]:
+    """Return samples and what went wrong; algorithms that the host refuses are left out."""
+    while True:
+        samples, wrong = run_together(
+            variants, arguments, ranks, seconds, 0, start=where.start, folder=RAW
+        )
+        refused = {
+            one.name
+            for one in variants
+            if host_settings.is_setting(one.name)
+            and any(f", {one.name}: " in text and WITH_OTHERS not in text for text in wrong)
+        }
+        if not refused:
+            return samples, wrong
+        variants = [one for one in variants if one.name not in refused]
 
 
 def measure(host: Host, where: Place, options: argparse.Namespace) -> list[str]:
@@ -142,7 +181,7 @@ def measure(host: Host, where: Place, options: argparse.Namespace) -> list[str]:
     rules = RAW / f"{'-'.join([host.name, *words])}.json"
     if not options.keep_rules:
         tune(host, where, options, rules)
-    known = algorithms()
+    nodes = nodes_and_ranks(options.lab)[0] if options.lab else 1
     problems: list[str] = []
     for label, ranks in groups(options).items():
         found: list[Sample] = []
@@ -150,10 +189,11 @@ def measure(host: Host, where: Place, options: argparse.Namespace) -> list[str]:
             arguments = ["--tests", test, "--shapes", "usual,app", "--modes", "blocking"]
             arguments += ["--kinds", "all", "--sizes", options.sizes, "--sample-ms", "3"]
             arguments += ["--share", str(RAW), "--whole-round", "1"]
-            samples, wrong = run_together(
-                list(variants_of(host, test, rules, known[test])),
-                arguments, ranks, options.seconds, 0, start=where.start, folder=RAW,
-            )  # fmt: skip
+            names = algorithms(test, ranks, nodes, options)
+            variants = variants_of(host, test, rules, names)
+            if options.without_host_settings:
+                variants = [one for one in variants if not host_settings.is_setting(one.name)]
+            samples, wrong = run_all(variants, arguments, ranks, options.seconds, where)
             found += samples
             problems += [f"{host.name}, {label}, {test}: {text}" for text in wrong]
         save(found, samples_file(f"{host.name}-{label}", RAW), append=False)
@@ -175,8 +215,15 @@ def evaluate(name: str, commit: str) -> Iterator[list[str]]:
         yield [host, ranks, test, str(size), variant, str(half), us, commit]
 
 
-def regrets(rows: list[dict[str, str]], choice: str) -> dict[Point, float]:
-    """Return by how much a choice is slower than the best, of each point: 1 is as fast."""
+def is_of_host(name: str) -> bool:
+    """Tell whether a variant is the host alone, as it comes or by its own settings."""
+    return name == PLAIN or host_settings.is_setting(name)
+
+
+def regrets(
+    rows: list[dict[str, str]], choice: str, rival: Callable[[str], bool] = lambda name: True
+) -> dict[Point, float]:
+    """Return by how much a choice is slower than the best rival, of each point: 1 is as fast."""
     times: dict[Point, dict[str, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
     for row in rows:
         point = (row["host"], row["ranks"], row["collective"], int(row["bytes"]))
@@ -189,24 +236,11 @@ def regrets(rows: list[dict[str, str]], choice: str) -> dict[Point, float]:
             common = [name for name in known if name in values]
             if choice not in common:
                 continue
-            best = min(common, key=lambda name: known[name])
+            best = min(filter(rival, common), key=lambda name: known[name])
             ratios.append(values[choice] / values[best])
         if ratios:
             found[point] = geometric_mean(ratios)
     return found
-
-
-def against_host(rows: list[dict[str, str]], choice: str) -> dict[Point, float]:
-    """Return how many times as fast as the host alone a choice is."""
-    times: dict[Point, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for row in rows:
-        point = (row["host"], row["ranks"], row["collective"], int(row["bytes"]))
-        times[point][row["variant"]].append(float(row["us"]))
-    return {
-        point: geometric_mean(of[PLAIN]) / geometric_mean(of[choice])
-        for point, of in times.items()
-        if PLAIN in of and choice in of
-    }
 
 
 def glance(rows: list[dict[str, str]]) -> list[str]:
@@ -227,14 +261,18 @@ def glance(rows: list[dict[str, str]]) -> list[str]:
                 f"{near} of {len(found)}",
                 f"{found[-1]:.2f}",
             ]
-        alone = against_host(here, TUNED).values()
-        slower = sum(value < 0.97 for value in alone)
-        cells += [f"{geometric_mean(list(alone)):.2f}, {min(alone):.2f}, {slower} of {len(alone)}"]
+        for rival, least in ((PLAIN.__eq__, 0.97), (is_of_host, 0.95)):
+            faster = [1 / lost for lost in regrets(here, TUNED, rival).values()]
+            slower = sum(value < least for value in faster)
+            cells.append(
+                f"{geometric_mean(faster):.2f}, {min(faster):.2f}, {slower} of {len(faster)}"
+            )
         body.append(cells)
     titles = ["host", "ranks"]
     for choice in (DEFAULT, TUNED):
         titles += [f"{choice}: mean", "at most 1.05", "most"]
-    return table([*titles, "tuned against the host: mean, least, below 0.97"], body)
+    titles += ["tuned against the host: mean, least, below 0.97", "its best setting, below 0.95"]
+    return table(titles, body)
 
 
 def worst(rows: list[dict[str, str]], limit: float, most: int) -> list[str]:
@@ -272,7 +310,10 @@ def main() -> int:
     """Measure what is asked for and write the page."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--host", default="openmpi4,mpich4", help="comma-separated names")
-    parser.add_argument("--ranks", default=",".join(RANKS))
+    parser.add_argument("--ranks", default=RANKS, help="to measure")
+    parser.add_argument("--tuned-ranks", default="", help="to tune, if others than those")
+    parser.add_argument("--without-host-settings", action="store_true",
+                        help="of the host measure its own choice only")  # fmt: skip
     parser.add_argument("--lab", metavar="NODESxRANKS", help="over so many nodes instead")
     parser.add_argument("--rate", default="off", help="of the links between them")
     parser.add_argument("--tests", default=",".join(TESTS))

@@ -21,6 +21,9 @@ MORE_SECONDS = 90
 when the time is over, and for ending. With more ranks than cores some hosts take seconds for a
 call."""
 
+WITH_OTHERS = "ended with the others"
+"""Why a job ended that was in order itself."""
+
 
 @dataclass(frozen=True)
 class Variant:
@@ -106,7 +109,7 @@ def run_together(
             continue
         samples += numbered(parse(result.stdout, variant.host.name, variant.name, 0), first_round)
         if not result.ok:
-            why = "time limit" if index in first_to_fail else "ended with the others"
+            why = "time limit" if index in first_to_fail else WITH_OTHERS
             problem = result.problem(why)
             problems.append(f"{variant.host.name}, {variant.name}: {problem}")
     return samples, problems

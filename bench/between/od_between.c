@@ -84,10 +84,7 @@ static void CallOnce(Measured* m, int64_t turn) {
 
 static void Point(const Bench* bench, Measured* m) {
   Calls* calls = &m->calls;
-  size_t ranks = (size_t)bench->ranks;
-  for (size_t rank = 0; rank < ranks; ++rank) {
-    calls->counts[rank] = (int)(calls->words / ranks + (rank < calls->words % ranks ? 1 : 0));
-  }
+  LayOutBlocks(calls);
   MakeComm(m, bench->ranks);
   double before = 0, step = 0, expected = 0;
   int64_t turn = 0;
@@ -173,8 +170,7 @@ int main(int argc, char** argv) {
   shared = (Calls){.bench = &bench};
   shared.in = Allocate(largest);
   shared.out = Allocate(largest);
-  shared.counts = malloc((size_t)bench.ranks * sizeof(int));
-  if (shared.counts == NULL) MPI_Abort(MPI_COMM_WORLD, 1);
+  MakeBlocks(&shared);
   MPI_Comm_split(MPI_COMM_WORLD, 0, bench.ranks - bench.rank, &shared.reversed);
   RunRounds(&bench, RunTests);
   MPI_Comm_free(&shared.reversed);

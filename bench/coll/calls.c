@@ -1,9 +1,8 @@
-// The collective calls of the benchmark, what each rank writes before them and reads after them,
-// and what must have arrived.
-#include <math.h>
+// The collective calls of the benchmark, blocking, non-blocking and persistent, and the lengths of
+// their blocks.
 #include <stdio.h>
+#include <stdlib.h>
 
-#include "../p2p/probe.h"
 #include "od_coll.h"
 
 const char* const kCollectiveNames[kCollectives] = {"bcast",
@@ -16,59 +15,120 @@ const char* const kCollectiveNames[kCollectives] = {"bcast",
                                                     "barrier",
                                                     "gather",
                                                     "scatter",
-                                                    "scan"};
+                                                    "scan",
+                                                    "exscan",
+                                                    "allgatherv",
+                                                    "alltoallv",
+                                                    "alltoallw",
+                                                    "gatherv",
+                                                    "scatterv"};
 const char* const kModeNames[kModes] = {"blocking", "nonblocking", "persistent"};
 
-enum { kMaxRanks = 256 };
-// With more ranks than cores a call of some libraries takes seconds.
-static const double kLongVerificationNs = 1e9;
-
-static double Base(uint64_t seed, int rank) { return (double)(seed % 1024 * 64) + rank; }
-
-WIDE static void Count(double* words, size_t count, double first) {
-  for (size_t i = 0; i < count; ++i) words[i] = first + (double)(int)i;
-}
-
-WIDE static double Sum(const double* words, size_t count) {
-  // Several sums at once: the additions of one would wait for each other.
-  double sums[16] = {0};
-  size_t i = 0;
-  for (; i + 16 <= count; i += 16) {
-    for (size_t k = 0; k < 16; ++k) sums[k] += words[i + k];
-  }
-  for (; i < count; ++i) sums[0] += words[i];
-  double sum = 0;
-  for (size_t k = 0; k < 16; ++k) sum += sums[k];
-  return sum;
-}
-
 static int IsRooted(Collective collective) {
-  return collective == kBcast || collective == kReduce || collective == kGather ||
-         collective == kScatter;
+  switch (collective) {
+    case kBcast:
+    case kReduce:
+    case kGather:
+    case kScatter:
+    case kGatherv:
+    case kScatterv:
+      return 1;
+    default:
+      return 0;
+  }
 }
 
-static int Root(const Calls* c, int64_t turn) {
+int RootOf(const Calls* c, int64_t turn) {
   return IsRooted(c->collective) ? (int)(turn % c->bench->ranks) : -1;
 }
 
-static int IsReversed(const Calls* c, int64_t turn) {
-  return c->collective == kScan && turn % 2 == 1;
+int IsReversed(const Calls* c, int64_t turn) {
+  return (c->collective == kScan || c->collective == kExscan) && turn % 2 == 1;
 }
 
-static int CountOf(const Calls* c, int rank) {
-  size_t ranks = (size_t)c->bench->ranks;
-  return (int)(c->words / ranks + ((size_t)rank < c->words % ranks ? 1 : 0));
+int DifferentTurns(const Calls* c) { return IsRooted(c->collective) ? c->bench->ranks : 2; }
+
+// Of calls whose blocks differ: half and one and a half of the size in turn, so that a pair of
+// neighbours has the size in the mean. `first`: the parity of the first block.
+static size_t UnevenBlock(size_t words, int number) {
+  return number % 2 == 0 ? words / 2 : 2 * words - words / 2;
 }
 
-static size_t OffsetOf(const Calls* c, int rank) {
-  size_t ranks = (size_t)c->bench->ranks, more = c->words % ranks, r = (size_t)rank;
+size_t UnevenPlace(size_t words, int first, int blocks) {
+  size_t place = (size_t)blocks / 2 * 2 * words;
+  return blocks % 2 == 0 ? place : place + UnevenBlock(words, first);
+}
+
+// Where the block of a rank begins, where the size is that of all blocks.
+static size_t SharePlace(const Calls* c, int rank) {
+  size_t ranks = (size_t)c->bench->ranks, r = (size_t)rank;
+  if (c->collective == kAllgatherv) {
+    // Of two neighbours the second one has three times as much.
+    return c->words * (2 * r - r % 2) / (2 * ranks - ranks % 2);
+  }
+  size_t more = c->words % ranks;
   return c->words / ranks * r + (r < more ? r : more);
 }
 
+static size_t BlockPlace(const Calls* c, int block) {
+  switch (c->collective) {
+    case kAllgatherv:
+    case kReduceScatter:
+    case kReduceScatterBlock:
+      return SharePlace(c, block);
+    case kGatherv:
+    case kScatterv:
+      return UnevenPlace(c->words, 0, block);
+    case kAlltoallv:
+    case kAlltoallw:
+      // The block between two ranks has the same length in both directions.
+      return UnevenPlace(c->words, c->bench->rank, block);
+    default:
+      return c->words * (size_t)block;
+  }
+}
+
+static void* NewArray(const Calls* c, size_t element_bytes) {
+  void* made = calloc((size_t)c->bench->ranks, element_bytes);
+  if (made == NULL) {
+    fputs("out of memory\n", stderr);
+    MPI_Abort(MPI_COMM_WORLD, 1);
+  }
+  return made;
+}
+
+void MakeBlocks(Calls* c) {
+  c->counts = NewArray(c, sizeof(int));
+  c->places = NewArray(c, sizeof(int));
+  c->places_bytes = NewArray(c, sizeof(int));
+  c->types = NewArray(c, sizeof(MPI_Datatype));
+}
+
+void LayOutBlocks(Calls* c) {
+  for (int rank = 0; rank < c->bench->ranks; ++rank) {
+    size_t begin = BlockPlace(c, rank);
+    c->places[rank] = (int)begin;
+    c->counts[rank] = (int)(BlockPlace(c, rank + 1) - begin);
+    c->places_bytes[rank] = (int)(begin * sizeof(double));
+    c->types[rank] = MPI_DOUBLE;
+  }
+}
+
 size_t BufferWords(Collective collective, size_t words, int ranks) {
-  int blocks = collective == kAllgather || collective == kAlltoall || collective == kGather ||
-               collective == kScatter;
-  return blocks ? words * (size_t)ranks : words;
+  switch (collective) {
+    case kAllgather:
+    case kAlltoall:
+    case kGather:
+    case kScatter:
+      return words * (size_t)ranks;
+    case kAlltoallv:
+    case kAlltoallw:
+    case kGatherv:
+    case kScatterv:
+      return UnevenPlace(words, 1, ranks);
+    default:
+      return words;
+  }
 }
 
 int IsPossible(Collective collective, size_t words, int ranks) {
@@ -86,7 +146,8 @@ int IsPossible(Collective collective, size_t words, int ranks) {
 int IsModeKnown(Mode mode) { return mode != kPersistent || HAVE_PERSISTENT; }
 
 static void CallBlocking(const Calls* c, int64_t turn) {
-  int root = Root(c, turn), count = (int)c->words, bytes = count * (int)sizeof(double);
+  int root = RootOf(c, turn), count = (int)c->words, bytes = count * (int)sizeof(double);
+  int mine = c->counts[c->bench->rank];
   MPI_Comm world = c->comm;
   switch (c->collective) {
     case kBcast:
@@ -123,13 +184,35 @@ static void CallBlocking(const Calls* c, int64_t turn) {
       MPI_Scan(c->in, c->out, count, MPI_DOUBLE, MPI_SUM,
                IsReversed(c, turn) ? c->reversed : world);
       break;
+    case kExscan:
+      MPI_Exscan(c->in, c->out, count, MPI_DOUBLE, MPI_SUM,
+                 IsReversed(c, turn) ? c->reversed : world);
+      break;
+    case kAllgatherv:
+      MPI_Allgatherv(c->in, mine, MPI_DOUBLE, c->out, c->counts, c->places, MPI_DOUBLE, world);
+      break;
+    case kAlltoallv:
+      MPI_Alltoallv(c->in, c->counts, c->places, MPI_DOUBLE, c->out, c->counts, c->places,
+                    MPI_DOUBLE, world);
+      break;
+    case kAlltoallw:
+      MPI_Alltoallw(c->in, c->counts, c->places_bytes, c->types, c->out, c->counts, c->places_bytes,
+                    c->types, world);
+      break;
+    case kGatherv:
+      MPI_Gatherv(c->in, mine, MPI_DOUBLE, c->out, c->counts, c->places, MPI_DOUBLE, root, world);
+      break;
+    case kScatterv:
+      MPI_Scatterv(c->in, c->counts, c->places, MPI_DOUBLE, c->out, mine, MPI_DOUBLE, root, world);
+      break;
     default:
       break;
   }
 }
 
 static void StartNonblocking(const Calls* c, int64_t turn, MPI_Request* request) {
-  int root = Root(c, turn), count = (int)c->words, bytes = count * (int)sizeof(double);
+  int root = RootOf(c, turn), count = (int)c->words, bytes = count * (int)sizeof(double);
+  int mine = c->counts[c->bench->rank];
   MPI_Comm world = c->comm;
   switch (c->collective) {
     case kBcast:
@@ -167,6 +250,30 @@ static void StartNonblocking(const Calls* c, int64_t turn, MPI_Request* request)
       MPI_Iscan(c->in, c->out, count, MPI_DOUBLE, MPI_SUM,
                 IsReversed(c, turn) ? c->reversed : world, request);
       break;
+    case kExscan:
+      MPI_Iexscan(c->in, c->out, count, MPI_DOUBLE, MPI_SUM,
+                  IsReversed(c, turn) ? c->reversed : world, request);
+      break;
+    case kAllgatherv:
+      MPI_Iallgatherv(c->in, mine, MPI_DOUBLE, c->out, c->counts, c->places, MPI_DOUBLE, world,
+                      request);
+      break;
+    case kAlltoallv:
+      MPI_Ialltoallv(c->in, c->counts, c->places, MPI_DOUBLE, c->out, c->counts, c->places,
+                     MPI_DOUBLE, world, request);
+      break;
+    case kAlltoallw:
+      MPI_Ialltoallw(c->in, c->counts, c->places_bytes, c->types, c->out, c->counts,
+                     c->places_bytes, c->types, world, request);
+      break;
+    case kGatherv:
+      MPI_Igatherv(c->in, mine, MPI_DOUBLE, c->out, c->counts, c->places, MPI_DOUBLE, root, world,
+                   request);
+      break;
+    case kScatterv:
+      MPI_Iscatterv(c->in, c->counts, c->places, MPI_DOUBLE, c->out, mine, MPI_DOUBLE, root, world,
+                    request);
+      break;
     default:
       break;
   }
@@ -174,7 +281,8 @@ static void StartNonblocking(const Calls* c, int64_t turn, MPI_Request* request)
 
 #if HAVE_PERSISTENT
 static void MakePersistent(const Calls* c, int64_t turn, MPI_Request* request) {
-  int root = Root(c, turn), count = (int)c->words, bytes = count * (int)sizeof(double);
+  int root = RootOf(c, turn), count = (int)c->words, bytes = count * (int)sizeof(double);
+  int mine = c->counts[c->bench->rank];
   MPI_Comm world = c->comm;
   MPI_Info none = MPI_INFO_NULL;
   switch (c->collective) {
@@ -213,6 +321,30 @@ static void MakePersistent(const Calls* c, int64_t turn, MPI_Request* request) {
       MPI_Scan_init(c->in, c->out, count, MPI_DOUBLE, MPI_SUM,
                     IsReversed(c, turn) ? c->reversed : world, none, request);
       break;
+    case kExscan:
+      MPI_Exscan_init(c->in, c->out, count, MPI_DOUBLE, MPI_SUM,
+                      IsReversed(c, turn) ? c->reversed : world, none, request);
+      break;
+    case kAllgatherv:
+      MPI_Allgatherv_init(c->in, mine, MPI_DOUBLE, c->out, c->counts, c->places, MPI_DOUBLE, world,
+                          none, request);
+      break;
+    case kAlltoallv:
+      MPI_Alltoallv_init(c->in, c->counts, c->places, MPI_DOUBLE, c->out, c->counts, c->places,
+                         MPI_DOUBLE, world, none, request);
+      break;
+    case kAlltoallw:
+      MPI_Alltoallw_init(c->in, c->counts, c->places_bytes, c->types, c->out, c->counts,
+                         c->places_bytes, c->types, world, none, request);
+      break;
+    case kGatherv:
+      MPI_Gatherv_init(c->in, mine, MPI_DOUBLE, c->out, c->counts, c->places, MPI_DOUBLE, root,
+                       world, none, request);
+      break;
+    case kScatterv:
+      MPI_Scatterv_init(c->in, c->counts, c->places, MPI_DOUBLE, c->out, mine, MPI_DOUBLE, root,
+                        world, none, request);
+      break;
     default:
       break;
   }
@@ -223,174 +355,27 @@ static void MakePersistent(const Calls* c, int64_t turn, MPI_Request* request) {
 }
 #endif
 
-// Different calls of one collective.
-static int Turns(const Calls* c) { return IsRooted(c->collective) ? c->bench->ranks : 2; }
-
 void BeginCalls(Calls* c) {
   if (c->mode != kPersistent) return;
-  for (int turn = 0; turn < Turns(c); ++turn) MakePersistent(c, turn, &c->persistent[turn]);
+  for (int turn = 0; turn < DifferentTurns(c); ++turn)
+    MakePersistent(c, turn, &c->persistent[turn]);
 }
 
 void EndCalls(Calls* c) {
   if (c->mode != kPersistent) return;
-  for (int turn = 0; turn < Turns(c); ++turn) MPI_Request_free(&c->persistent[turn]);
+  for (int turn = 0; turn < DifferentTurns(c); ++turn) MPI_Request_free(&c->persistent[turn]);
 }
 
 void Call(const Calls* c, int64_t turn) {
   if (c->mode == kBlocking) {
     CallBlocking(c, turn);
   } else if (c->mode == kPersistent) {
-    MPI_Request* request = &c->persistent[turn % Turns(c)];
+    MPI_Request* request = &c->persistent[turn % DifferentTurns(c)];
     MPI_Start(request);
     MPI_Wait(request, MPI_STATUS_IGNORE);
   } else {
     MPI_Request request;
     StartNonblocking(c, turn, &request);
     MPI_Wait(&request, MPI_STATUS_IGNORE);
-  }
-}
-
-static size_t InputWords(const Calls* c, int64_t turn) {
-  int is_root = Root(c, turn) == c->bench->rank;
-  switch (c->collective) {
-    case kBarrier:
-      return 0;
-    case kBcast:
-      return is_root ? c->words : 0;
-    case kScatter:
-      return is_root ? c->words * (size_t)c->bench->ranks : 0;
-    case kAlltoall:
-      return c->words * (size_t)c->bench->ranks;
-    default:
-      return c->words;
-  }
-}
-
-void WriteInput(const Calls* c, int64_t turn, uint64_t seed) {
-  double* buffer = c->collective == kBcast ? c->out : c->in;
-  Count(buffer, InputWords(c, turn), Base(seed, c->bench->rank));
-}
-
-// A part of a result: word i of it is `first` + `step` * i.
-typedef struct {
-  size_t words;
-  double first, step;
-} Segment;
-
-// The parts of this rank's result, one after the other in `out`; returns how many.
-static int Result(const Calls* c, int64_t turn, uint64_t seed, Segment* segments) {
-  int ranks = c->bench->ranks, me = c->bench->rank, root = Root(c, turn), count = 0;
-  double all = 0;
-  for (int rank = 0; rank < ranks; ++rank) all += Base(seed, rank);
-  switch (c->collective) {
-    case kBcast:
-      if (me != root) segments[count++] = (Segment){c->words, Base(seed, root), 1};
-      break;
-    case kReduce:
-      if (me == root) segments[count++] = (Segment){c->words, all, ranks};
-      break;
-    case kAllreduce:
-      segments[count++] = (Segment){c->words, all, ranks};
-      break;
-    case kGather:
-      if (me != root) break;
-      // fall through
-    case kAllgather:
-      for (; count < ranks; ++count) segments[count] = (Segment){c->words, Base(seed, count), 1};
-      break;
-    case kAlltoall:
-      for (; count < ranks; ++count) {
-        double first = Base(seed, count) + (double)(c->words * (size_t)me);
-        segments[count] = (Segment){c->words, first, 1};
-      }
-      break;
-    case kReduceScatter:
-    case kReduceScatterBlock:
-      segments[count++] =
-          (Segment){(size_t)CountOf(c, me), all + ranks * (double)OffsetOf(c, me), ranks};
-      break;
-    case kScatter:
-      segments[count++] =
-          (Segment){c->words, Base(seed, root) + (double)(c->words * (size_t)me), 1};
-      break;
-    case kScan: {
-      int first = IsReversed(c, turn) ? me : 0, last = IsReversed(c, turn) ? ranks - 1 : me;
-      double some = 0;
-      for (int rank = first; rank <= last; ++rank) some += Base(seed, rank);
-      segments[count++] = (Segment){c->words, some, last - first + 1};
-      break;
-    }
-    default:
-      break;
-  }
-  return count;
-}
-
-// Words of this rank's result.
-static size_t ResultWords(const Calls* c, int64_t turn) {
-  int is_root = Root(c, turn) == c->bench->rank;
-  size_t all = c->words * (size_t)c->bench->ranks;
-  switch (c->collective) {
-    case kBarrier:
-      return 0;
-    case kBcast:
-      return is_root ? 0 : c->words;
-    case kReduce:
-      return is_root ? c->words : 0;
-    case kGather:
-      return is_root ? all : 0;
-    case kAllgather:
-    case kAlltoall:
-      return all;
-    case kReduceScatter:
-    case kReduceScatterBlock:
-      return (size_t)CountOf(c, c->bench->rank);
-    default:
-      return c->words;
-  }
-}
-
-double ReadResult(const Calls* c, int64_t turn) { return Sum(c->out, ResultWords(c, turn)); }
-
-double ExpectedSum(const Calls* c, int64_t turn, uint64_t seed) {
-  Segment segments[kMaxRanks];
-  int count = Result(c, turn, seed, segments);
-  double sum = 0;
-  for (int i = 0; i < count; ++i) {
-    double words = (double)segments[i].words;
-    sum += words * segments[i].first + segments[i].step * (words * (words - 1) / 2);
-  }
-  return sum;
-}
-
-static void VerifyCall(const Calls* c, int64_t turn) {
-  Segment segments[kMaxRanks];
-  uint64_t seed = 7 * c->words + (uint64_t)turn;
-  size_t words = ResultWords(c, turn);
-  for (size_t i = 0; i < words; ++i) c->out[i] = NAN;
-  WriteInput(c, turn, seed);
-  Call(c, turn);
-  int count = Result(c, turn, seed, segments);
-  const double* at = c->out;
-  for (int s = 0; s < count; ++s) {
-    for (size_t i = 0; i < segments[s].words; ++i, ++at) {
-      double expected = segments[s].first + segments[s].step * (double)i;
-      if (*at == expected) continue;
-      fprintf(stderr,
-              "od_coll: wrong result of %s: rank %d of %d, call %d, %zu words, word %zu: %.17g "
-              "instead of %.17g\n",
-              kCollectiveNames[c->collective], c->bench->rank, c->bench->ranks, (int)turn, c->words,
-              (size_t)(at - c->out), *at, expected);
-      MPI_Abort(MPI_COMM_WORLD, 3);
-    }
-  }
-}
-
-void Verify(Calls* c) {
-  int turns = Turns(c);
-  double start = od_probe_now_ns(), spent_ns = 0;
-  for (int turn = 0; turn < turns && spent_ns < kLongVerificationNs; ++turn) {
-    VerifyCall(c, turn);
-    spent_ns = Largest(od_probe_now_ns() - start);
   }
 }

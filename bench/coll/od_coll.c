@@ -23,7 +23,8 @@ static const char kUsage[] =
     "usage: mpirun -n N od_coll [options]\n"
     "  tests   bcast reduce allreduce allgather alltoall reduce_scatter reduce_scatter_block "
     "barrier\n"
-    "          gather scatter scan; first communicators\n"
+    "          gather scatter scan exscan allgatherv alltoallv alltoallw gatherv scatterv; first\n"
+    "          communicators\n"
     "  shapes  usual app (with app comes work)\n"
     "  modes   blocking nonblocking persistent\n"
     "  kinds   all min avg max\n";
@@ -84,10 +85,7 @@ static void Point(const Bench* bench, Collective collective, Mode mode, Shape sh
   calls.collective = collective;
   calls.mode = mode;
   calls.words = bytes / sizeof(double);
-  for (int rank = 0; rank < bench->ranks; ++rank) {
-    size_t ranks = (size_t)bench->ranks;
-    calls.counts[rank] = (int)(calls.words / ranks + ((size_t)rank < calls.words % ranks ? 1 : 0));
-  }
+  LayOutBlocks(&calls);
   SampleTimes times;
   BeginCalls(&calls);
   if (*iterations == 0) {
@@ -192,9 +190,9 @@ static void SetUp(const Bench* bench) {
   shared = (Calls){.bench = bench, .comm = MPI_COMM_WORLD};
   shared.in = Allocate(largest);
   shared.out = Allocate(largest);
-  shared.counts = malloc((size_t)bench->ranks * sizeof(int));
+  MakeBlocks(&shared);
   shared.persistent = malloc((size_t)(bench->ranks + 1) * sizeof(MPI_Request));
-  if (shared.counts == NULL || shared.persistent == NULL) MPI_Abort(MPI_COMM_WORLD, 1);
+  if (shared.persistent == NULL) MPI_Abort(MPI_COMM_WORLD, 1);
   MPI_Comm_split(MPI_COMM_WORLD, 0, bench->ranks - bench->rank, &shared.reversed);
 }
 

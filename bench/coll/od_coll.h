@@ -20,6 +20,12 @@ typedef enum {
   kGather,
   kScatter,
   kScan,
+  kExscan,
+  kAllgatherv,
+  kAlltoallv,
+  kAlltoallw,
+  kGatherv,
+  kScatterv,
   kCollectives
 } Collective;
 extern const char* const kCollectiveNames[kCollectives];
@@ -28,6 +34,8 @@ extern const char* const kCollectiveNames[kCollectives];
 // of requests that were made before, where the host has them (MPI 4).
 typedef enum { kBlocking, kNonblocking, kPersistent, kModes } Mode;
 extern const char* const kModeNames[kModes];
+
+enum { kMaxRanks = 256 };
 
 // The calls of one collective at one size. `turn` is the number of the call: what has a root has
 // another one in each call, and a scan runs in the other direction in each second one. So a rank
@@ -41,7 +49,10 @@ typedef struct {
   MPI_Comm reversed;        // the same ranks from last to first
   size_t words;             // of the message as the collective counts its size
   double *in, *out;
-  int* counts;    // of reduce_scatter
+  // Of the blocks of each rank, in words, as LayOutBlocks() fills them in.
+  int *counts, *places;
+  int* places_bytes;
+  MPI_Datatype* types;
   uint64_t done;  // calls with rewritten buffers; the number of a call is its seed
   double sum;     // of all that was read after them
 } Calls;
@@ -51,6 +62,19 @@ size_t BufferWords(Collective collective, size_t words, int ranks);
 // 0 where the collective does not know this size.
 int IsPossible(Collective collective, size_t words, int ranks);
 int IsModeKnown(Mode mode);
+// Makes what LayOutBlocks() fills in; ends the job if there is no memory.
+void MakeBlocks(Calls* calls);
+// Fills in the lengths and places of all blocks, for the collective and its size.
+void LayOutBlocks(Calls* calls);
+// Where block `blocks` begins, of blocks that differ: what those before it have. `first`: number of
+// the rank that has the first block, or sends it, or gets it.
+size_t UnevenPlace(size_t words, int first, int blocks);
+// The root of a call; -1 where there is none.
+int RootOf(const Calls* calls, int64_t turn);
+// Whether a scan runs from the last rank to the first.
+int IsReversed(const Calls* calls, int64_t turn);
+// How many different calls there are.
+int DifferentTurns(const Calls* calls);
 void Call(const Calls* calls, int64_t turn);
 // Before the first and after the last call of a mode.
 void BeginCalls(Calls* calls);

@@ -33,6 +33,7 @@ from overdrive.options import Options, take_settings
 SOURCES = (
     "coll/od_coll.c",
     "coll/calls.c",
+    "coll/results.c",
     "coll/cost.c",
     "p2p/harness.c",
     "p2p/probe.c",
@@ -42,7 +43,10 @@ HEADERS = ("coll/od_coll.h", "p2p/harness.h", "p2p/probe.h", "p2p/turns.h")
 FLAGS = ("-O3", "-g", "-std=gnu11")
 
 JUDGED = ("bcast", "reduce", "allreduce", "allgather", "alltoall", "reduce_scatter", "barrier")
-KNOWN = (*JUDGED, "reduce_scatter_block", "gather", "scatter", "scan")
+KNOWN = (
+    *JUDGED, "reduce_scatter_block", "gather", "scatter", "scan", "exscan", "allgatherv",
+    "alltoallv", "alltoallw", "gatherv", "scatterv",
+)  # fmt: skip
 SIZES = "8,64,512,1K,2K,4K,8K,16K,32K,64K,128K,256K,512K,1M,2M,4M"
 MODES = ("blocking", "nonblocking", "persistent")
 HOST, OVERDRIVE = "host", "Overdrive"
@@ -56,9 +60,11 @@ passed its turn on: the first round of many jobs with slow calls may take minute
 
 EPILOG = """\
 Without names: bcast, reduce, allreduce, allgather, alltoall, reduce_scatter and barrier; also
-reduce_scatter_block, gather, scatter and scan. Sizes are those of the usual benchmarks: of the
-buffer; for allgather, alltoall, gather and scatter the block that one rank sends to one rank; for
-reduce_scatter all blocks together.
+reduce_scatter_block, gather, scatter, scan, exscan, allgatherv, alltoallv, alltoallw, gatherv and
+scatterv. Sizes are those of the usual benchmarks: of the buffer; for allgather, alltoall, gather
+and scatter the block that one rank sends to one rank; for reduce_scatter and allgatherv all blocks
+together. Blocks of the last five differ: of alltoallv, alltoallw, gatherv and scatterv they have
+half and one and a half of the size in turn, of allgatherv each second one has three times as much.
 
 shapes: usual = buffers never rewritten; app = every rank writes all it contributes before each call
 and reads all it gets after it, everything timed; the same work without the call is shown beside it.

@@ -98,7 +98,7 @@ def test_no_compiler_is_said_with_a_remedy(tmp_path):
     ("arguments", "message"),
     [
         ([], "bench coll --help"),
-        (["coll", "scatterv"], "'scatterv' is none of bcast"),
+        (["coll", "neighbor"], "'neighbor' is none of bcast"),
         (["coll", "--shapes", "round"], "not 'round'"),
         (["coll", "--algorithms"], "--algorithms needs one collective"),
         (["coll", "--ppn", "2"], "--ppn belongs to --lab"),

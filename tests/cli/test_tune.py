@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import hosts
@@ -169,38 +170,43 @@ def test_the_journal_survives_being_cut_anywhere(tmp_path):
     assert Journal(path, {**plan, "sizes": [16]}).heats == {}, "something else is tuned"
 
 
+COLLECTIVES = bench.KNOWN[:6]
+
+
 @quick
 @pytest.mark.parametrize(
-    ("budget", "first_round", "all_rounds"),
-    [(1.0, 6, 6), (100.0, 40, 46), (210.0, 60, 85), (1000.0, 60, 180)],
+    ("budget", "measured_heats", "decided"),
+    [(1.0, 6, 1), (30.0, 20, 3), (60.0, 35, 5), (600.0, 72, 6)],
 )
-def test_the_budget_is_kept(tmp_path, monkeypatch, budget, first_round, all_rounds):
-    """A heat takes two seconds at least: what there is no time for is left out and counted."""
+def test_the_budget_is_kept(tmp_path, monkeypatch, budget, measured_heats, decided):
+    """A heat takes two seconds at least: what there is no time for is left to the next call."""
     now = [0.0]
     monkeypatch.setattr(rounds.time, "monotonic", lambda: now[0])
-    heats = [rounds.Heat(2, "bcast", (8 << i,)) for i in range(60)]
+    heats = [rounds.Heat(2, name, (size,)) for name in COLLECTIVES for size in (8, 4096, 1 << 20)]
     measured: list[str] = []
-    spent: list[float] = []
 
     class Tuned(rounds.Tuning):
         def variants(self, heat, number):
-            return [Sample, Sample]  # two that compete
+            return [bench.Variant(name, {}) for name in (BUILT_IN, "good")]
 
         def measure(self, heat, variants, seconds):
-            spent.append(max(2.0, seconds))
-            now[0] += spent[-1]
-            measured.append(heat.name(0))
-            return []
+            now[0] += max(2.0, seconds)
+            measured.append(heat.collective)
+            return samples(heat.sizes[0], built_in=3.0, good=2.0)
 
     journal = Journal(tmp_path / "out.partial", {})
     tuning = Tuned(None, journal, heats, budget, 2)
     assert tuning.run()
-    assert len(set(measured)) == first_round
-    assert len(measured) == all_rounds
-    assert tuning.left.get(0, 0) == 60 - first_round
     assert now[0] <= budget + rounds.SLACK_SECONDS + 2
-    first = spent[: len(set(measured))]
-    assert max(first) < 1.5 * min(first), "the first heats take no more than the last"
+    assert len(measured) == measured_heats
+    assert tuning.left == [(2, name) for name in COLLECTIVES[decided:]]
+    for _ in range(60):
+        if not tuning.left:
+            break
+        tuning = Tuned(None, journal, heats, budget, 2)
+        assert tuning.run()
+    assert all(map(tuning.is_decided, tuning.points)), "later calls go on"
+    assert list(dict.fromkeys(measured)) == list(COLLECTIVES), "one after the other"
     journal.close(remove=False)
 
 
@@ -229,6 +235,22 @@ def samples(size: int, **times: float) -> list[Sample]:
 
 
 @quick
+def test_calls_that_no_rule_can_tell_apart_are_kinds_of_one():
+    """What gains with one size and loses with another gets no rule."""
+    found = [rounds.as_ruled(replace(sample(us, size, job), collective="alltoallv", shape=shape))
+             for job, size, us in ((BUILT_IN, 64, 2.0), (BUILT_IN, 4096, 9.0),
+                                   ("even", 64, 1.0), ("even", 4096, 8.0),
+                                   ("uneven", 64, 0.5), ("uneven", 4096, 9.9))
+             for shape in rounds.KINDS for _ in range(9)]  # fmt: skip
+    table = rounds.tabulate(found, 2)
+    assert {size for sizes in table.values() for size in sizes} == {0}
+    assert statistics.winner(table, 0) == "even"
+    assert statistics.winner({name: table[name] for name in (BUILT_IN, "uneven")}, 0) == BUILT_IN
+    (rule,) = rules.rules_of("alltoallv", {2: table}, {}, [8, 64])
+    assert "bytes" not in rule
+
+
+@quick
 def test_the_last_round_alone_decides_and_measures_between(tmp_path):
     """The first of 24 variants in short rounds is partly the luckiest."""
     journal = Journal(tmp_path / "out.partial", {})
@@ -239,7 +261,7 @@ def test_the_last_round_alone_decides_and_measures_between(tmp_path):
     for heat, times in zip(heats, seen, strict=True):
         journal.add(heat.name(0), samples(heat.sizes[0], **times))
     tuning = LastRound(None, journal, heats, 10.0, 2)
-    last = tuning.last_heats()
+    last = tuning.last_heats((2, "bcast"))
     assert [heat.sizes for heat in last] == [(8, 64, 512, 1448), (4096, 16384)]
     names = [variant.name for variant in tuning.variants(last[1], rounds.LAST)]
     assert sorted(names) == sorted([BUILT_IN, "lucky", "good"])

@@ -34,7 +34,7 @@ from overdrive.options import Options, take_settings
 from overdrive.thresholds import size_text
 from overdrive.tune import host_settings, report, rules
 from overdrive.tune.journal import Journal, write_whole
-from overdrive.tune.rounds import KINDS, LAST, Heat, Tuning
+from overdrive.tune.rounds import KINDS, Heat, Tuning
 from overdrive.tune.statistics import Table, buckets, halfway, regret, winner
 
 KNOWN = bench.KNOWN
@@ -43,8 +43,8 @@ SIZES = "8,64,512,2K,4K,16K,64K,256K,1M,4M"
 STOP_STATUS = 130
 
 EPILOG = """\
-Without --collectives: all that are measured, which are barrier, bcast, reduce, allreduce,
-allgather, alltoall, reduce_scatter, gather, scatter and scan. The rules are written to
+Without --collectives: all, from bcast to scatterv. They are decided one after the other, so that
+a time that is too short decides the first ones. The rules are written to
 tuning-MPI.json in the user's configuration folder, MPI being the library and its version; later
 jobs over it find them there by themselves (setting `tuning`). They hold for the numbers of
 ranks that were tuned, and for those between two of them that take the same.
@@ -333,7 +333,7 @@ def run(
         Heat(ranks, collective, tuple(group))
         for ranks in options.counts
         for collective in options.collectives
-        for group in ([[0]] if collective == "barrier" else buckets(sizes))
+        for group in ([[0]] if collective in rules.WITHOUT_SIZE else buckets(sizes))
     ]
     where: dict[str, object] = {"nodes": here.nodes}
     if options.ppn:
@@ -341,15 +341,17 @@ def run(
     plan = {"fingerprint": fingerprint, "host": host, "counts": options.counts, "sizes": sizes,
             "collectives": options.collectives, "where": where, "options": options.options,
             "set": sorted(chosen.variables().items()), "emit": options.emit or "",
-            "start": options.hosts_launcher, "rounds": LAST + 1}  # fmt: skip
+            "start": options.hosts_launcher, "rounds": "each"}  # fmt: skip
     partial = output.with_name(output.name + ".partial")
     if options.again:
         partial.unlink(missing_ok=True)
     journal = Journal(partial, plan)
     cores = len(os.sched_getaffinity(0))
-    print(f"# {host}; {here.nodes} nodes, ranks {options.counts}; {len(heats)} heats, of which "
-          f"{len(journal.heats)} are measured already in some round", flush=True)  # fmt: skip
     tuning = Tuning(here, journal, heats, options.budget, cores, host_family, bool(options.emit))
+    decided = sum(map(tuning.is_decided, tuning.points))
+    print(f"# {host}; {here.nodes} nodes, ranks {options.counts}; "
+          f"{len(options.collectives)} collectives; {decided} of {len(tuning.points)} decided "
+          f"already", flush=True)  # fmt: skip
     try:
         complete = tuning.run()
     except BaseException:
@@ -361,11 +363,10 @@ def run(
               f"on from there", file=sys.stderr)  # fmt: skip
         return STOP_STATUS
     _finish(tuning, options, output, (fingerprint, host), where)
-    missed, undecided = tuning.left.get(0, 0), tuning.left.get(LAST, 0)
-    journal.close(remove=not missed and not undecided)
-    if missed or undecided:
-        print(f"the time was over before {missed} of {len(heats)} heats were measured at all, and "
-              f"{undecided} in the last round, without which there are no rules: the same call "
-              f"goes on with them; or name a longer --budget, or less with --collectives, -n or "
-              f"--sizes", file=sys.stderr)  # fmt: skip
+    journal.close(remove=not tuning.left)
+    if tuning.left:
+        names = ", ".join(f"{collective} with {ranks} ranks" for ranks, collective in tuning.left)
+        print(f"the time was over before all was decided; left are: {names}. The same call goes on "
+              f"with them; or name a longer --budget, or less with --collectives, -n or --sizes",
+              file=sys.stderr)  # fmt: skip
     return 0

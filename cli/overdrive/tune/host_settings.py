@@ -25,12 +25,15 @@ PREFIX = "host: "
 # calls in place, are left out.
 OPEN_MPI_NAMES = {
     "allgather": ("linear", "bruck", "recursive doubling", "ring", "neighbour exchange"),
+    "allgatherv": ("linear", "bruck", "ring", "neighbour exchange"),
     "allreduce": ("linear", "reduce and bcast", "recursive doubling", "ring", "segmented ring",
                   "rabenseifner"),
     "alltoall": ("linear", "pairwise", "modified bruck", "linear with sync"),
+    "alltoallv": ("linear", "pairwise"),
     "barrier": ("linear", "double ring", "recursive doubling", "bruck", None, "tree"),
     "bcast": ("linear", "chain", "pipeline", "split binary tree", "binary tree", "binomial",
               "knomial", "scatter and allgather", "scatter and allgather ring"),
+    "exscan": ("linear", "recursive doubling"),
     "gather": ("linear", "binomial", "linear with sync"),
     "reduce": ("linear", "chain", "pipeline", "binary", "binomial", "in-order binary",
                "rabenseifner"),
@@ -41,8 +44,9 @@ OPEN_MPI_NAMES = {
 }  # fmt: skip
 
 OPEN_MPI_NUMBERS = {
-    "allgather": 0, "allreduce": 2, "alltoall": 3, "barrier": 6, "bcast": 7, "gather": 9,
-    "reduce": 11, "reduce_scatter": 12, "reduce_scatter_block": 13, "scan": 14, "scatter": 15,
+    "allgather": 0, "allgatherv": 1, "allreduce": 2, "alltoall": 3, "alltoallv": 4, "barrier": 6,
+    "bcast": 7, "exscan": 8, "gather": 9, "reduce": 11, "reduce_scatter": 12,
+    "reduce_scatter_block": 13, "scan": 14, "scatter": 15,
 }  # fmt: skip
 
 TIMES_RANKS = frozenset(("allgather", "alltoall", "gather", "scatter"))
@@ -50,10 +54,14 @@ TIMES_RANKS = frozenset(("allgather", "alltoall", "gather", "scatter"))
 
 MPICH_NAMES = {
     "allgather": ("brucks", "recursive_doubling", "ring"),
+    "allgatherv": ("brucks", "recursive_doubling", "ring"),
     "allreduce": ("smp", "recursive_doubling", "reduce_scatter_allgather"),
     "alltoall": ("brucks", "pairwise", "scattered"),
+    "alltoallv": ("scattered",),
+    "alltoallw": ("scattered",),
     "barrier": ("smp", "dissemination"),
     "bcast": ("smp", "binomial", "scatter_recursive_doubling_allgather", "scatter_ring_allgather"),
+    "exscan": ("recursive_doubling",),
     "gather": ("binomial",),
     "reduce": ("smp", "binomial", "reduce_scatter_gather"),
     "reduce_scatter": ("pairwise", "recursive_doubling", "recursive_halving"),
@@ -63,8 +71,9 @@ MPICH_NAMES = {
 }
 
 INTEL_COUNTS = {
-    "allgather": 5, "allreduce": 12, "alltoall": 4, "barrier": 9, "bcast": 11, "gather": 4,
-    "reduce": 11, "reduce_scatter": 5, "scan": 2, "scatter": 3,
+    "allgather": 5, "allgatherv": 4, "allreduce": 12, "alltoall": 4, "alltoallv": 2, "barrier": 9,
+    "bcast": 11, "exscan": 2, "gather": 4, "gatherv": 3, "reduce": 11, "reduce_scatter": 5,
+    "scan": 2, "scatter": 3, "scatterv": 2,
 }  # fmt: skip
 
 
@@ -174,7 +183,7 @@ def open_mpi_rules(tables: Mapping[tuple[str, int], Table]) -> str:
             times = ranks if collective in TIMES_RANKS else 1
             steps = [(one.first * times, one.algorithm) for one in chosen[ranks]]
             last = chosen[ranks][-1].last if chosen[ranks] else 0
-            if collective != "barrier":
+            if collective not in rules.WITHOUT_SIZE:
                 steps.append(((last + 1) * times, "0"))
             entries.append((low, steps or [(0, "0")]))
         entries.append((counts[-1] + 1, [(0, "0")]))
@@ -217,7 +226,7 @@ def emit(
                 continue
             if library == INTEL:
                 value = intel_value(table)
-                if value and collective == "barrier":
+                if value and collective in rules.WITHOUT_SIZE:
                     value = ranges(table)[0].algorithm
                 if value:
                     exports.append((f"I_MPI_ADJUST_{collective.upper()}", value))

@@ -1,14 +1,16 @@
 """Measures in rounds: who may win, and whether that is so where it has not been measured yet.
 
-Each heat is one collective, some sizes, and the variants that are still in; all are jobs that take
-turns. Three rounds choose: after each the variants that cannot win any more, and the slower half in
-any case, are left out; from the second on parameters of the best algorithm take part too. The last
-round, in which only the built-in choice and what was best somewhere take part, decides. It measures
-the sizes where something else was best, and those halfway to their neighbours: what is best of many
-is partly the luckiest, and between two sizes another way may begin.
+A number of ranks and a collective follow the other, so that a time that is too short decides some
+of them and not none. A heat is one collective, some sizes, and the variants that are still in; all
+are jobs that take turns. Three rounds choose: after each the variants that cannot win any more, and
+the slower half in any case, are left out; from the second on parameters of the best algorithm take
+part too. The last round, in which only the built-in choice and what was best somewhere take part,
+decides. It measures the sizes where something else was best, and those halfway to their neighbours:
+what is best of many is partly the luckiest, and between two sizes another way may begin.
 
 Every heat has calls on buffers that nobody touches, and calls whose buffers the program rewrites
-and reads: what is best for one may be bad for the other.
+and reads: what is best for one may be bad for the other. Collectives whose ranks do not know each
+other's sizes have one heat, with calls of several sizes: a rule of theirs serves all.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ from overdrive.tune.statistics import (
 )
 
 SHARES = (0.35, 0.2, 0.15)
-"""Of the time, for each of the rounds that choose."""
+"""Of a collective's time, for each of the rounds that choose."""
 
 LAST = len(SHARES)
 """The number of the round that decides, which has the rest of the time."""
@@ -56,6 +58,7 @@ PARAMETERS = {
     "segment": ("8K", "32K", "128K", "512K"),
     "leaders": ("1", "2", "4", "8"),
     "pipeline": ("128K", "512K", "2M"),
+    "window": ("2", "4", "8", "16"),
 }
 """Values that are tried, of those that an algorithm takes."""
 
@@ -63,7 +66,14 @@ MOST_JOBS = 24
 """Of one heat; the program that takes turns knows 32."""
 
 SLACK_SECONDS = 10.0
-"""What a call may take beyond its budget, so that very short ones measure something of all."""
+"""What a call may take beyond its budget, so that what is nearly decided is."""
+
+MIXED_BYTES = (64, 4 << 10, 64 << 10, 512 << 10)
+"""Sizes of calls where no rule can tell them apart."""
+
+
+Point = tuple[int, str]
+"""Number of ranks and collective."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +91,23 @@ class Heat:
 
 
 @dataclass
+class Clock:
+    """What of the time is over, and the line that tells it."""
+
+    seconds: float
+    progress: Progress
+    started: float
+
+    def passed(self) -> float:
+        """Return the seconds since the beginning."""
+        return time.monotonic() - self.started
+
+    def show(self, text: str) -> None:
+        """Tell what is being measured."""
+        self.progress.show(self.passed() / self.seconds, text)
+
+
+@dataclass
 class Tuning:
     """One call of the command."""
 
@@ -94,56 +121,77 @@ class Tuning:
     host_alone: bool = False
     known: dict[tuple[Heat, int], list[bench.Variant]] = field(default_factory=dict)
     """Who takes part, by heat and round: to find out takes programs and all samples so far."""
-    left: dict[int, int] = field(default_factory=dict)
-    """For how many heats of a round there was no time."""
+    left: list[Point] = field(default_factory=list)
+    """What there was no time to decide."""
 
     @property
     def usual(self) -> str:
         """Return the variant that the others are compared with."""
         return rules.HOST if self.host_alone else BUILT_IN
 
+    @property
+    def points(self) -> list[Point]:
+        """Return numbers of ranks and collectives, in the order in which they are measured."""
+        return list(dict.fromkeys((heat.ranks, heat.collective) for heat in self.heats))
+
     def run(self) -> bool:
-        """Measure all rounds; False if it was stopped."""
+        """Measure what is not decided yet; False if it was stopped."""
         progress = Progress(self.seconds)
-        started = time.monotonic()
+        clock = Clock(self.seconds, progress, time.monotonic())
+        todo = [point for point in self.points if not self.is_decided(point)]
         try:
-            for number in range(LAST + 1):
-                heats = self.heats if number < LAST else self.last_heats()
-                self._round(number, heats, started, progress)
+            for i, point in enumerate(todo):
+                share = max(0.0, self.seconds - clock.passed()) / (len(todo) - i)
+                end = clock.passed() + share
+                rounds = range(LAST + 1)
+                if not all(self._round(number, point, end, clock) for number in rounds):
+                    self.left = todo[i:]
+                    break
+                self.journal.add(decided_name(point), [])
         except KeyboardInterrupt:
             return False
         finally:
             progress.end()
         return True
 
-    def _round(
-        self, number: int, heats: Sequence[Heat], started: float, progress: Progress
-    ) -> None:
-        """Measure those heats of a round that are not in the journal, as far as there is time."""
+    def heats_of(self, point: Point, number: int) -> list[Heat]:
+        """Return the heats of a round; those before the last one must be over."""
+        if number == LAST:
+            return self.last_heats(point)
+        return [heat for heat in self.heats if (heat.ranks, heat.collective) == point]
+
+    def is_decided(self, point: Point) -> bool:
+        """Tell whether all rounds of it are over."""
+        return decided_name(point) in self.journal.heats
+
+    def _round(self, number: int, point: Point, end: float, clock: Clock) -> bool:
+        """Measure those heats of a round that are not in the journal; False: the time is over.
+
+        Without the first round nothing is known, and without the last one nothing follows: the
+        others only save time, and are left out where the point's share of it is over.
+        """
+        needed = number in (0, LAST)
+        heats = self.heats_of(point, number)
         todo = [heat for heat in heats if heat.name(number) not in self.journal.heats]
         todo = [heat for heat in todo if len(self.variants(heat, number)) > 1]
-        begin = time.monotonic() - started
         part = SHARES[number] / (1 - sum(SHARES[:number])) if number < LAST else 1
-        end = begin + max(0.0, self.seconds - begin) * part
-        # Without the first round nothing is known, and without the last one nothing follows: the
-        # others only save time.
-        latest = end
-        if number in (0, LAST):
-            latest = self.seconds * (sum(SHARES) if number == 0 else 1) + SLACK_SECONDS
+        begin = clock.passed()
+        end = begin + max(0.0, end - begin) * part
         for i, heat in enumerate(todo):
-            passed = time.monotonic() - started
-            if passed >= latest:
-                self.left[number] = len(todo) - i
-                break
+            passed = clock.passed()
+            if passed >= self.seconds + SLACK_SECONDS:
+                return not needed
+            if passed >= end and not needed:
+                return True
             variants = self.variants(heat, number)
             starting = 0.3 + 0.1 * len(variants) * heat.ranks / self.cores
             each = max(SHORTEST_SECONDS, (end - passed) / (len(todo) - i) - starting)
-            progress.show(
-                passed / self.seconds,
+            clock.show(
                 f"round {number + 1} of {LAST + 1}, {heat.collective} with "
-                f"{heat.ranks} ranks, {len(variants)} variants",
+                f"{heat.ranks} ranks, {len(variants)} variants"
             )
             self.journal.add(heat.name(number), self.measure(heat, variants, each))
+        return True
 
     def best_by_size(self, ranks: int, collective: str) -> dict[int, str]:
         """Return what the rounds that choose found best at each size: of many, so by luck too."""
@@ -153,21 +201,18 @@ class Tuning:
             for size in sorted({size for known in table.values() for size in known})
         }
 
-    def last_heats(self) -> list[Heat]:
+    def last_heats(self, point: Point) -> list[Heat]:
         """Return what the last round measures: where something else was best, and beside it."""
-        found: list[Heat] = []
-        for ranks, collective in dict.fromkeys((h.ranks, h.collective) for h in self.heats):
-            best = self.best_by_size(ranks, collective)
-            # One setting of the library's may have to serve all sizes.
-            wanted = set(best) if self.host_alone and set(best.values()) != {self.usual} else set()
-            sizes = list(best)
-            for low, high in pairwise(sizes):
-                if {best[low], best[high]} != {self.usual}:
-                    wanted.add(halfway(low, high))
-            wanted |= {size for size, name in best.items() if name != self.usual}
-            groups = [[0]] if wanted == {0} else buckets(sorted(wanted))
-            found += [Heat(ranks, collective, tuple(group)) for group in groups]
-        return found
+        ranks, collective = point
+        best = self.best_by_size(ranks, collective)
+        # One setting of the library's may have to serve all sizes.
+        wanted = set(best) if self.host_alone and set(best.values()) != {self.usual} else set()
+        for low, high in pairwise(best):
+            if {best[low], best[high]} != {self.usual}:
+                wanted.add(halfway(low, high))
+        wanted |= {size for size, name in best.items() if name != self.usual}
+        groups = [[0]] if wanted == {0} else buckets(sorted(wanted))
+        return [Heat(ranks, collective, tuple(group)) for group in groups]
 
     def variants(self, heat: Heat, number: int) -> list[bench.Variant]:
         """Return who takes part in a round; those before it must be over."""
@@ -232,8 +277,10 @@ class Tuning:
         best = min(ours, key=lambda name: (min(ratios(table, name)), name))
         takes = self._bench(heat).parameters_of(heat.collective, best)
         variable = f"OVERDRIVE_ADJUST_{heat.collective.upper()}"
+        largest = max(measured_bytes(heat))
         most = {"radix": heat.ranks, "leaders": heat.ranks // self.bench.nodes,
-                "segment": max(heat.sizes) - 1, "pipeline": max(heat.sizes) - 1}  # fmt: skip
+                "segment": largest - 1, "pipeline": largest - 1,
+                "window": heat.ranks - 1}  # fmt: skip
         found = []
         for name, values in PARAMETERS.items():
             if name not in takes:
@@ -249,8 +296,7 @@ class Tuning:
     def _bench(self, heat: Heat) -> bench.Bench:
         options = copy.copy(self.bench.options)
         options.collectives = [heat.collective]
-        # A barrier has no size, and the program wants one.
-        options.sizes = ",".join(str(size or 8) for size in heat.sizes)
+        options.sizes = ",".join(map(str, measured_bytes(heat)))
         return replace(self.bench, options=options, ranks=heat.ranks, problems=[])
 
     def measure(self, heat: Heat, variants: list[bench.Variant], seconds: float) -> list[Sample]:
@@ -268,7 +314,7 @@ class Tuning:
             else:
                 bench.at_the_same_time(here, variants, seconds, samples)
             if not here.problems:
-                return [s for s in samples if s.what == "all" and s.shape in KINDS]
+                return [as_ruled(s) for s in samples if s.what == "all" and s.shape in KINDS]
             # The library may refuse an algorithm for this number of ranks; then it is none.
             refused = {name for name in here.failed if host_settings.is_setting(name)}
             if refused and set(here.failed) == refused:
@@ -289,8 +335,16 @@ class Tuning:
         ]
 
     def seen(self, ranks: int, collective: str) -> dict[str, dict[int, Measured]]:
-        """Return what all rounds tell of a collective."""
-        return tabulate(self._samples(ranks, collective, last=False), self.cores)
+        """Return what is known of a collective: of the last round where a variant was in it.
+
+        Early rounds are short, and see the built-in choice while it still learns.
+        """
+        table = tabulate(self._samples(ranks, collective, last=False), self.cores)
+        for name, sizes in tabulate(
+            self._samples(ranks, collective, last=True), self.cores
+        ).items():
+            table.setdefault(name, {}).update(sizes)
+        return table
 
     def decided(self, ranks: int, collective: str) -> dict[str, dict[int, Measured]]:
         """Return what the last round tells of a collective.
@@ -321,9 +375,28 @@ class Tuning:
             if (heat.ranks, heat.collective) == (ranks, collective)
             for number in range(rounds)
             for sample in self.journal.heats.get(heat.name(number), [])
-            if sizes is None or sample.bytes in sizes or collective == "barrier"
+            if sizes is None or sample.bytes in sizes
         ]
         return tabulate(samples, self.cores)
+
+
+def decided_name(point: Point) -> str:
+    """Return what the journal calls the end of the last round."""
+    return "{}/{}/decided".format(*point)
+
+
+def measured_bytes(heat: Heat) -> tuple[int, ...]:
+    """Return the sizes of the calls of a heat."""
+    if heat.collective == "barrier":
+        return (8,)  # It has none, and the program wants one.
+    return MIXED_BYTES if heat.collective in rules.WITHOUT_SIZE else heat.sizes
+
+
+def as_ruled(sample: Sample) -> Sample:
+    """Return a sample with the size by which rules tell calls apart; others are kinds of calls."""
+    if sample.collective not in rules.WITHOUT_SIZE or sample.bytes == 0:
+        return sample
+    return replace(sample, bytes=0, shape=f"{sample.shape} {sample.bytes}")
 
 
 def tabulate(samples: Iterable[Sample], cores: int) -> dict[str, dict[int, Measured]]:

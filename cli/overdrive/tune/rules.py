@@ -13,6 +13,9 @@ HOST = "host"
 
 MOST_BYTES = 1 << 40
 
+WITHOUT_SIZE = frozenset(("barrier", "alltoallv", "alltoallw", "gatherv", "scatterv"))
+"""What has no size that all ranks know, so that one rule serves all calls."""
+
 
 def between(low: int, high: int) -> int:
     """Return where the range of the lower of two neighbouring sizes or counts ends."""
@@ -78,7 +81,7 @@ def rules_of(
             if mode:
                 rule["mode"] = mode
             rule.update(parameter.split("=", 1) for parameter in parameters)
-            if collective != "barrier":
+            if collective not in WITHOUT_SIZE:
                 rule["bytes"] = [first, last]
             rule["ranks"] = [ranks, high]
             rule.update(where)
