@@ -337,6 +337,59 @@ TEST(Collectives, ShortSumsScatteredInUnequalBlocksAreLines) {
   }));
 }
 
+// Short blocks that differ, and some that are empty or too long for that: as short as equal ones.
+TEST(Collectives, ShortOnesOfUnequalBlocksAreLines) {
+  constexpr coll::Collective kKinds[] = {coll::Collective::kAllgatherv, coll::Collective::kGatherv,
+                                         coll::Collective::kAlltoallv, coll::Collective::kScatterv};
+  for (const int ranks : {2, 3}) {
+    expect_success(run_forked_job(ranks, [&](int me, const Exchange& exchange) {
+      auto rank = make_test_rank(exchange);
+      const std::int64_t sizes[] = {0, 1, 5, 40, 300, 2000};
+      for (int number = 0; number < 200; ++number) {
+        const auto bytes = [&](int from, int to) {
+          return sizes[static_cast<std::size_t>(number * 7 + from * 3 + to) % std::size(sizes)] * 8;
+        };
+        const auto value = [&](int from, int to) { return number + 100 * from + 10'000 * to; };
+        CollectiveCall call;
+        call.collective = kKinds[number % 4];
+        call.root = number / 4 % ranks;
+        const coll::CollectiveInfo& info = coll::info(call.collective);
+        const bool each = info.input == coll::Part::kEach;
+        const bool gives = info.has_input(me == call.root);
+        const bool gets = info.has_output(me == call.root);
+        const bool one = info.scatters();
+        const auto to_of = [&](int to) { return each ? to : 0; };
+        std::vector<std::int64_t> in(static_cast<std::size_t>(2001 * ranks)), out(in.size(), -1);
+        call.send_type = gives ? test_calls::value_layout() : p2p::LayoutRef{};
+        call.recv_type = gets ? test_calls::value_layout() : p2p::LayoutRef{};
+        for (int i = 0; i < ranks; ++i) {
+          const std::int64_t place = i * std::int64_t{2001} * 8;
+          if (each && gives) call.send_blocks.push_back({bytes(me, i) / 8, place});
+          if (!one && gets) call.recv_blocks.push_back({bytes(i, to_of(me)) / 8, place});
+          std::fill_n(in.begin() + i * 2001, 2001, value(me, to_of(i)));
+        }
+        if (!each) call.send_count = bytes(me, 0) / 8;
+        if (one) call.recv_count = bytes(call.root, me) / 8;
+        if (gives) call.send = in.data();
+        if (gets) call.recv = out.data();
+        bool served = false;
+        REQUIRE(rank->collective(call, *rank->world(), &served) == 0 && served);
+        for (int i = 0; i < (one ? 1 : ranks) && gets; ++i) {
+          const int from = one ? call.root : i;
+          const std::int64_t count = bytes(from, to_of(me)) / 8;
+          for (std::int64_t k = 0; k < 2001; ++k) {
+            const std::int64_t expected = k < count ? value(from, to_of(me)) : -1;
+            REQUIRE(out[static_cast<std::size_t>(i * 2001 + k)] == expected);
+          }
+        }
+      }
+      REQUIRE(rank->state().counters.collectives_lines > 20);
+      rank->finalize();
+      return 0;
+    }));
+  }
+}
+
 TEST(Collectives, BlockingOnesDoNotMatchOthers) {
   expect_success(run_forked_job(2, [&](int me, const Exchange& exchange) {
     auto rank = make_test_rank(exchange);

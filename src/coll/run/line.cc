@@ -3,6 +3,9 @@
 
 #include "coll/run/line.h"
 
+#include <array>
+#include <optional>
+
 #include "coll/shm/slot_layout.h"
 
 namespace od {
@@ -30,6 +33,33 @@ std::uint64_t fitting(std::int64_t count, std::int64_t element_bytes) {
   const std::int64_t bytes = count * element_bytes;
   return bytes <= kMost ? static_cast<std::uint64_t>(bytes) : 0;
 }
+
+// A block as bytes of one run.
+struct Run {
+  std::byte* start = nullptr;
+  std::uint64_t bytes = 0;
+};
+
+// Nothing if it is none, or too long to be shown at once.
+std::optional<Run> block_run(const void* buffer, const BlockPlace& block,
+                             const p2p::LayoutRef& layout) {
+  if (block.count == 0) return Run{};
+  const std::uint64_t bytes = layout ? fitting(block.count, layout->size) : 0;
+  if (bytes == 0) return {};
+  const auto address =
+      reinterpret_cast<std::uintptr_t>(buffer) + static_cast<std::uintptr_t>(block.offset_bytes);
+  std::byte* const start = run_of(reinterpret_cast<const void*>(address), block.count, layout);
+  if (start == nullptr) return {};
+  return Run{start, bytes};
+}
+
+// Where blocks of different lengths go; of teams that are larger they take the general way.
+constexpr int kMostMembers = 64;
+struct Places {
+  coll::shm::Blocks blocks;
+  std::array<std::int64_t, kMostMembers> offsets;
+  std::array<std::int64_t, kMostMembers> sizes;
+};
 
 // What each shows is taken as it is.
 void take_all(Line& line) { line.taken_bytes = line.bytes; }
@@ -193,11 +223,110 @@ bool fill_rooted(const Team& team, const CollectiveCall& call, Line& line) {
   return true;
 }
 
-bool fill_line(const Team& team, const CollectiveCall& call, ReductionForm form, Line& line) {
+// Lengths and places of what this member gets; false if it is not plain.
+bool fill_places(const Team& team, const CollectiveCall& call, Places& places) {
+  const int members = team.size();
+  if (members > kMostMembers || call.recv_blocks.size() != static_cast<std::size_t>(members)) {
+    return false;
+  }
+  auto* const base = static_cast<std::byte*>(call.recv);
+  places.blocks.base = base;
+  places.blocks.offsets = places.offsets.data();
+  places.blocks.sizes = places.sizes.data();
+  for (std::size_t i = 0; i < static_cast<std::size_t>(members); ++i) {
+    const p2p::LayoutRef& type = call.recv_types.empty() ? call.recv_type : call.recv_types[i];
+    const std::optional<Run> run = block_run(call.recv, call.recv_blocks[i], type);
+    if (!run) return false;
+    places.offsets[i] = run->bytes != 0 ? run->start - base : 0;
+    places.sizes[i] = static_cast<std::int64_t>(run->bytes);
+  }
+  return true;
+}
+
+// What this member keeps of its own; in place it is there already.
+bool keep_own(const Team& team, const std::optional<Run>& own, const Places& places, Line& line) {
+  line.own = own ? own->start : nullptr;
+  return own && own->bytes == places.blocks.size(team.position());
+}
+
+// Allgatherv and gatherv: contributions of different lengths, which whoever gets them knows.
+bool fill_gathered(const Team& team, const CollectiveCall& call, bool rooted, Line& line,
+                   Places& places) {
+  line.content = Content::same;
+  const bool gets = !rooted || team.position() == call.root;
+  if (gets) {
+    if (!fill_places(team, call, places)) return false;
+    line.places = &places.blocks;
+  }
+  if (call.in_place) {
+    line.shown = places.blocks.at(team.position());
+    line.bytes = places.blocks.size(team.position());
+    return true;
+  }
+  const std::optional<Run> own = block_run(call.send, {call.send_count, 0}, call.send_type);
+  if (!own || (gets && !keep_own(team, own, places, line))) return false;
+  line.shown = own->start;
+  line.bytes = own->bytes;
+  return true;
+}
+
+// Scatterv and alltoallv, alltoallw: a member does not know where its block would lie among those
+// of others, so only two of them show each other the one block.
+bool fill_scattered(const Team& team, const CollectiveCall& call, bool rooted, Line& line,
+                    Places& places) {
+  if (team.size() != 2) return false;
+  const auto me = static_cast<std::size_t>(team.position());
+  line.content = Content::each;
+  const auto sent = [&](std::size_t to) {
+    return block_run(call.send, call.send_blocks[to],
+                     call.send_types.empty() ? call.send_type : call.send_types[to]);
+  };
+  if (rooted && team.position() != call.root) {
+    const std::optional<Run> run = block_run(call.recv, {call.recv_count, 0}, call.recv_type);
+    if (!run) return false;
+    line.into = run->start;
+    line.bytes = line.taken_bytes = run->bytes;
+    return true;
+  }
+  if (call.send_blocks.size() != 2) return false;
+  const std::optional<Run> shown = sent(1 - me);
+  if (!shown) return false;
+  line.shown = shown->start;
+  line.bytes = shown->bytes;
+  if (!rooted) {
+    if (call.in_place || !fill_places(team, call, places)) return false;
+    line.places = &places.blocks;
+    return keep_own(team, sent(me), places, line);
+  }
+  if (call.in_place) return true;
+  const std::optional<Run> own = sent(me);
+  const std::optional<Run> kept = block_run(call.recv, {call.recv_count, 0}, call.recv_type);
+  if (!own || !kept || own->bytes != kept->bytes) return false;
+  line.own = own->start;
+  line.into = kept->start;
+  line.taken_bytes = own->bytes;
+  return true;
+}
+
+// Blocks of different lengths.
+bool fill_irregular(const Team& team, const CollectiveCall& call, Line& line, Places& places) {
+  const coll::CollectiveInfo& info = coll::info(call.collective);
+  line.use = Use::copy;
+  line.root = call.root;
+  if (info.rooted()) {
+    line.pattern = info.scatters() ? Pattern::from_root : Pattern::to_root;
+  }
+  const bool gathers = info.input == coll::Part::kOne;
+  return gathers ? fill_gathered(team, call, info.rooted(), line, places)
+                 : fill_scattered(team, call, info.rooted(), line, places);
+}
+
+bool fill_line(const Team& team, const CollectiveCall& call, ReductionForm form, Line& line,
+               Places& places) {
   const coll::CollectiveInfo& info = coll::info(call.collective);
   if (info.output == coll::Part::kNone) return true;
   if (info.reduces) return fill_reduction(team, call, form, line);
-  if (info.counts != coll::Counts::kSame) return false;
+  if (info.counts != coll::Counts::kSame) return fill_irregular(team, call, line, places);
   if (info.input == coll::Part::kNone) return fill_bcast(call, line);
   return info.rooted() ? fill_rooted(team, call, line) : fill_blocks(team, call, line);
 }
@@ -207,7 +336,8 @@ bool fill_line(const Team& team, const CollectiveCall& call, ReductionForm form,
 bool serve_as_line(Team& team, const CollectiveCall& call, ReductionForm form,
                    coll::shm::Patience patience) {
   Line line;
-  return fill_line(team, call, form, line) && team.serve_line(line, patience);
+  Places places;
+  return fill_line(team, call, form, line, places) && team.serve_line(line, patience);
 }
 
 }  // namespace od

@@ -108,8 +108,10 @@ void LineServer::fetch_lines(const Line& line, Span sources) const {
     if (i == shape_.me) continue;
     const Post& post = channel_.post(i, number);
     prefetch_for_reading(&post);
-    if (line.taken_at + line.taken_bytes <= kFirstLineBytes) continue;
-    prefetch_for_reading(line.bytes <= kInlineBytes
+    const std::uint64_t bytes = line.bytes_of(i);
+    const std::uint64_t end = line.places != nullptr ? bytes : line.taken_at + line.taken_bytes;
+    if (end <= kFirstLineBytes) continue;
+    prefetch_for_reading(bytes <= kInlineBytes
                              ? post.payload + kFirstLineBytes
                              : channel_.slot(i) + channel_.lanes().cell_offset(number) +
                                    line.taken_at);
@@ -121,10 +123,11 @@ void LineServer::fetch_lines(const Line& line, Span sources) const {
 // (8 bytes by a root: 271 ns without, 130 so), and cells gain nothing.
 void LineServer::fetch_later_post(const Line& line, int source) const {
   constexpr std::uint64_t kAhead = 2;
-  if (line.pattern == Pattern::everyone || line.bytes > kInlineBytes) return;
+  const std::uint64_t bytes = line.bytes_of(source);
+  if (line.pattern == Pattern::everyone || bytes > kInlineBytes) return;
   const Post& post = channel_.post(source, channel_.next() + kAhead);
   prefetch_for_reading(&post);
-  if (line.bytes > kFirstLineBytes) prefetch_for_reading(post.payload + kFirstLineBytes);
+  if (bytes > kFirstLineBytes) prefetch_for_reading(post.payload + kFirstLineBytes);
 }
 
 // As Team::awaited_member(); the first of these is missing.
@@ -152,7 +155,7 @@ bool LineServer::lines_here(const Line& line, Span sources, Patience& patience) 
       if (!patience.another_look([&] { return awaited_member({i, sources.last}); })) return false;
     }
     if (was_there) fetch_later_post(line, i);
-    if (!as_expected(line, post)) return false;
+    if (!as_expected(line, i, post)) return false;
     channel_.note_completed(i, post.completed);
   }
   return true;
@@ -160,9 +163,10 @@ bool LineServer::lines_here(const Line& line, Span sources, Patience& patience) 
 
 // False for what an Operation has to settle: lengths that disagree, and blocks that a member shows
 // elsewhere, because it has taken the general way.
-bool LineServer::as_expected(const Line& line, const Post& post) const {
-  if (post.way != way_of_line(line.bytes)) return false;
-  const std::uint64_t told = told_bytes(line);
+bool LineServer::as_expected(const Line& line, int source, const Post& post) const {
+  const std::uint64_t bytes = line.bytes_of(source);
+  if (post.way != way_of_line(bytes)) return false;
+  const std::uint64_t told = line.places != nullptr ? bytes : told_bytes(line);
   if (post.way != Way::cells) return post.way == Way::nothing || post.payload_bytes == told;
   return post.place.offset == channel_.lanes().cell_offset(channel_.next()) &&
          post.place.bytes == told && post.place.block_bytes == block_bytes(line);
@@ -172,12 +176,12 @@ void LineServer::take(const Line& line, Span sources) {
   const std::uint64_t number = channel_.next();
   const auto shown_by = [&](int i) -> const std::byte* {
     if (i == shape_.me) return line.own;
-    if (line.bytes > kInlineBytes)
+    if (line.bytes_of(i) > kInlineBytes)
       return channel_.slot(i) + channel_.lanes().cell_offset(number) + line.taken_at;
     return channel_.post(i, number).payload + line.taken_at;
   };
-  const auto copy = [&](std::byte* to, const std::byte* from) {
-    if (to != nullptr && from != nullptr && to != from) std::memcpy(to, from, line.taken_bytes);
+  const auto copy = [](std::byte* to, const std::byte* from, std::uint64_t bytes) {
+    if (to != nullptr && from != nullptr && to != from) std::memcpy(to, from, bytes);
   };
   switch (line.use) {
     case Use::wait:
@@ -196,11 +200,16 @@ void LineServer::take(const Line& line, Span sources) {
     }
     case Use::copy:
       if (line.pattern == Pattern::from_root) {
-        copy(line.into, shown_by(line.root));
+        copy(line.into, shown_by(line.root), line.taken_bytes);
         break;
       }
       for (int i = sources.first; i < sources.last; ++i) {
-        copy(line.into + static_cast<std::uint64_t>(i) * line.taken_bytes, shown_by(i));
+        if (line.places != nullptr) {
+          copy(line.places->at(i), shown_by(i), line.places->size(i));
+        } else {
+          copy(line.into + static_cast<std::uint64_t>(i) * line.taken_bytes, shown_by(i),
+               line.taken_bytes);
+        }
       }
       break;
   }

@@ -55,17 +55,24 @@ struct Line {
   // What this member shows, if it shows anything: with `each` the other's block, of more than two
   // members all blocks.
   const std::byte* shown = nullptr;
-  std::uint64_t bytes = 0;  // of every contribution, as it is shown
+  std::uint64_t bytes = 0;  // of every contribution, as it is shown; with `places` of the own one
   // What this member takes of each that it is shown: all of it, or its block.
   std::uint64_t taken_at = 0;
   std::uint64_t taken_bytes = 0;
   // Where what is taken goes, the first member's first and one after the other (copy), or the
   // result (combine). Null: this member gets nothing.
   std::byte* into = nullptr;
+  // Copy, everyone or to_root: where each contribution goes instead, and how long it is, where
+  // members show different lengths; it has to stay where it is.
+  const Blocks* places = nullptr;
   // What this member takes of its own contribution: an operand, or copied to its place. Null: it is
   // there already, or no operand (exscan).
   const std::byte* own = nullptr;
   Combiner combiner;
+
+  std::uint64_t bytes_of(int source) const {
+    return places != nullptr ? places->size(source) : bytes;
+  }
 };
 
 // Where a line's bytes go: into the post, or into a cell.
@@ -93,7 +100,7 @@ class LineServer {
   void fetch_later_post(const Line& line, int source) const;
   bool lines_here(const Line& line, Span sources, Patience& patience);
   const std::atomic<std::uint32_t>* awaited_member(Span sources) const;
-  bool as_expected(const Line& line, const Post& post) const;
+  bool as_expected(const Line& line, int source, const Post& post) const;
   // Of blocks that a member shows to each of several others; 0: it shows all of them the same.
   std::uint64_t block_bytes(const Line& line) const {
     if (line.content != Content::each || shape_.size == 2) return 0;

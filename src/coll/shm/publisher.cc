@@ -43,6 +43,13 @@ std::uint64_t Publisher::shown_bytes(const Exchange& x) {
   return bytes;
 }
 
+// What one of two shows the other; equal blocks are told by their common length, also where the
+// last one is cut off.
+std::uint64_t Publisher::block_of_pair(const Exchange& x) {
+  const Blocks& out = x.part.out;
+  return out.sizes != nullptr ? out.size(1 - x.seat.me) : out.each;
+}
+
 bool Publisher::reachable_blocks(const Exchange& x) const {
   const Blocks& out = x.part.out;
   const Span readers = x.seat.readers;
@@ -102,10 +109,11 @@ Way Publisher::choose_way(const Exchange& x) {
     // Cells begin at lines.
   } else if (x.spec.content == Content::same) {
     if (bytes <= kInlineBytes) return Way::payload;
-  } else if (out.sizes == nullptr && !x.own_in_cells()) {
+  } else if (!x.own_in_cells()) {
+    const bool pair = x.seat.size == 2;
     const std::uint64_t line =
-        x.seat.size == 2 ? out.each : out.each * static_cast<std::uint64_t>(x.seat.size);
-    if (line <= kInlineBytes) return Way::payload;
+        pair ? block_of_pair(x) : out.each * static_cast<std::uint64_t>(x.seat.size);
+    if ((pair || out.sizes == nullptr) && line <= kInlineBytes) return Way::payload;
   }
   const WayChoice allowed = shape_.tuning.way;
   // The owner of a buffer could not tell who reads in it of those that take a share.
@@ -260,11 +268,12 @@ void Publisher::fill_payload(const Exchange& x, Post& post) {
     post.payload_bytes = static_cast<std::uint8_t>(out.total);
     return;
   }
-  post.payload_bytes = static_cast<std::uint8_t>(out.each);
   if (seat.size == 2) {
-    std::memcpy(post.payload, out.at(1 - seat.me), out.each);
+    post.payload_bytes = static_cast<std::uint8_t>(block_of_pair(x));
+    std::memcpy(post.payload, out.at(1 - seat.me), block_of_pair(x));
     return;
   }
+  post.payload_bytes = static_cast<std::uint8_t>(out.each);
   for (int i = seat.readers.first; i < seat.readers.last; ++i) {
     if (i == seat.me || out.size(i) == 0) continue;
     std::memcpy(post.payload + out.offset(i), out.at(i), out.size(i));

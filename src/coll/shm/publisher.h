@@ -41,6 +41,7 @@ class Publisher {
   bool direct_pays(const Exchange& x, std::uint64_t bytes);
   bool reachable_blocks(const Exchange& x) const;
   static std::uint64_t shown_bytes(const Exchange& x);
+  static std::uint64_t block_of_pair(const Exchange& x);
   static std::uint64_t told_bytes(const Exchange& x);
   bool place_result(Exchange& x);
   bool reserve(Exchange& x);

@@ -25,7 +25,7 @@
 namespace od::coll::shm {
 
 // Raised when what members tell each other by a slot changes; equal on all ranks of a job.
-inline constexpr std::uint32_t kSlotVersion = 3;
+inline constexpr std::uint32_t kSlotVersion = 4;
 // Exchanges of one communicator that can be under way at once.
 inline constexpr std::uint32_t kLanes = 8;
 // Where ranks share cores (Lanes): posts that a member can show at once, and cells.
