@@ -108,6 +108,10 @@ class Transport {
   // --- peers: see Links ----------------------------------------------------------------------
   void set_distance(std::uint32_t peer, bool far) { links_[peer].set_distance(far); }
   void fix_distance(std::uint32_t peer, bool far) { links_[peer].distance.fix(far); }
+  // The peer has just written this line: how long it takes tells how far away the peer is.
+  void time_line(std::uint32_t peer, const void* line, std::uint64_t far_line_ns) {
+    links_[peer].distance.sample_line(p2p::time_line(line), far_line_ns);
+  }
   bool far(std::uint32_t peer) const { return links_[peer].distance.far(); }
   node::WakeMode wake_mode() const { return links_.wake_mode(); }
   const BufferHeap& heap() const { return sender_.heap(); }

@@ -113,15 +113,23 @@ void CollectiveTeam::make_team() {
   setup.wake_mode = endpoint_.wake_mode;
   setup.tuning = owner_.tuning;
   setup.in_groups = &endpoint_.counters.reductions_in_groups;
-  setup.context = &endpoint_;
+  setup.context = this;
   setup.corrupt = [](void* context, int member) {
-    auto& endpoint = *static_cast<p2p::Endpoint*>(context);
+    p2p::Endpoint& endpoint = static_cast<CollectiveTeam*>(context)->endpoint_;
     log(Level::kError,
         "rank %d (of this node's ranks of a communicator) shows another length in a reduction "
         "than the others expect, or its shared memory is damaged; ending the job: do all ranks "
         "give the same count?",
         member);
     endpoint.host.abort(1);
+  };
+  setup.distance = [](void* context, int member, const void* line) {
+    const CollectiveTeam& team = *static_cast<CollectiveTeam*>(context);
+    const int rank = team.members_[static_cast<std::size_t>(member)];
+    const int index = team.comm_.local_index[static_cast<std::size_t>(rank)];
+    p2p::Endpoint& endpoint = team.endpoint_;
+    endpoint.transport->time_line(static_cast<std::uint32_t>(index), line,
+                                  endpoint.settings.far_threshold_ns);
   };
   for (std::size_t i = 0; i < members_.size(); ++i) {
     const int rank = members_[i];

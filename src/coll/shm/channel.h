@@ -72,6 +72,14 @@ class Channel {
   Post& post(int i, std::uint64_t number) const { return lanes_.post(peer(i).control, number); }
   Post& own_post(std::uint64_t number) const { return post(me_, number); }
 
+  // The line by which readers see how far away the member is; null: of this exchange, of which
+  // `shown_bytes` are told, there is none. It lies where the exchange would be shown as a line.
+  std::byte* timed_line(int i, std::uint64_t number, std::uint64_t shown_bytes) const {
+    if (number % kTimedInterval != 0 || shown_bytes < kTimedMinBytes) return nullptr;
+    if (lanes_.cell_bytes() < kLinesBytes) return nullptr;  // ranks share cores
+    return slot(i) + lanes_.cell_offset(number) + kLinesBytes / 2;
+  }
+
   // The post is written, and the pieces that it tells of.
   void publish(std::uint64_t number) {
     // Release: the post's content, and the cells filled so far; pairs with the acquire in shows()

@@ -3,6 +3,7 @@
 #include "coll/shm/publisher.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <utility>
 
@@ -254,6 +255,13 @@ void Publisher::post(Exchange& x) {
   if (post.table) {
     post.place.offset = kControlBytes + show.ring_at;
     fill_table(x, post.place.offset);
+  }
+  if (show.way == Way::cells || show.way == Way::direct) {
+    std::byte* const timed = channel_.timed_line(shape_.me, x.number, post.place.bytes);
+    // Relaxed: nobody cares what it holds.
+    if (timed != nullptr) {
+      std::atomic_ref<std::byte>(*timed).store(std::byte{}, std::memory_order_relaxed);
+    }
   }
   channel_.publish(x.number);
   show.phase = Showing::Phase::posted;

@@ -63,12 +63,13 @@ void copy_out(bool far, std::byte* to, const std::byte* from, std::uint64_t byte
 }  // namespace
 
 Reader::Reader(Channel& channel, const TeamShape& shape, TeamCounters& counters,
-               std::vector<ReachFile> reach, CorruptHandler corrupt)
+               std::vector<ReachFile> reach, CorruptHandler corrupt, DistanceHandler distance)
     : channel_(channel),
       shape_(shape),
       counters_(counters),
       reach_(std::move(reach)),
       corrupt_(corrupt),
+      distance_(distance),
       shown_(kLanes * static_cast<std::size_t>(shape.size)),
       operands_(static_cast<std::size_t>(shape.size)) {}
 
@@ -142,6 +143,10 @@ bool Reader::look(Exchange& x, int source) {
   }
   const Post& post = channel_.post(position, x.number);
   channel_.note_completed(position, post.completed);
+  if (distance_.function != nullptr && (post.way == Way::cells || post.way == Way::direct)) {
+    const void* const line = channel_.timed_line(position, x.number, post.place.bytes);
+    if (line != nullptr) distance_.function(distance_.context, position, line);
+  }
   s.seen = true;
   if (!resolve(x, source, post)) {
     broken_ = true;

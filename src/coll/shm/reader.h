@@ -31,10 +31,16 @@ struct CorruptHandler {
   void* context = nullptr;
 };
 
+// What is called with a line that a member has just written, to see how long it takes from there.
+struct DistanceHandler {
+  void (*function)(void* context, int member, const void* line) = nullptr;
+  void* context = nullptr;
+};
+
 class Reader {
  public:
   Reader(Channel& channel, const TeamShape& shape, TeamCounters& counters,
-         std::vector<ReachFile> reach, CorruptHandler corrupt);
+         std::vector<ReachFile> reach, CorruptHandler corrupt, DistanceHandler distance);
 
   // When the exchange begins.
   void prepare(Exchange& x);
@@ -63,6 +69,7 @@ class Reader {
   TeamCounters& counters_;
   std::vector<ReachFile> reach_;
   CorruptHandler corrupt_;
+  DistanceHandler distance_;
   bool broken_ = false;
   std::vector<Shown> shown_;  // kLanes times one per member
   std::vector<const std::byte*> operands_;

@@ -40,6 +40,10 @@ inline constexpr std::size_t kLinesBytes = 4096;
 // With more sources than these (a member counted) a reader asks for the lines of all before it
 // looks at the first: of two it would only ask for what it waits for anyway.
 inline constexpr int kFewSources = 3;
+// Where a member has a core, now and then one of its longer exchanges has a line that was written
+// just before the post: readers time it, because processors and programs move about.
+inline constexpr std::uint64_t kTimedInterval = 8;
+inline constexpr std::uint64_t kTimedMinBytes = 16 << 10;  // of such an exchange: some microseconds
 // What precedes the ring of a slot.
 inline constexpr std::size_t kLinesOffset = od::node::kPageBytes;
 inline constexpr std::size_t kControlBytes = kLinesOffset + kLanes * kLinesBytes;

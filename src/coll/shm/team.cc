@@ -39,7 +39,7 @@ Team::Team(TeamSetup setup)
                                     [](const TeamMember& member) {
                                       return ReachFile{member.reach, member.reach_bytes};
                                     }),
-              {setup.corrupt, setup.context}),
+              {setup.corrupt, setup.context}, {setup.distance, setup.context}),
       lines_(channel_, shape_) {}
 
 Team::~Team() = default;

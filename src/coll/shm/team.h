@@ -55,7 +55,9 @@ struct TeamSetup {
   std::uint64_t* in_groups = nullptr;  // counts like TeamCounters::in_groups, for all teams
   // See CorruptHandler.
   void (*corrupt)(void* context, int member) = nullptr;
-  void* context = nullptr;
+  // See DistanceHandler.
+  void (*distance)(void* context, int member, const void* line) = nullptr;
+  void* context = nullptr;  // of both
 };
 
 class Team {

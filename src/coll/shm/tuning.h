@@ -49,22 +49,22 @@ struct Tuning {
   Row near_row{
       .direct_everyone = 4 << 10,
       .direct_rooted = 16 << 10,
-      .rewritten_everyone = 4 << 10,
+      .rewritten_everyone = 256 << 10,
       .rewritten_rooted = 256 << 10,
       .rewritten_turning = 256 << 10,
       .rewritten_whole = 512 << 10,
-      .rewritten_slices = 8 << 10,
+      .rewritten_slices = 256 << 10,
       .results = 8 << 10,
   };
   Row far_row{
       .direct_everyone = 2 << 10,
       .direct_rooted = 16 << 10,
-      .rewritten_everyone = 64 << 10,
+      .rewritten_everyone = 16 << 20,
       .rewritten_rooted = 4 << 20,
       .rewritten_turning = 4 << 20,
-      .rewritten_whole = 1 << 20,
-      .rewritten_slices = 32 << 10,
-      .results = 256 << 10,
+      .rewritten_whole = 16 << 20,
+      .rewritten_slices = 16 << 20,
+      .results = 16 << 20,
   };
   // More ranks than cores: reading a buffer directly costs the owner one more wait.
   Row oversubscribed_row{
@@ -78,11 +78,11 @@ struct Tuning {
       .results = 64 << 10,
   };
   WayChoice way = WayChoice::automatic;
-  std::uint64_t piece_bytes = 16 << 10;  // alike: what is copied or combined at a time
+  std::uint64_t piece_bytes = 32 << 10;  // alike: what is copied or combined at a time
   // Alike: up to this size a reduction is made by every member that wants the result, from all
   // contributions; longer ones in slices. Of two members; of more: all contributions together, for
   // an allreduce and for a reduce, with a core for each rank and without.
-  std::uint64_t whole_max_pair_bytes = 32 << 10;
+  std::uint64_t whole_max_pair_bytes = 256 << 10;
   std::uint64_t allreduce_whole_max_bytes = 64 << 10;
   std::uint64_t reduce_whole_max_bytes = 64 << 10;
   std::uint64_t oversubscribed_allreduce_whole_max_bytes = 256 << 10;
