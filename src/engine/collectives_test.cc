@@ -390,6 +390,34 @@ TEST(Collectives, ShortOnesOfUnequalBlocksAreLines) {
   }
 }
 
+// Programs that only make collective calls learn as well that their ranks have moved.
+TEST(Collectives, LongOnesNoticeADistance) {
+  expect_success(run_forked_job(2, [&](int me, const Exchange& exchange) {
+    config::Settings settings;
+    settings.far_threshold_ns = 0;  // whatever a line takes, it is far
+    auto rank = make_test_rank(exchange, settings);
+    const auto peer = static_cast<std::uint32_t>(1 - me);
+    rank->state().transport->set_distance(peer, false);
+    std::vector<std::int64_t> in(4096), out(2 * in.size());
+    CollectiveCall call;
+    call.collective = coll::Collective::kAllgather;
+    call.send_type = call.recv_type = test_calls::value_layout();
+    call.send = in.data();
+    call.recv = out.data();
+    call.send_count = call.recv_count = static_cast<std::int64_t>(in.size());
+    for (int i = 0; i < 200; ++i) {
+      in.assign(in.size(), i);
+      bool served = false;
+      REQUIRE(rank->collective(call, *rank->world(), &served) == 0 && served);
+      REQUIRE(out.front() == i && out.back() == i);
+    }
+    // With more ranks than cores there is no such thing as a distance.
+    REQUIRE(rank->state().transport->far(peer) || rank->state().node->oversubscribed());
+    rank->finalize();
+    return 0;
+  }));
+}
+
 TEST(Collectives, BlockingOnesDoNotMatchOthers) {
   expect_success(run_forked_job(2, [&](int me, const Exchange& exchange) {
     auto rank = make_test_rank(exchange);

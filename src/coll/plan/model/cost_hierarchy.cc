@@ -64,13 +64,18 @@ double node_cost(const Machine& machine, Collective collective, int ranks, doubl
   if (kind.output == Part::kNone) return in.told();
   if (kind.reduces) {
     if (kind.rooted()) return in.reduce(bytes);
-    if (kind.flow == Flow::kPrefix) return in.scan(bytes) + in.leave(bytes);
+    if (kind.flow == Flow::kPrefix) {
+      // Of two the second gets what the first one has.
+      const bool adds = kind.takes_self || ranks > 2;
+      return (adds ? in.scan(bytes) : in.bcast(bytes)) + in.leave(bytes);
+    }
     if (kind.input == Part::kOne) return in.allreduce(bytes);
     return in.told() + in.add_parts(bytes) + in.leave(bytes);
   }
   if (kind.size_rule() == SizeRule::kVector) return in.bcast(bytes);
   if (kind.rooted()) return in.blocks(bytes);
-  return in.told() + (kind.has_counts() ? 1 : others) * in.move(bytes) + in.leave(bytes);
+  const double moved = kind.has_counts() ? in.other_parts(bytes) : others * in.move(bytes);
+  return in.told() + moved + in.leave(bytes);
 }
 
 HierarchyCost hierarchy_cost(const Machine& machine, Collective collective, Cost* between,

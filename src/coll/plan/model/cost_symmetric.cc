@@ -85,7 +85,8 @@ double exscan_recursive_doubling(const Estimate& e, double n, const Parameters& 
   return scan_recursive_doubling(e, n, p);
 }
 double exscan_binomial(const Estimate& e, double n, const Parameters& p) {
-  return scan_binomial(e, n, p) + e.exchange(n, 1);
+  // Of two the second gets what the first one has, and nothing is added.
+  return e.ranks() == 2 ? e.hop(n, 1, 1) : scan_binomial(e, n, p) + e.exchange(n, 1);
 }
 
 double reduce_scatter_halving(const Estimate& e, double n, const Parameters&) {
