@@ -4,7 +4,8 @@
 // Only the choice of copy path depends on it, never correctness. The distance is measured at start
 // by bouncing a line, and again for free while messages move (virtual machines move their
 // processors about): a receiver times the first load from a cell that the sender has just written
-// and tells the sender; where no cells are used, the quickest answers to offers tell it. What
+// and tells the sender; where no cells are used, the quickest answers to offers tell it. Longer
+// collectives have a line of their own for that (coll/shm/slot_layout.h). What
 // ordinary stores cost is another matter: see store_speed.h.
 #ifndef OVERDRIVE_P2P_DISTANCE_H_
 #define OVERDRIVE_P2P_DISTANCE_H_

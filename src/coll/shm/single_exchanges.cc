@@ -16,7 +16,7 @@ PlannedExchange moving(const TeamShape& shape, Pattern pattern, Content content,
   x.spec.content = content;
   x.spec.use = Use::copy;
   x.spec.root = root;
-  x.spec.piece_bytes = shape.piece_bytes(content, shape.size, 1);
+  x.spec.piece_bytes = shape.copied_piece_bytes(pattern, content);
   return x;
 }
 

@@ -31,8 +31,8 @@ TeamShape::TeamShape(int size_in, int me_in, std::uint64_t slot_bytes, const Tun
           std::min(result_bytes, ring_bytes / (4 * static_cast<std::uint64_t>(size)))),
       segment_slice_bytes(slice_by_caches(tuning, groups)) {}
 
-std::uint64_t TeamShape::piece_bytes(Content content, int members, std::uint64_t unit_bytes) const {
-  std::uint64_t piece = tuning.piece_bytes;
+std::uint64_t TeamShape::cut_piece(std::uint64_t piece, Content content, int members,
+                                   std::uint64_t unit_bytes) const {
   if (content == Content::each) {
     const std::uint64_t cell = ring_bytes / (4 * static_cast<std::uint64_t>(members));
     piece = std::min(piece, cell / kLineBytes * kLineBytes);

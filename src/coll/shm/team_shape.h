@@ -35,7 +35,15 @@ struct TeamShape {
 
   // How much of a block one round moves, where `members` take part. Blocks for each reader share a
   // cell.
-  std::uint64_t piece_bytes(Content content, int members, std::uint64_t unit_bytes) const;
+  std::uint64_t piece_bytes(Content content, int members, std::uint64_t unit_bytes) const {
+    return cut_piece(tuning.piece_bytes, content, members, unit_bytes);
+  }
+  // The same where bytes are copied. Long pieces need a ring that holds some of them.
+  std::uint64_t copied_piece_bytes(Pattern pattern, Content content) const {
+    const std::uint64_t longer = tuning.everyones_piece_bytes;
+    const bool longer_ones = pattern == Pattern::everyone && 8 * longer <= ring_bytes;
+    return cut_piece(longer_ones ? longer : tuning.piece_bytes, content, size, 1);
+  }
   // Whether whoever wants the result of a reduction combines all of it from all contributions.
   bool reduces_whole(std::uint64_t bytes, ReductionForm form) const;
   bool allreduces_whole(std::uint64_t bytes, ReductionForm form) const;
@@ -49,6 +57,8 @@ struct TeamShape {
                                 ReductionForm form) const;
 
  private:
+  std::uint64_t cut_piece(std::uint64_t piece, Content content, int members,
+                          std::uint64_t unit_bytes) const;
   bool groups_allowed(ReductionForm form) const;
 };
 

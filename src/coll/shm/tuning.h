@@ -78,7 +78,11 @@ struct Tuning {
       .results = 64 << 10,
   };
   WayChoice way = WayChoice::automatic;
-  std::uint64_t piece_bytes = 32 << 10;  // alike: what is copied or combined at a time
+  // Alike: what is copied or combined at a time; and where everyone copies from everyone, who
+  // cannot go on before the others anyway: long pieces cost fewer waits there, short ones begin
+  // sooner.
+  std::uint64_t piece_bytes = 16 << 10;
+  std::uint64_t everyones_piece_bytes = 32 << 10;
   // Alike: up to this size a reduction is made by every member that wants the result, from all
   // contributions; longer ones in slices. Of two members; of more: all contributions together, for
   // an allreduce and for a reduce, with a core for each rank and without.
