@@ -107,9 +107,8 @@ def tune(host: Host, where: Place, options: argparse.Namespace, file: Path) -> N
         subprocess.run([*COMMAND, *words], env=environment, stdout=log, stderr=log, check=True)
 
 
-def algorithms(test: str, ranks: int, nodes: int, options: argparse.Namespace) -> list[str]:
-    """Return the ways that can serve a collective, as rules write them."""
-    largest = options.sizes.rsplit(",", 1)[-1]
+def algorithms(test: str, ranks: int, nodes: int, largest: str) -> list[str]:
+    """Return the ways that can serve a collective up to a size, as rules write them."""
     words = ["explain", test, largest, "--ranks", str(ranks), "--nodes", str(nodes), "--json"]
     environment = {**os.environ, "OVERDRIVE_LIBRARY": str(library()), "OVERDRIVE_TUNING": "off"}
     done = subprocess.run(
@@ -189,7 +188,7 @@ def measure(host: Host, where: Place, options: argparse.Namespace) -> list[str]:
             arguments = ["--tests", test, "--shapes", "usual,app", "--modes", "blocking"]
             arguments += ["--kinds", "all", "--sizes", options.sizes, "--sample-ms", "3"]
             arguments += ["--share", str(RAW), "--whole-round", "1"]
-            names = algorithms(test, ranks, nodes, options)
+            names = algorithms(test, ranks, nodes, options.sizes.rsplit(",", 1)[-1])
             variants = variants_of(host, test, rules, names)
             if options.without_host_settings:
                 variants = [one for one in variants if not host_settings.is_setting(one.name)]
@@ -236,7 +235,10 @@ def regrets(
             common = [name for name in known if name in values]
             if choice not in common:
                 continue
-            best = min(filter(rival, common), key=lambda name: known[name])
+            rivals = [name for name in common if rival(name)]
+            if not rivals:
+                continue
+            best = min(rivals, key=lambda name: known[name])
             ratios.append(values[choice] / values[best])
         if ratios:
             found[point] = geometric_mean(ratios)
