@@ -10,8 +10,8 @@ Jobs run over the nodes of a virtual cluster. Three parts:
 
   start   Jobs that learn, from what MPI_Init measures and from two networks that are not there,
           take turns with the best ways by a first look, each forced, and with the host alone.
-  noise   Jobs that learn while busy loops come and go on the cores; afterwards the ways between
-          which they have switched, forced and undisturbed.
+  noise   Jobs that learn while busy loops come and go on the cores; afterwards the ways that they
+          have found and the best one by the first look, forced and undisturbed.
   cost    A job that learns, then one in which the way serves with which that one has ended.
 
 Each job is started anew. Raw samples and what the library has said are kept in
@@ -48,7 +48,7 @@ from learning_jobs import (
     wrong_network,
 )
 from learning_noise import noise
-from learning_page import RAW, VERDICT_COLUMNS, median_us, switches, verdicts_file
+from learning_page import RAW, VERDICT_COLUMNS, by_job, median_us, switches, verdicts_file
 
 COLLECTIVES = "bcast,reduce,allreduce,allgather"
 SIZES = "64,4K,64K,512K"
@@ -65,7 +65,7 @@ LONGEST_US = 40e6
 NOISY_CALLS, NOISY_TIMES = 100_000, 6
 """Calls of a job amid noise, where its calls take so many times as long."""
 QUIET_JOBS = 2
-"""Undisturbed jobs of each way between which noise has let others switch, in a round."""
+"""Undisturbed jobs of each way that jobs amid noise have found, in a round."""
 
 
 class Step:
@@ -193,7 +193,7 @@ class Step:
             self.job(name, jobs[name], number, rules)
 
     def noise_round(self, number: int) -> None:
-        """Run a job of each size amid noise, then the ways between which jobs have switched."""
+        """Run a job of each size amid noise, then the ways that jobs have found, and the best."""
         for size in self.sizes:
             us = self.look.fastest(size)
             if us >= SHORT_US:
@@ -207,7 +207,10 @@ class Step:
                 if (row["part"], row["collective"], row["bytes"])
                 == (self.part, self.collective, str(size))
             ]
-            ways = sorted({way for pair in switches(here) for way in pair})
+            # Who has not switched may have ended at a slow way as well.
+            ends = {ways[-1] for ways in by_job(here)}
+            best = self.look.near(size, NEAR, 1)[-1]
+            ways = sorted({best} | ends | {way for pair in switches(here) for way in pair})
             for _ in range(QUIET_JOBS):
                 for way in ways:
                     self.job(way, {size: self.options.calls}, number, {})

@@ -186,6 +186,7 @@ def noise_rows(samples: Sequence[Sample], verdicts: Sequence[Row]) -> Iterator[R
         us = {way: statistics.median(each) for way, each in ways.items()}
         found = switches(said)
         known = [us[after] / us[before] for before, after in found if before in us and after in us]
+        ends = [us[ways[-1]] / min(us.values()) for ways in by_job(said) if ways[-1] in us]
         last = {s.round: bounds(s.mode)[0] for s in here if s.variant == LEARN}
         counts = {
             "jobs": len(last),
@@ -195,6 +196,7 @@ def noise_rows(samples: Sequence[Sample], verdicts: Sequence[Row]) -> Iterator[R
             "wrong": sum(ratio > 1 for ratio in known),
             "wrong by 5 %": sum(ratio > NEAR_BEST for ratio in known),
             "unknown": len(found) - len(known),
+            "slow ends": sum(ratio > NEAR_BEST for ratio in ends),
         }
         for what, count in counts.items():
             number = {"value": str(count), "low": "", "high": "", "unit": "count"}
@@ -287,6 +289,8 @@ def start_section(rows: Sequence[Row]) -> list[str]:
     window = judged_window(rows)
     if window is None:
         return []
+    if not any(start_regrets(at(rows, place), window, s) for place in places(rows) for s in STARTS):
+        return ["From wrong starts there are no two halves to compare yet.", ""]
     body, missed = [], []
     for place in places(rows):
         here = at(rows, place)
@@ -338,7 +342,16 @@ def noise_section(rows: Sequence[Row]) -> list[str]:
     if not rows:
         return []
     body = []
-    names = ("jobs", "calls", "verdicts", "switches", "wrong", "wrong by 5 %", "unknown")
+    names = (
+        "jobs",
+        "calls",
+        "verdicts",
+        "switches",
+        "wrong",
+        "wrong by 5 %",
+        "unknown",
+        "slow ends",
+    )
     for place in places(rows):
         counts = noise_counts(at(rows, place))
         rate = PER_CALLS * counts["wrong"] / max(counts["calls"], 1)

@@ -128,8 +128,17 @@ def test_a_switch_is_wrong_if_it_leaves_what_is_faster_undisturbed():
     counts = learning_page.noise_counts(list(learning_page.noise_rows(samples, said)))
     assert counts == {
         "jobs": 2, "calls": 2000, "verdicts": 5, "switches": 3,
-        "wrong": 1, "wrong by 5 %": 0, "unknown": 1,
+        "wrong": 1, "wrong by 5 %": 0, "unknown": 1, "slow ends": 0,
     }  # fmt: skip
+
+
+def test_a_job_that_never_switches_may_end_at_a_slow_way():
+    noisy = replace(ONE, shape="noise", mode="1000:501-1000")
+    samples = [
+        replace(ONE, shape="noise", variant=way, value=us) for way, us in (("a", 1.0), ("b", 2.0))
+    ]
+    rows = learning_page.noise_rows([noisy, *samples], [verdict(0, 0, "b"), verdict(1, 0, "a")])
+    assert learning_page.noise_counts(list(rows))["slow ends"] == 1
 
 
 def start_samples(
