@@ -130,6 +130,18 @@ void LineServer::fetch_later_post(const Line& line, int source) const {
   if (bytes > kFirstLineBytes) prefetch_for_reading(post.payload + kFirstLineBytes);
 }
 
+// From far away the lines of a cell are asked for all at once: whatever reads them one by one waits
+// longer than the processor's own prefetchers need to start.
+void LineServer::fetch_cell(const Line& line, int source) const {
+  const std::uint64_t bytes = line.bytes_of(source);
+  if (bytes <= kInlineBytes) return;
+  const std::uint64_t number = channel_.next();
+  const std::byte* const cell =
+      channel_.slot(source) + channel_.lanes().cell_offset(number) + line.taken_at;
+  const std::uint64_t taken = line.places != nullptr ? bytes : line.taken_bytes;
+  for (std::uint64_t at = 0; at < taken; at += kLineBytes) prefetch_for_reading(cell + at);
+}
+
 // As Team::awaited_member(); the first of these is missing.
 const std::atomic<std::uint32_t>* LineServer::awaited_member(Span sources) const {
   for (int i = sources.first; i < sources.last; ++i) {
@@ -156,6 +168,7 @@ bool LineServer::lines_here(const Line& line, Span sources, Patience& patience) 
     }
     if (was_there) fetch_later_post(line, i);
     if (!as_expected(line, i, post)) return false;
+    if (shape_.tuning.far) fetch_cell(line, i);
     channel_.note_completed(i, post.completed);
   }
   return true;

@@ -97,6 +97,7 @@ class LineServer {
   void tell_readers(const Line& line, Span readers);
   void take_next_lines(std::uint64_t bytes);
   void fetch_lines(const Line& line, Span sources) const;
+  void fetch_cell(const Line& line, int source) const;
   void fetch_later_post(const Line& line, int source) const;
   bool lines_here(const Line& line, Span sources, Patience& patience);
   const std::atomic<std::uint32_t>* awaited_member(Span sources) const;

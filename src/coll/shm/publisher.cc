@@ -91,9 +91,23 @@ bool Publisher::direct_pays(const Exchange& x, std::uint64_t bytes) {
   // Slices that were combined just now: written by us, if not by the program.
   if (x.part.origin == Origin::result) return bytes >= row.results;
   if (bytes >= rewritten_min) return true;
-  if (x.part.out.sizes != nullptr) return false;
-  return history_.look(reinterpret_cast<const char*>(x.part.out.base), x.part.out.total) ==
-         memory::BufferUse::unchanged;
+  return used_before(x) == memory::BufferUse::unchanged;
+}
+
+// What has happened to the blocks since they were last shown. Of blocks that lie anywhere the
+// longest one stands for all: what is between them may be no memory of the program's.
+memory::BufferUse Publisher::used_before(const Exchange& x) {
+  const Blocks& out = x.part.out;
+  if (out.sizes == nullptr) {
+    return history_.look(reinterpret_cast<const char*>(out.base), out.total);
+  }
+  int longest = x.seat.me;
+  for (int i = x.seat.readers.first; i < x.seat.readers.last; ++i) {
+    if (i != x.seat.me && (longest == x.seat.me || out.size(i) > out.size(longest))) longest = i;
+  }
+  constexpr std::uint64_t kShortestLooked = 64;
+  if (out.size(longest) < kShortestLooked) return memory::BufferUse::rewritten;
+  return history_.look(reinterpret_cast<const char*>(out.at(longest)), out.size(longest));
 }
 
 Way Publisher::choose_way(const Exchange& x) {

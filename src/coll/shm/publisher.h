@@ -38,6 +38,7 @@ class Publisher {
 
  private:
   Way choose_way(const Exchange& x);
+  memory::BufferUse used_before(const Exchange& x);
   bool direct_pays(const Exchange& x, std::uint64_t bytes);
   bool reachable_blocks(const Exchange& x) const;
   static std::uint64_t shown_bytes(const Exchange& x);

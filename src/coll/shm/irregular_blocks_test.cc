@@ -1,4 +1,4 @@
-// Lines and operations of collectives whose blocks differ in length, mixed by chance: every member
+// Collectives whose blocks differ in length. Lines and operations mixed by chance: every member
 // takes the way it likes, with random delays and little patience.
 
 #include <gtest/gtest.h>
@@ -6,11 +6,13 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <random>
 #include <vector>
 
 #include "coll/shm/line.h"
 #include "coll/shm/test_team.h"
+#include "memory/bump_arena.h"
 
 namespace od::coll::shm {
 namespace {
@@ -202,6 +204,43 @@ void mixed(int ranks, unsigned seed, bool delays, bool fences) {
         return 0;
       },
       100);
+  for (std::size_t rank = 0; rank < codes.size(); ++rank) EXPECT_EQ(codes[rank], 0) << rank;
+}
+
+// Long blocks are read where they lie as long as nobody rewrites them.
+TEST(IrregularBlocks, AreReadInPlaceWhileTheyStayTheSame) {
+  const std::vector<int> codes = run_forked_job(2, [](int me, const Exchange& exchange) {
+    REQUIRE(memory::BumpArena::begin(16u << 20));
+    TestTeamOptions options;
+    for (Tuning::Row* row : {&options.tuning.near_row, &options.tuning.oversubscribed_row}) {
+      row->direct_everyone = 1;
+      row->rewritten_everyone = std::uint64_t{1} << 40;
+    }
+    TestNode node(exchange, options);
+    auto team = node.make_team();
+    // The block to the other is the longer one of one member, and the only one of the other.
+    const std::int64_t sizes[2] = {me == 0 ? 10'000 : 30'000, 30'000 * (1 - me)};
+    const std::int64_t offsets[2] = {0, 32'000};
+    Blocks in, out;
+    in.base = reinterpret_cast<std::byte*>(memory::BumpArena::allocate(64'000).data());
+    out.base = reinterpret_cast<std::byte*>(memory::BumpArena::allocate(64'000).data());
+    in.offsets = out.offsets = offsets;
+    in.sizes = out.sizes = sizes;
+    const auto exchange_blocks = [&](int value) {
+      std::memset(in.at(1 - me), value, 30'000);
+      Operation op;
+      team->alltoall(op, in, out);
+      node.wait_for(*team, op);
+      REQUIRE(out.at(1 - me)[29'999] == static_cast<std::byte>(value));
+      return 0;
+    };
+    for (int i = 0; i < 20; ++i) REQUIRE(exchange_blocks(i) == 0);
+    REQUIRE(team->counters().shown_cells == 20);
+    for (int i = 0; i < 20; ++i) REQUIRE(exchange_blocks(19) == 0);
+    REQUIRE(team->counters().shown_direct >= 15);
+    exchange.barrier();
+    return 0;
+  });
   for (std::size_t rank = 0; rank < codes.size(); ++rank) EXPECT_EQ(codes[rank], 0) << rank;
 }
 
