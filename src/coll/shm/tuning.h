@@ -84,8 +84,9 @@ struct Tuning {
   std::uint64_t piece_bytes = 16 << 10;
   std::uint64_t everyones_piece_bytes = 32 << 10;
   // Alike: up to this size a reduction is made by every member that wants the result, from all
-  // contributions; longer ones in slices. Of two members; of more: all contributions together, for
-  // an allreduce and for a reduce, with a core for each rank and without.
+  // contributions; longer ones in slices (docs/measurements/design-figures.md). Of two members; of
+  // more: all contributions together, for an allreduce and for a reduce, with a core for each rank
+  // and without.
   std::uint64_t whole_max_pair_bytes = 256 << 10;
   std::uint64_t allreduce_whole_max_bytes = 64 << 10;
   std::uint64_t reduce_whole_max_bytes = 64 << 10;
