@@ -34,7 +34,7 @@ from campaign import (
     samples_file,
     save,
 )
-from coll_campaign import COLL
+from coll_campaign import CALLS, COLL
 from goals import HOST_TITLES
 from jobs import BUILD, ROOT, Host, is_current, library, select_hosts
 from lab_runs import NoLab, nodes_and_ranks, up
@@ -71,7 +71,7 @@ def build(host: Host) -> Path:
     folder = PROGRAMS / host.name
     folder.mkdir(parents=True, exist_ok=True)
     binary = folder / "od_between"
-    sources = [BETWEEN / "od_between.c", COLL / "calls.c", COLL / "results.c", *SHARED_SOURCES]
+    sources = [BETWEEN / "od_between.c", *CALLS, *SHARED_SOURCES]
     if not is_current(binary, [*sources, *COLL.glob("*.h"), *SOURCES.glob("*.h")]):
         names = [str(path) for path in sources]
         command = [*host.mpicc, *c_flags(host), *names, "-lm", "-o", str(binary)]

@@ -48,6 +48,8 @@ from jobs import (
 from turns import Variant, run_together, start_here
 
 COLL = ROOT / "bench" / "coll"
+CALLS = (COLL / "calls.c", COLL / "results.c")
+"""What other programs need to make its calls."""
 JUDGED = ["bcast", "reduce", "allreduce", "allgather", "alltoall", "reduce_scatter", "barrier"]
 OTHERS = [
     "reduce_scatter_block", "gather", "scatter", "scan", "exscan", "allgatherv", "alltoallv",

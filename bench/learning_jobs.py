@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from campaign import PLAIN, PROGRAMS, SHARED_SOURCES, SOURCES, Sample, c_flags, compile_program
-from coll_campaign import COLL
+from coll_campaign import CALLS, COLL
 from jobs import ROOT, Host, compiling, is_current, library
 from lab_runs import LabRuns, nodes_and_ranks
 from tuned import algorithms
@@ -141,7 +141,7 @@ def build(host: Host) -> Path:
     """Compile the program for a host unless it is newer than its sources."""
     folder = PROGRAMS / host.name
     binary = folder / "od_learning"
-    sources = [SOURCE, COLL / "calls.c", COLL / "results.c", *SHARED_SOURCES]
+    sources = [SOURCE, *CALLS, *SHARED_SOURCES]
     with compiling(folder):
         if not is_current(binary, [*sources, *COLL.glob("*.h"), *SOURCES.glob("*.h")]):
             names = [str(path) for path in sources]

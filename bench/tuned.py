@@ -41,6 +41,7 @@ from turns import WITH_OTHERS, Variant, run_together, start_here
 
 sys.path.insert(0, str(ROOT / "cli"))
 
+from overdrive.bench import serving  # noqa: E402
 from overdrive.tune import host_settings  # noqa: E402
 
 COMMAND = [sys.executable, str(ROOT / "overdrive")]
@@ -114,18 +115,7 @@ def algorithms(test: str, ranks: int, nodes: int, largest: str) -> list[str]:
     done = subprocess.run(
         [*COMMAND, *words], env=environment, capture_output=True, text=True, check=True
     )
-    found = []
-    shared = False
-    for candidate in json.loads(done.stdout)["candidates"]:
-        if candidate["why_not"] or candidate["algorithm"] == "host":
-            continue
-        # On one node the hierarchical form of every algorithm is shared memory alone.
-        if nodes == 1 and candidate["mode"] == "hierarchical":
-            if shared:
-                continue
-            shared = True
-        found.append(f"{candidate['algorithm']}/{candidate['mode']}")
-    return found
+    return serving(json.loads(done.stdout))
 
 
 def variants_of(host: Host, test: str, rules: Path, names: list[str]) -> list[Variant]:

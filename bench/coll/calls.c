@@ -42,8 +42,15 @@ int RootOf(const Calls* c, int64_t turn) {
   return IsRooted(c->collective) ? (int)(turn % c->bench->ranks) : -1;
 }
 
+int RunsBothWays(Collective collective) { return collective == kScan || collective == kExscan; }
+
 int IsReversed(const Calls* c, int64_t turn) {
-  return (c->collective == kScan || c->collective == kExscan) && turn % 2 == 1;
+  return RunsBothWays(c->collective) && turn % 2 == 1;
+}
+
+// The ranks in the order in which a scan runs.
+static MPI_Comm Directed(const Calls* c, int64_t turn) {
+  return IsReversed(c, turn) ? c->reversed : c->comm;
 }
 
 int DifferentTurns(const Calls* c) { return IsRooted(c->collective) ? c->bench->ranks : 2; }
@@ -54,7 +61,8 @@ static size_t UnevenBlock(size_t words, int number) {
   return number % 2 == 0 ? words / 2 : 2 * words - words / 2;
 }
 
-size_t UnevenPlace(size_t words, int first, int blocks) {
+// Where block `blocks` begins: what those before it have.
+static size_t UnevenPlace(size_t words, int first, int blocks) {
   size_t place = (size_t)blocks / 2 * 2 * words;
   return blocks % 2 == 0 ? place : place + UnevenBlock(words, first);
 }
@@ -70,7 +78,7 @@ static size_t SharePlace(const Calls* c, int rank) {
   return c->words / ranks * r + (r < more ? r : more);
 }
 
-static size_t BlockPlace(const Calls* c, int block) {
+size_t BlockPlace(const Calls* c, int rank, int block) {
   switch (c->collective) {
     case kAllgatherv:
     case kReduceScatter:
@@ -82,7 +90,7 @@ static size_t BlockPlace(const Calls* c, int block) {
     case kAlltoallv:
     case kAlltoallw:
       // The block between two ranks has the same length in both directions.
-      return UnevenPlace(c->words, c->bench->rank, block);
+      return UnevenPlace(c->words, rank, block);
     default:
       return c->words * (size_t)block;
   }
@@ -106,9 +114,9 @@ void MakeBlocks(Calls* c) {
 
 void LayOutBlocks(Calls* c) {
   for (int rank = 0; rank < c->bench->ranks; ++rank) {
-    size_t begin = BlockPlace(c, rank);
+    size_t begin = BlockPlace(c, c->bench->rank, rank);
     c->places[rank] = (int)begin;
-    c->counts[rank] = (int)(BlockPlace(c, rank + 1) - begin);
+    c->counts[rank] = (int)(BlockPlace(c, c->bench->rank, rank + 1) - begin);
     c->places_bytes[rank] = (int)(begin * sizeof(double));
     c->types[rank] = MPI_DOUBLE;
   }
@@ -181,12 +189,10 @@ static void CallBlocking(const Calls* c, int64_t turn) {
       MPI_Scatter(c->in, bytes, MPI_BYTE, c->out, bytes, MPI_BYTE, root, world);
       break;
     case kScan:
-      MPI_Scan(c->in, c->out, count, MPI_DOUBLE, MPI_SUM,
-               IsReversed(c, turn) ? c->reversed : world);
+      MPI_Scan(c->in, c->out, count, MPI_DOUBLE, MPI_SUM, Directed(c, turn));
       break;
     case kExscan:
-      MPI_Exscan(c->in, c->out, count, MPI_DOUBLE, MPI_SUM,
-                 IsReversed(c, turn) ? c->reversed : world);
+      MPI_Exscan(c->in, c->out, count, MPI_DOUBLE, MPI_SUM, Directed(c, turn));
       break;
     case kAllgatherv:
       MPI_Allgatherv(c->in, mine, MPI_DOUBLE, c->out, c->counts, c->places, MPI_DOUBLE, world);
@@ -247,12 +253,10 @@ static void StartNonblocking(const Calls* c, int64_t turn, MPI_Request* request)
       MPI_Iscatter(c->in, bytes, MPI_BYTE, c->out, bytes, MPI_BYTE, root, world, request);
       break;
     case kScan:
-      MPI_Iscan(c->in, c->out, count, MPI_DOUBLE, MPI_SUM,
-                IsReversed(c, turn) ? c->reversed : world, request);
+      MPI_Iscan(c->in, c->out, count, MPI_DOUBLE, MPI_SUM, Directed(c, turn), request);
       break;
     case kExscan:
-      MPI_Iexscan(c->in, c->out, count, MPI_DOUBLE, MPI_SUM,
-                  IsReversed(c, turn) ? c->reversed : world, request);
+      MPI_Iexscan(c->in, c->out, count, MPI_DOUBLE, MPI_SUM, Directed(c, turn), request);
       break;
     case kAllgatherv:
       MPI_Iallgatherv(c->in, mine, MPI_DOUBLE, c->out, c->counts, c->places, MPI_DOUBLE, world,
@@ -318,12 +322,10 @@ static void MakePersistent(const Calls* c, int64_t turn, MPI_Request* request) {
       MPI_Scatter_init(c->in, bytes, MPI_BYTE, c->out, bytes, MPI_BYTE, root, world, none, request);
       break;
     case kScan:
-      MPI_Scan_init(c->in, c->out, count, MPI_DOUBLE, MPI_SUM,
-                    IsReversed(c, turn) ? c->reversed : world, none, request);
+      MPI_Scan_init(c->in, c->out, count, MPI_DOUBLE, MPI_SUM, Directed(c, turn), none, request);
       break;
     case kExscan:
-      MPI_Exscan_init(c->in, c->out, count, MPI_DOUBLE, MPI_SUM,
-                      IsReversed(c, turn) ? c->reversed : world, none, request);
+      MPI_Exscan_init(c->in, c->out, count, MPI_DOUBLE, MPI_SUM, Directed(c, turn), none, request);
       break;
     case kAllgatherv:
       MPI_Allgatherv_init(c->in, mine, MPI_DOUBLE, c->out, c->counts, c->places, MPI_DOUBLE, world,

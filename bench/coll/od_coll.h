@@ -66,11 +66,13 @@ int IsModeKnown(Mode mode);
 void MakeBlocks(Calls* calls);
 // Fills in the lengths and places of all blocks, for the collective and its size.
 void LayOutBlocks(Calls* calls);
-// Where block `blocks` begins, of blocks that differ: what those before it have. `first`: number of
-// the rank that has the first block, or sends it, or gets it.
-size_t UnevenPlace(size_t words, int first, int blocks);
+// Where a block begins in the buffer of a rank that has blocks for or of all; that after the last
+// one is where they end.
+size_t BlockPlace(const Calls* calls, int rank, int block);
 // The root of a call; -1 where there is none.
 int RootOf(const Calls* calls, int64_t turn);
+// Whether each second call runs in the other direction, and `reversed` is needed.
+int RunsBothWays(Collective collective);
 // Whether a scan runs from the last rank to the first.
 int IsReversed(const Calls* calls, int64_t turn);
 // How many different calls there are.

@@ -98,16 +98,11 @@ static int Result(const Calls* c, int64_t turn, uint64_t seed, Segment* segments
       }
       break;
     case kAlltoall:
-      for (; count < ranks; ++count) {
-        double first = Base(seed, count) + (double)(c->words * (size_t)me);
-        segments[count] = (Segment){c->words, first, 1};
-      }
-      break;
     case kAlltoallv:
     case kAlltoallw:
       for (; count < ranks; ++count) {
         // Where it begins among the blocks that the other rank sends.
-        double place = (double)UnevenPlace(c->words, count, me);
+        double place = (double)BlockPlace(c, count, me);
         segments[count] = (Segment){(size_t)c->counts[count], Base(seed, count) + place, 1};
       }
       break;

@@ -48,7 +48,8 @@ static double* Allocate(size_t words) {
 static Collective Find(const char* name) {
   for (int i = 0; i < kCollectives; ++i) {
     // A scan would need communicators of both directions.
-    if (i != kScan && strcmp(kCollectiveNames[i], name) == 0) return (Collective)i;
+    if (!RunsBothWays((Collective)i) && strcmp(kCollectiveNames[i], name) == 0)
+      return (Collective)i;
   }
   Stop("no such collective");
   return kCollectives;

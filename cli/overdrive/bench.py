@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from overdrive import bench_tables, collectives, launch, launchers, together, trusted
 from overdrive.arguments import Parser, number
@@ -266,6 +267,24 @@ class Variant:
     """Variables of the MPI library."""
 
 
+def serving(report: Mapping[str, Any]) -> list[str]:
+    """Return Overdrive's ways that can serve, as rules write them, of what `explain` tells.
+
+    On one node the hierarchical form of every algorithm is shared memory alone: it is there once.
+    """
+    found: list[str] = []
+    shared = False
+    for candidate in report["candidates"]:
+        if candidate["why_not"] or candidate["algorithm"] == "host":
+            continue
+        if report["nodes"] == 1 and candidate["mode"] == "hierarchical":
+            if shared:
+                continue
+            shared = True
+        found.append(f"{candidate['algorithm']}/{candidate['mode']}")
+    return found
+
+
 @dataclass
 class Bench:
     """One call of the command."""
@@ -300,17 +319,12 @@ class Bench:
         words = ["explain", collective, str(largest), "--ranks", str(self.ranks)]
         words += ["--nodes", str(self.nodes)]
         report, _ = collectives.query(self.installation, self.environment, *words)
-        found: dict[str, Variant] = {}
-        for candidate in report["candidates"]:
-            if candidate["why_not"] or candidate["algorithm"] == "host":
-                continue
-            name = f"{candidate['algorithm']}/{candidate['mode']}"
+        found = []
+        for name in serving(report):
+            shared = self.nodes == 1 and name.endswith("/hierarchical")
             value = {f"OVERDRIVE_ADJUST_{collective.upper()}": name}
-            # On one node the hierarchical form of every algorithm is shared memory alone.
-            if self.nodes == 1 and candidate["mode"] == "hierarchical":
-                name = "shared memory"
-            found.setdefault(name, Variant(name, value))
-        return list(found.values())
+            found.append(Variant("shared memory" if shared else name, value))
+        return found
 
     def parameters_of(self, collective: str, variant: str) -> dict[str, int]:
         """Return what an algorithm such as `ring/flat` takes as parameters, and its values."""

@@ -154,10 +154,8 @@ class Tuning:
             progress.end()
         return True
 
-    def heats_of(self, point: Point, number: int) -> list[Heat]:
-        """Return the heats of a round; those before the last one must be over."""
-        if number == LAST:
-            return self.last_heats(point)
+    def heats_of(self, point: Point) -> list[Heat]:
+        """Return the heats of each round but the last one."""
         return [heat for heat in self.heats if (heat.ranks, heat.collective) == point]
 
     def is_decided(self, point: Point) -> bool:
@@ -171,7 +169,7 @@ class Tuning:
         others only save time, and are left out where the point's share of it is over.
         """
         needed = number in (0, LAST)
-        heats = self.heats_of(point, number)
+        heats = self.last_heats(point) if number == LAST else self.heats_of(point)
         todo = [heat for heat in heats if heat.name(number) not in self.journal.heats]
         todo = [heat for heat in todo if len(self.variants(heat, number)) > 1]
         part = SHARES[number] / (1 - sum(SHARES[:number])) if number < LAST else 1
@@ -244,10 +242,9 @@ class Tuning:
         """Return the built-in choice, and what was best at some size."""
         names = set(self.best_by_size(heat.ranks, heat.collective).values()) | {self.usual}
         found: dict[str, bench.Variant] = {}
-        for one in self.heats:
-            if (one.ranks, one.collective) == (heat.ranks, heat.collective):
-                for number in range(LAST):
-                    found.update((each.name, each) for each in self.variants(one, number))
+        for one in self.heats_of((heat.ranks, heat.collective)):
+            for number in range(LAST):
+                found.update((each.name, each) for each in self.variants(one, number))
         return [each for name, each in found.items() if name in names][:MOST_JOBS]
 
     def every_variant(self, heat: Heat) -> list[bench.Variant]:
@@ -371,8 +368,7 @@ class Tuning:
         """Return what the first rounds, all those that choose, tell of a collective."""
         samples = [
             sample
-            for heat in self.heats
-            if (heat.ranks, heat.collective) == (ranks, collective)
+            for heat in self.heats_of((ranks, collective))
             for number in range(rounds)
             for sample in self.journal.heats.get(heat.name(number), [])
             if sizes is None or sample.bytes in sizes

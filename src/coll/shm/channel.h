@@ -72,10 +72,11 @@ class Channel {
   Post& post(int i, std::uint64_t number) const { return lanes_.post(peer(i).control, number); }
   Post& own_post(std::uint64_t number) const { return post(me_, number); }
 
-  // The line by which readers see how far away the member is; null: of this exchange, of which
-  // `shown_bytes` are told, there is none. It lies where the exchange would be shown as a line.
-  std::byte* timed_line(int i, std::uint64_t number, std::uint64_t shown_bytes) const {
-    if (number % kTimedInterval != 0 || shown_bytes < kTimedMinBytes) return nullptr;
+  // The line by which readers see how far away the member is; null: with this post there is none.
+  // It lies where the exchange would be shown as a line.
+  std::byte* timed_line(int i, std::uint64_t number, const Post& post) const {
+    if (post.way != Way::cells && post.way != Way::direct) return nullptr;
+    if (number % kTimedInterval != 0 || post.place.bytes < kTimedMinBytes) return nullptr;
     if (lanes_.cell_bytes() < kLinesBytes) return nullptr;  // ranks share cores
     return slot(i) + lanes_.cell_offset(number) + kLinesBytes / 2;
   }

@@ -2,7 +2,6 @@
 // takes the way it likes, with random delays and little patience.
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "coll/shm/line.h"
+#include "coll/shm/test_mixed_lines.h"
 #include "coll/shm/test_team.h"
 #include "memory/bump_arena.h"
 
@@ -168,43 +168,16 @@ class Member {
 };
 
 void mixed(int ranks, unsigned seed, bool delays, bool fences) {
-  const std::vector<int> codes = run_forked_job(
-      ranks,
-      [&](int me, const Exchange& exchange) {
-        TestTeamOptions options;
-        options.force_fences = options.tuning.oversubscribed = fences;
-        TestNode node(exchange, options);
-        auto team = node.make_team();
-        REQUIRE(team);
-        node.sleep_until_woken(
-            od::node::plan_waiting(od::node::WaitPolicy::automatic, fences || ranks > 2, 0));
-        Member member(*team, node);
-        std::mt19937 plan(seed);  // alike on all ranks
-        std::mt19937 own(seed * 31 + static_cast<unsigned>(me));
-        for (int number = 0; number < 3000; ++number) {
-          Case one{};
-          one.kind = static_cast<Kind>(plan() % kKinds);
-          one.root = static_cast<int>(plan() % static_cast<unsigned>(ranks));
-          // Some blocks of a call fit a line, others do not.
-          constexpr unsigned kMost[] = {40, 200, kLinesBytes, 2 * kLinesBytes, 40'000};
-          one.most = 1 + plan() % kMost[plan() % std::size(kMost)];
-          one.number = static_cast<std::uint64_t>(number);
-          int patience = fences ? 500 : 1'000'000;
-          if (delays) {
-            if (own() % 32 == 0) usleep(static_cast<unsigned>(own() % 200));
-            patience = static_cast<int>(own() % 4 == 0 ? own() % 1000 : own() % 3) - 1;
-          }
-          member.run(one, patience);
-        }
-        node.wait(*team, [&] { return team->idle(); });
-        REQUIRE(node.lost_wakes() == 0);
-        REQUIRE(team->counters().lines == member.lines());
-        REQUIRE(member.lines() > 0);
-        exchange.barrier();
-        return 0;
-      },
-      100);
-  for (std::size_t rank = 0; rank < codes.size(); ++rank) EXPECT_EQ(codes[rank], 0) << rank;
+  mixed_lines<Member>(ranks, seed, delays, fences, 3000, [&](std::mt19937& plan, int number) {
+    Case one{};
+    one.kind = static_cast<Kind>(plan() % kKinds);
+    one.root = static_cast<int>(plan() % static_cast<unsigned>(ranks));
+    // Some blocks of a call fit a line, others do not.
+    constexpr unsigned kMost[] = {40, 200, kLinesBytes, 2 * kLinesBytes, 40'000};
+    one.most = 1 + plan() % kMost[plan() % std::size(kMost)];
+    one.number = static_cast<std::uint64_t>(number);
+    return one;
+  });
 }
 
 // Long blocks are read where they lie as long as nobody rewrites them.

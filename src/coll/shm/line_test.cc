@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "coll/ops/kernels.h"
+#include "coll/shm/test_mixed_lines.h"
 #include "coll/shm/test_team.h"
 
 namespace od::coll::shm {
@@ -237,45 +238,17 @@ class Member {
   std::uint64_t lines_ = 0;
 };
 
-// Many collectives; `delays`: members are late by chance and give up at once or soon.
 void mixed(int ranks, unsigned seed, bool delays, bool fences) {
-  const std::vector<int> codes = run_forked_job(
-      ranks,
-      [&](int me, const Exchange& exchange) {
-        TestTeamOptions options;
-        options.force_fences = options.tuning.oversubscribed = fences;
-        TestNode node(exchange, options);
-        auto team = node.make_team();
-        REQUIRE(team);
-        node.sleep_until_woken(
-            od::node::plan_waiting(od::node::WaitPolicy::automatic, fences || ranks > 2, 0));
-        Member member(*team, node);
-        std::mt19937 plan(seed);  // alike on all ranks
-        std::mt19937 own(seed * 31 + static_cast<unsigned>(me));
-        const int rounds = delays ? 3000 : 6000;
-        for (int number = 0; number < rounds; ++number) {
-          Case one{};
-          one.kind = static_cast<Kind>(plan() % kKinds);
-          one.root = static_cast<int>(plan() % static_cast<unsigned>(ranks));
-          constexpr auto kMost = static_cast<unsigned>(kLinesBytes / sizeof(std::int32_t));
-          one.count = 1 + plan() % (plan() % 2 == 0 ? 12 : kMost);
-          one.number = static_cast<std::uint64_t>(number);
-          int patience = fences ? 500 : 1'000'000;
-          if (delays) {
-            if (own() % 32 == 0) usleep(static_cast<unsigned>(own() % 200));
-            patience = static_cast<int>(own() % 4 == 0 ? own() % 1000 : own() % 3) - 1;
-          }
-          member.run(one, patience);
-        }
-        node.wait(*team, [&] { return team->idle(); });
-        REQUIRE(node.lost_wakes() == 0);
-        REQUIRE(team->counters().lines == member.lines());
-        REQUIRE(member.lines() > 0);
-        exchange.barrier();
-        return 0;
-      },
-      100);
-  for (std::size_t rank = 0; rank < codes.size(); ++rank) EXPECT_EQ(codes[rank], 0) << rank;
+  const int rounds = delays ? 3000 : 6000;
+  mixed_lines<Member>(ranks, seed, delays, fences, rounds, [&](std::mt19937& plan, int number) {
+    Case one{};
+    one.kind = static_cast<Kind>(plan() % kKinds);
+    one.root = static_cast<int>(plan() % static_cast<unsigned>(ranks));
+    constexpr auto kMost = static_cast<unsigned>(kLinesBytes / sizeof(std::int32_t));
+    one.count = 1 + plan() % (plan() % 2 == 0 ? 12 : kMost);
+    one.number = static_cast<std::uint64_t>(number);
+    return one;
+  });
 }
 
 TEST(Line, OfTwo) { mixed(2, 1, false, false); }

@@ -270,12 +270,9 @@ void Publisher::post(Exchange& x) {
     post.place.offset = kControlBytes + show.ring_at;
     fill_table(x, post.place.offset);
   }
-  if (show.way == Way::cells || show.way == Way::direct) {
-    std::byte* const timed = channel_.timed_line(shape_.me, x.number, post.place.bytes);
+  if (std::byte* const timed = channel_.timed_line(shape_.me, x.number, post)) {
     // Relaxed: nobody cares what it holds.
-    if (timed != nullptr) {
-      std::atomic_ref<std::byte>(*timed).store(std::byte{}, std::memory_order_relaxed);
-    }
+    std::atomic_ref<std::byte>(*timed).store(std::byte{}, std::memory_order_relaxed);
   }
   channel_.publish(x.number);
   show.phase = Showing::Phase::posted;

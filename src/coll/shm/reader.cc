@@ -143,9 +143,9 @@ bool Reader::look(Exchange& x, int source) {
   }
   const Post& post = channel_.post(position, x.number);
   channel_.note_completed(position, post.completed);
-  if (distance_.function != nullptr && (post.way == Way::cells || post.way == Way::direct)) {
-    const void* const line = channel_.timed_line(position, x.number, post.place.bytes);
-    if (line != nullptr) distance_.function(distance_.context, position, line);
+  const void* const line = channel_.timed_line(position, x.number, post);
+  if (line != nullptr && distance_.function != nullptr) {
+    distance_.function(distance_.context, position, line);
   }
   s.seen = true;
   if (!resolve(x, source, post)) {
