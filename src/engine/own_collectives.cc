@@ -8,6 +8,7 @@
 #include <string>
 
 #include "coll/run/buffers.h"
+#include "coll/run/rivals.h"
 #include "coll/run/trial.h"
 #include "engine/engine.h"
 #include "engine/rank_state.h"
@@ -123,6 +124,11 @@ int Rank::judge_together(Contest& trial, Comm& comm) {
   if (error != kSuccess || !served) {
     trial.give_up();
     return error;
+  }
+  if (begins_anew(trial, s.collectives.selection, comm.collectives->layout())) {
+    Guard guard(s);
+    ++s.counters.trials_anew;
+    return kSuccess;
   }
   if (!trial.judge()) return kSuccess;
   const int now = trial.winner();

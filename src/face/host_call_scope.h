@@ -29,6 +29,12 @@ inline thread_local int host_call_depth __attribute__((tls_model("initial-exec")
 // Whether the outermost scope of this thread has asked for a window (Rank::entering_host_call).
 inline thread_local bool host_window_open __attribute__((tls_model("initial-exec"))) = false;
 
+// Whether the engine asks the host about requests of its own. MPICH calls the error handler of
+// MPI_COMM_WORLD then if a message was too long, whatever communicator the request belongs to. The
+// engine is told of the error as well, ends what it does, and raises it: the handler, which may
+// never come back, is not called twice, and not in the middle of it (program_functions.cc).
+inline thread_local bool engine_asks_host __attribute__((tls_model("initial-exec"))) = false;
+
 inline bool InHostCall() { return host_call_depth != 0; }
 
 // Before a call that may block: completes what only this rank's progress could complete, if there

@@ -11,12 +11,24 @@ namespace {
 // As in host_binding.cc: the call of the program has prepared, if it has to.
 constexpr HostCallKind kEngineCall = HostCallKind::kLocal;
 
+// A host call about requests, which tells of their errors by what it returns.
+class Question {
+ public:
+  Question() { engine_asks_host = true; }
+  ~Question() { engine_asks_host = false; }
+  Question(const Question&) = delete;
+  Question& operator=(const Question&) = delete;
+
+ private:
+  HostCallScope scope_{kEngineCall};
+};
+
 }  // namespace
 
 using host::Handle;
 
 int host_test(Handle* request, bool* flag, host::Status* status) {
-  HostCallScope scope(kEngineCall);
+  Question question;
   MPI_Request tested = abi::from_handle<MPI_Request>(*request);
   MPI_Status raw{};
   int yes = 0;
@@ -36,7 +48,7 @@ void host_test_some(int count, Handle* requests, int* done, int* which, host::St
   int error;
   *done = 0;
   {
-    HostCallScope scope(kEngineCall);
+    Question question;
     error = OD_HOST(Testsome)(count, tested, done, which, raw);
   }
   if (error != MPI_SUCCESS && error != MPI_ERR_IN_STATUS) [[unlikely]] {

@@ -1,5 +1,6 @@
 // Several requests asked for at once, over a host that fails as a whole: what it has let go of in
-// that call is not asked for again, and is not taken for a success.
+// that call is not asked for again, and is not taken for a success. And a host that calls the
+// program's error handler from within such a question.
 #include "face/host_requests.h"
 
 #include <gtest/gtest.h>
@@ -100,6 +101,67 @@ TEST_F(HostRequests, AFailureOfAllSaysOfWhichAndTouchesNoneThatIsGone) {
   EXPECT_EQ(requests[1], null);
   EXPECT_EQ(requests[2], 12u);
   EXPECT_EQ(requests[3], null);
+}
+
+// --- a host that raises what it also returns
+// ------------------------------------------------------
+
+using Handler = void(MPI_Comm* comm, int* code, ...);
+Handler* hosts_handler = nullptr;  // what the program has made, as the host knows it
+int handler_calls = 0;
+
+void count_call(MPI_Comm*, int*, ...) { ++handler_calls; }
+
+int create_handler(void* function, MPI_Errhandler*) {
+  hosts_handler = reinterpret_cast<Handler*>(function);
+  return MPI_SUCCESS;
+}
+
+void raise(int code) {
+  MPI_Comm comm{};
+  hosts_handler(&comm, &code);
+}
+
+int raising_test(MPI_Request* request, int* flag, MPI_Status*) {
+  *request = abi::request_null();
+  *flag = 1;
+  raise(MPI_ERR_TRUNCATE);
+  return MPI_ERR_TRUNCATE;
+}
+
+int raising_test_some(int, MPI_Request requests[], int* done, int which[], MPI_Status statuses[]) {
+  requests[0] = abi::request_null();
+  *done = 1;
+  which[0] = 0;
+  statuses[0].MPI_ERROR = MPI_ERR_TRUNCATE;
+  raise(MPI_ERR_IN_STATUS);
+  return MPI_ERR_IN_STATUS;
+}
+
+// The engine raises the error when it has ended what it does.
+TEST_F(HostRequests, TheProgramsHandlerIsNotCalledInTheMiddleOfIt) {
+  host_table[idx::Comm_create_errhandler] = reinterpret_cast<void*>(&create_handler);
+  host_table[idx::Test] = reinterpret_cast<void*>(&raising_test);
+  host_table[idx::Testsome] = reinterpret_cast<void*>(&raising_test_some);
+  MPI_Errhandler handler{};
+  ASSERT_EQ(od_MPI_Comm_create_errhandler(reinterpret_cast<void*>(&count_call), &handler),
+            MPI_SUCCESS);
+  handler_calls = 0;
+  bool flag = false;
+  host::Status status;
+  host::Handle request = 5;
+  EXPECT_EQ(host_test(&request, &flag, &status), MPI_ERR_TRUNCATE);
+  EXPECT_TRUE(flag);
+  request = 6;
+  int done = 0;
+  int which = -1;
+  host_test_some(1, &request, &done, &which, &status);
+  EXPECT_EQ(done, 1);
+  EXPECT_EQ(status.error, MPI_ERR_TRUNCATE);
+  EXPECT_EQ(handler_calls, 0);
+  raise(MPI_ERR_TRUNCATE);
+  EXPECT_EQ(handler_calls, 1);
+  host_table[idx::Comm_create_errhandler] = nullptr;
 }
 
 }  // namespace

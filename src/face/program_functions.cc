@@ -5,7 +5,8 @@
 // The host calls them while the thread is marked as being in a host call (host_call_scope.h). But
 // they are the program's: what they send is ours to carry, and error handlers may never come back,
 // by longjmp or by a C++ exception. So the mark is lifted before the program's function is called,
-// and set again if it returns. What the host creates for its own use keeps the mark.
+// and set again if it returns. What the host creates for its own use keeps the mark. Error handlers
+// are not called where the engine itself is told of the error (engine_asks_host).
 //
 // Such a function gets nothing that could lead to the program's, so there is a fixed number of
 // ours, each with a place where the one that it stands for is remembered. They hand on what they
@@ -31,6 +32,8 @@ using Function = long(void* first, ...);
 constexpr std::size_t kMostFunctions = 256;
 constinit std::atomic<Function*> functions[kMostFunctions];
 
+enum class Kind { plain, error_handler };
+
 // The standard ABI's predefined functions are small numbers.
 constexpr std::uintptr_t kLeastAddress = 4096;
 
@@ -47,8 +50,9 @@ long unmarked(Call&& call) {
   return result;
 }
 
-template <std::size_t kPlace>
+template <Kind kKind, std::size_t kPlace>
 long stand_in(void* a, void* b, void* c, void* d, void* e, void* f, void* g) {
+  if (kKind == Kind::error_handler && engine_asks_host) return 0;
   return unmarked([&] {
     // Acquire: pairs with the release in wrapped().
     return functions[kPlace].load(std::memory_order_acquire)(a, b, c, d, e, f, g);
@@ -56,13 +60,14 @@ long stand_in(void* a, void* b, void* c, void* d, void* e, void* f, void* g) {
 }
 
 using StandIn = long(void*, void*, void*, void*, void*, void*, void*);
-template <std::size_t... kPlaces>
+template <Kind kKind, std::size_t... kPlaces>
 StandIn* stand_in_at(std::size_t place, std::index_sequence<kPlaces...>) {
-  static constexpr StandIn* kAll[] = {stand_in<kPlaces>...};
+  static constexpr StandIn* kAll[] = {stand_in<kKind, kPlaces>...};
   return kAll[place];
 }
 
 // What the host gets for the program's function.
+template <Kind kKind = Kind::plain>
 void* wrapped(void* wanted) {
   if (InHostCall() || reinterpret_cast<std::uintptr_t>(wanted) < kLeastAddress) return wanted;
   auto* const function = reinterpret_cast<Function*>(wanted);
@@ -76,7 +81,7 @@ void* wrapped(void* wanted) {
     }
     if (found == function) {
       return reinterpret_cast<void*>(
-          stand_in_at(place, std::make_index_sequence<kMostFunctions>{}));
+          stand_in_at<kKind>(place, std::make_index_sequence<kMostFunctions>{}));
     }
   }
   return wanted;
@@ -113,11 +118,12 @@ bool call_at_end(void (*function)()) {
 
 }  // namespace od::face
 
+using od::face::Kind;
 using od::face::wrapped;
 
-#define OD_CREATE_ERRHANDLER(name)                                \
-  int od_MPI_##name(void* function, MPI_Errhandler* errhandler) { \
-    return OD_HOST(name)(wrapped(function), errhandler);          \
+#define OD_CREATE_ERRHANDLER(name)                                            \
+  int od_MPI_##name(void* function, MPI_Errhandler* errhandler) {             \
+    return OD_HOST(name)(wrapped<Kind::error_handler>(function), errhandler); \
   }
 
 OD_CREATE_ERRHANDLER(Comm_create_errhandler)

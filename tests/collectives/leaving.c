@@ -1,5 +1,6 @@
 // Broadcasts that are too long for the last rank, whose error handler jumps away from them: it has
-// made as many calls as the others, and all go on alike. Sums around them are compared.
+// made as many calls as the others, and all go on alike. Sums around them are compared; not what
+// ranks get from the broadcasts, since some algorithms hand it on by way of the last rank.
 //
 // --rounds=N --jumps=N (at least so many)
 #include <setjmp.h>
@@ -22,12 +23,8 @@ static void broadcast(int round) {
   double words[kWords];
   const int last = odt.rank == odt.size - 1;
   for (int i = 0; i < kWords; i++) words[i] = odt.rank == 0 ? round + i : -1;
-  // In trees of all libraries nobody gets anything from the last rank.
   if (setjmp(g_back) == 0) {
     MPI_Bcast(words, last ? kWords - 1 : kWords, MPI_DOUBLE, 0, MPI_COMM_WORLD);
-  }
-  for (int i = 0; i < kWords && !last; i++) {
-    CHECK(words[i] == round + i, "round %d: word %d is %g", round, i, words[i]);
   }
 }
 

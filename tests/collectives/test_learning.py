@@ -96,6 +96,21 @@ def test_calls_from_which_a_handler_jumps_away_count_on_all_ranks(
 
 
 @pytest.mark.one
+@pytest.mark.parametrize(
+    "algorithm", ("linear", "binary", "chain", "double_binary_tree", "scatter_doubling")
+)
+def test_a_handler_may_jump_away_from_every_algorithm(
+    host: Host, compiled: Callable[[Path], str], algorithm: str, needs_overdrive: None
+) -> None:
+    # MPICH's functions that ask for requests call a handler by themselves, in the middle of ours.
+    rounds = 40
+    calls = sum(1 + number % 4 for number in range(rounds))
+    arguments = [f"--rounds={rounds}", f"--jumps={calls}"]
+    rule = {"OVERDRIVE_ADJUST_BCAST": f"{algorithm}/flat"}
+    run(host, compiled(HERE / "leaving.c"), 4, arguments, **rule, **REMOTE)
+
+
+@pytest.mark.one
 def test_nothing_is_measured_where_it_is_not_wanted(
     host: Host, compiled: Callable[[Path], str], needs_overdrive: None
 ) -> None:

@@ -136,7 +136,6 @@ bool Collectives::decide(const CollectiveCall& call, Comm& comm, coll::Decision*
       if (only_switch && *trial == nullptr) trial = nullptr;
     }
     if (trial != nullptr && *trial == nullptr && learns(own)) {
-      using Others = CollectiveComm::Others;
       const bool all = endpoint.settings.learn == config::LearnMode::kOn;
       const Others others =
           switch_place.on() ? Others::kNone : (all ? Others::kMany : Others::kFew);

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "coll/run/rivals.h"
 #include "p2p/context.h"
 
 namespace od {
@@ -144,6 +145,8 @@ Compared CollectiveComm::compared(Collective collective, bool commutative, std::
   made.usual = usual;
   made.least_bytes = range == 0 ? 0 : table.last_bytes()[range - 1] + 1;
   made.most_bytes = table.last_bytes()[range];
+  made.typical_bytes = table.bytes_of(range);
+  made.commutative = commutative;
   return made;
 }
 
@@ -155,40 +158,22 @@ Contest* CollectiveComm::contest(const coll::Selection& selection, Collective co
     place.known = true;
     const QuietFloats quiet;
     if (!may_measure_own(selection, collective, commutative, bytes)) return nullptr;
-    coll::Table& table = *tables_[static_cast<std::size_t>(collective)][commutative ? 1 : 0];
-    const std::uint64_t typical_bytes = table.bytes_of(table.range_of(bytes));
-    const bool long_calls = selection.cost(usual, layout_, typical_bytes) >= Trial::kLongCallNs;
-    std::vector<coll::Decision> rivals;
-    rivals.push_back(coll::host_decision(collective));
-    if (others != Others::kNone) {
-      // The model is wrong by such factors at times, seldom by more; where most of the time is the
-      // network's by less, and then a program makes few calls to try slow ways with.
-      const double usual_times = long_calls ? 1.25 : 2;
-      const double most_times = others == Others::kMany ? 8 : usual_times;
-      // Seen: eight ranks on four nodes of 1 Gbit/s and two processors, broadcast of 10 KiB: a
-      // double binary tree, for which the model takes half of any other algorithm's time, takes
-      // twice binomial's.
-      const double most_of_another = long_calls ? most_times : std::max(most_times, 4.0);
-      const std::size_t most = others == Others::kMany ? Trial::kMostWays - 1 - rivals.size() : 2;
-      for (const coll::Decision& each :
-           selection.alternatives(table.at(bytes), layout_, commutative, typical_bytes, most_times,
-                                  most_of_another, most)) {
-        rivals.push_back(each);
-      }
-    }
+    Compared ways = compared(collective, commutative, bytes, usual);
+    ways.others = others;
+    const bool long_calls = expects_long_calls(selection, layout_, ways);
+    ways.rivals = rivals_of(selection, layout_, ways, long_calls);
     const bool own_first = gains_at_once(collective, layout_, bytes);
     const bool apart = coll::info(collective).rooted();
     const int rivals_quiet = apart ? Trial::kQuietAwaited : Trial::kQuietOfRival;
     auto made = std::make_unique<Contest>(Trial::Terms{
-        .ways = static_cast<int>(rivals.size()) + 1,
+        .ways = static_cast<int>(ways.rivals.size()) + 1,
         .first = own_first ? Trial::kOwn : Trial::kRival,
         .quiet = own_first ? Trial::kQuiet : rivals_quiet,
         .ranks = layout_.ranks,
         .ends = apart ? Trial::Ends::apart : Trial::Ends::alike,
         .long_calls = long_calls,
     });
-    made->compared = compared(collective, commutative, bytes, usual);
-    made->compared.rivals = std::move(rivals);
+    made->compared = std::move(ways);
     place.made = std::move(made);
   }
   return place.made.get();

@@ -58,6 +58,10 @@ class SwitchedLater {
   std::vector<std::pair<std::uint64_t, bool>> changes_;
 };
 
+// How many other algorithms are compared: two that the model takes for nearly as good, or all that
+// there is room for.
+enum class Others : std::uint8_t { kNone, kFew, kMany };
+
 // What a measurement compares.
 struct Compared {
   std::string name;                    // of the calls
@@ -65,6 +69,11 @@ struct Compared {
   std::vector<coll::Decision> rivals;  // the ways after it
   std::uint64_t least_bytes = 0;       // of the calls that are counted together
   std::uint64_t most_bytes = 0;
+  // By what the model names the rivals (coll/run/rivals.h).
+  std::uint64_t typical_bytes = 0;
+  bool commutative = true;
+  Others others = Others::kNone;
+  bool fitted = false;  // named once more, by a network that has been fitted to what was seen
 };
 
 struct ArrivalChoice;
@@ -193,9 +202,6 @@ class CollectiveComm {
     const coll::Table& table = *tables_[static_cast<std::size_t>(collective)][commutative ? 1 : 0];
     return table.ruled(table.range_of(bytes));
   }
-  // How many other algorithms are compared: two that the model takes for nearly as good, or all
-  // that there is room for.
-  enum class Others : std::uint8_t { kNone, kFew, kMany };
   // The measurement of calls that choose() has just decided against the host and other algorithms;
   // null where a rule decides, or where there is nothing to compare.
   Contest* contest(const coll::Selection& selection, coll::Collective collective, bool commutative,

@@ -43,15 +43,28 @@ constexpr double kLeastRatio = 0.01;
 
 Trial::Trial(const Terms& terms)
     : begins_(static_cast<std::uint64_t>(terms.quiet)),
-      ways_(std::clamp(terms.ways, 2, kMostWays)),
+      ways_(terms.ways),
       ranks_(std::max(terms.ranks, 1)),
       first_(terms.first),
       rival_(terms.rival),
       ends_(terms.ends),
       long_calls_(terms.long_calls) {
+  plan_first();
+}
+
+void Trial::plan_first() {
+  ways_ = std::clamp(ways_, 2, kMostWays);
   ratios_.fill(1);
   shape_blocks(0);
+  blocks_ = 0;
   for (int way = 0; way < ways_; ++way) add_block(way);
+}
+
+void Trial::begin_anew(int ways, bool long_calls) {
+  ways_ = ways;
+  long_calls_ = long_calls;
+  plan_first();
+  begin_stage(1, calls_);
 }
 
 void Trial::add_block(int way) {

@@ -162,6 +162,15 @@ class Trial {
   void followed(std::uint64_t ns);
   // Where calls follow: whether what took() says otherwise is so before the call that begins now.
   bool due() const { return position() == blocks_ * block_calls(); }
+  // Whether samples() are those of the first look.
+  bool first_look() const { return phase_ == Phase::first && stage_ == 1; }
+  // Whether calls are expected to take kLongCallNs.
+  bool long_calls() const { return long_calls_; }
+  // After samples() have been added up: what a call of the way took a rank at least.
+  double least_ns(int way) const { return times_of(way, true, false).smallest / ranks_; }
+  // In place of judge(), after the first look: it has shown that others are to be compared. All
+  // ways have another look, with so many of them from now on.
+  void begin_anew(int ways, bool long_calls);
   // What this rank has measured in the stage: nanoseconds of each sample's calls, then, where calls
   // follow, of those that have followed each.
   std::span<std::int64_t> samples() {
@@ -256,6 +265,8 @@ class Trial {
   void plan();
   // All ways once more, soon.
   void plan_apart();
+  // The first look at all ways.
+  void plan_first();
 
   std::uint64_t calls_ = 0;
   std::uint64_t begins_;  // number of the first call of the present or next stage

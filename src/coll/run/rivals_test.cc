@@ -1,0 +1,161 @@
+// A program on a network that the model takes for another one: what is compared, and what is found.
+#include "coll/run/rivals.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+
+namespace od {
+namespace {
+
+using coll::Collective;
+
+constexpr coll::Layout kLayout{8, 4, 2};
+constexpr std::uint64_t kBytes = 4096;
+constexpr std::uint64_t kLateNs = 50'000'000;
+
+coll::Selection with(const coll::Machine& machine) {
+  coll::Selection selection;
+  selection.set_machine(machine);
+  return selection;
+}
+
+// A gigabit network.
+coll::Machine slow_network() {
+  coll::Machine machine;
+  machine.far = {20'000, 3000, 2500, 8};
+  return machine;
+}
+
+coll::Machine with_bytes(double times) {
+  coll::Machine machine = slow_network();
+  machine.far.byte_ns *= times;
+  return machine;
+}
+
+// All ranks of a program take as long, which is what `truly` says of the way, and the host more.
+class Program {
+ public:
+  Program(Collective collective, const coll::Selection& thought, const coll::Selection& truly)
+      : thought_(thought), truly_(truly), contest_(terms(collective)) {
+    Compared& compared = contest_.compared;
+    compared = compared_of(collective);
+    compared.rivals = rivals_of(thought_, kLayout, compared, long_calls(collective));
+  }
+
+  // Of so many calls, of which a rank is late to each.
+  void run(int calls, std::uint64_t late_ns = 0) {
+    for (int i = 0; i < calls; ++i) {
+      const coll::Decision& decision = contest_.decision(contest_.turn());
+      const bool due = contest_.took(static_cast<std::uint64_t>(cost(decision)) + late_ns);
+      if (contest_.awaits()) contest_.awaited(0);
+      if (!due) continue;
+      for (std::int64_t& ns : contest_.samples()) ns *= kLayout.ranks;
+      if (begins_anew(contest_, thought_, kLayout)) {
+        ++anew_;
+      } else {
+        contest_.judge();
+      }
+    }
+  }
+  const Contest& contest() const { return contest_; }
+  int anew() const { return anew_; }
+  // By how many times what has been found takes longer than the best of all.
+  double regret() const {
+    const Collective collective = contest_.compared.usual.algorithm->collective;
+    double best = std::numeric_limits<double>::infinity();
+    for (const coll::Algorithm& algorithm : coll::algorithms(collective)) {
+      if (algorithm.is_host() || algorithm.works_elsewhere() ||
+          coll::why_not_hierarchical(algorithm, kLayout, true) != nullptr) {
+        continue;
+      }
+      best = std::min(
+          best, cost(truly_.complete(algorithm, coll::Mode::kHierarchical, {}, kLayout, true)));
+    }
+    return cost(contest_.decision(contest_.winner())) / best;
+  }
+
+ private:
+  Compared compared_of(Collective collective) const {
+    Compared made;
+    made.usual = thought_.decide(collective, kLayout, true, kBytes);
+    made.typical_bytes = kBytes;
+    made.others = Others::kFew;
+    return made;
+  }
+  bool long_calls(Collective collective) const {
+    return expects_long_calls(thought_, kLayout, compared_of(collective));
+  }
+  Trial::Terms terms(Collective collective) const {
+    const bool apart = coll::info(collective).rooted();
+    Trial::Terms made;
+    made.ways =
+        static_cast<int>(
+            rivals_of(thought_, kLayout, compared_of(collective), long_calls(collective)).size()) +
+        1;
+    made.ranks = kLayout.ranks;
+    made.quiet = apart ? Trial::kQuietAwaited : Trial::kQuietOfRival;
+    made.ends = apart ? Trial::Ends::apart : Trial::Ends::alike;
+    made.long_calls = long_calls(collective);
+    return made;
+  }
+  double cost(const coll::Decision& decision) const {
+    constexpr double kHostNs = 1e6;
+    return decision.algorithm->is_host() ? kHostNs : truly_.cost(decision, kLayout, kBytes);
+  }
+
+  coll::Selection thought_;
+  coll::Selection truly_;
+  Contest contest_;
+  int anew_ = 0;
+};
+
+TEST(Rivals, ANetworkTakenForTooSlowIsCorrected) {
+  for (const Collective collective :
+       {Collective::kBcast, Collective::kAllreduce, Collective::kReduce}) {
+    SCOPED_TRACE(coll::info(collective).name);
+    Program program(collective, with(with_bytes(100)), with(slow_network()));
+    program.run(200);
+    EXPECT_GE(program.anew(), 1);
+    EXPECT_TRUE(program.contest().judged());
+    EXPECT_LT(program.regret(), 1.05);
+  }
+}
+
+TEST(Rivals, ANetworkThatTheModelKnowsStays) {
+  Program program(Collective::kAllreduce, with(slow_network()), with(slow_network()));
+  program.run(200);
+  EXPECT_EQ(program.anew(), 0);
+  EXPECT_LT(program.regret(), 1.05);
+}
+
+// What takes long may be the program's doing: then it does so whatever is tried.
+TEST(Rivals, LateRanksChangeNothing) {
+  Program program(Collective::kAllreduce, with(slow_network()), with(slow_network()));
+  program.run(200, kLateNs);
+  EXPECT_TRUE(program.contest().judged());
+  EXPECT_EQ(program.contest().winner(), Trial::kOwn);
+}
+
+// Nobody knows before what the host takes, but our own ways tell what calls take.
+TEST(Rivals, CallsThatWereExpectedToBeLongAreMeasuredAsOthers) {
+  Program program(Collective::kBcast, with(with_bytes(100)), with(slow_network()));
+  EXPECT_TRUE(program.contest().long_calls());
+  program.run(200);
+  EXPECT_FALSE(program.contest().long_calls());
+}
+
+TEST(Rivals, WhoIsComparedWithTheHostAloneStaysSo) {
+  const coll::Selection thought = with(with_bytes(100));
+  Compared compared;
+  compared.usual = thought.decide(Collective::kBcast, kLayout, true, kBytes);
+  compared.typical_bytes = kBytes;
+  EXPECT_EQ(rivals_of(thought, kLayout, compared, false).size(), 1u);
+  compared.others = Others::kFew;
+  EXPECT_EQ(rivals_of(thought, kLayout, compared, false).size(), 3u);
+}
+
+}  // namespace
+}  // namespace od
