@@ -299,6 +299,21 @@ def test_all_remote(
 
 
 @pytest.mark.quick
+@pytest.mark.parametrize("remote", ["", "0-2,0-3,1-2,1-3"], ids=["a node", "two nodes"])
+def test_handlers_are_called_once(
+    remote: str, host: Host, compiled: Build, overdrive: bool, needs_overdrive: None
+) -> None:
+    if host.name in ("mpich5", "mpiabi"):
+        pytest.skip("MPICH 5 itself returns no error if the program's own error handler has seen it")
+    # Intel MPI finds nothing wrong with a broadcast that is too long.
+    arguments = ["--bcast=0"] if host.name == "impi" else []
+    program = compiled(HERE / "handler_calls.c")
+    env = {"OVERDRIVE_TEST_REMOTE": remote} if remote else {}
+    result = jobs.run(host, 4, [program, *arguments], overdrive=overdrive, env=env)
+    expect.passed(result)
+
+
+@pytest.mark.quick
 @pytest.mark.parametrize("fatal", [False, True], ids=["returned", "fatal"])
 def test_errors_are_the_hosts(
     fatal: bool, host: Host, compiled: Build, overdrive: bool, seed: int
