@@ -81,6 +81,14 @@ def test_a_rule_needs_a_sure_gain():
 
 
 @quick
+def test_without_the_built_in_choice_there_is_nothing_to_gain_over():
+    found = table(built_in={8: 9.0}, ring={8: 5.0, 4096: 5.0}, host={4096: 20.0})
+    assert statistics.winner(found, 4096) == BUILT_IN
+    assert statistics.candidate(found, 4096) == BUILT_IN
+    assert [rule["bytes"] for rule in rules.rules_of("bcast", {2: found}, {})] == [[0, 181]]
+
+
+@quick
 def test_what_loses_with_one_kind_of_buffers_gets_no_rule():
     untouched, rewritten = exact(1.0), exact(100.0)
     found = {BUILT_IN: {8: statistics.combined([untouched, rewritten])}}

@@ -110,16 +110,19 @@ def _is_sure(mine: Measured, usual: Measured) -> bool:
 def candidate(table: Table, size: int, built_in: str = BUILT_IN, *, sure: bool = False) -> str:
     """Return the variant that seems best at a size; the built-in one unless another gains.
 
-    With `sure` the gain must be beyond chance.
+    With `sure` the gain must be beyond chance. Where the built-in one was not measured nobody can
+    gain over it.
     """
     usual = table.get(built_in, {}).get(size)
     found = built_in
+    if usual is None:
+        return found
     best = None
     for variant, sizes in table.items():
         mine = sizes.get(size)
         if variant == built_in or mine is None:
             continue
-        if usual is not None and not (_gains(mine, usual) and (not sure or _is_sure(mine, usual))):
+        if not (_gains(mine, usual) and (not sure or _is_sure(mine, usual))):
             continue
         if best is None or mine.median < best:
             found, best = variant, mine.median
