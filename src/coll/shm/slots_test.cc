@@ -109,23 +109,25 @@ TEST(SlotRing, KeepsPiecesApart) {
   }
 }
 
-// Little traffic stays in a few pages.
+// Little traffic stays in a few pages, and short exchanges stay where caches keep them.
 TEST(SlotRing, GrowsWithItsTraffic) {
-  SlotRing ring(1 << 20);
+  SlotRing ring(4 << 20);
   std::uint64_t furthest = 0;
   std::uint64_t exchange = 0;
-  const auto pass = [&](std::uint64_t bytes) {
-    for (std::uint64_t done = 0; done < bytes; done += 4096) {
-      const std::uint64_t at = ring.reserve(4096, exchange++);
+  const auto pass = [&](std::uint64_t bytes, std::uint64_t each) {
+    for (std::uint64_t done = 0; done < bytes; done += each) {
+      const std::uint64_t at = ring.reserve(each, exchange++);
       ASSERT_NE(at, SlotRing::kNoRoom);
-      furthest = std::max(furthest, at + 4096);
+      furthest = std::max(furthest, at + each);
       ring.release(exchange);
     }
   };
-  pass(200 << 10);
+  pass(200 << 10, 4096);
   EXPECT_LE(furthest, 64u << 10);
-  pass(16 << 20);
-  EXPECT_GE(furthest, 1u << 20);
+  pass(64 << 20, 4096);
+  EXPECT_EQ(furthest, 512u << 10);
+  pass(256 << 20, 512 << 10);
+  EXPECT_EQ(furthest, 4u << 20);
 }
 
 }  // namespace
