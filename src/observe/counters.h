@@ -58,6 +58,7 @@
   X(trials_to_host, kSum, messages, "of those, after which the installed MPI library serves it")   \
   X(trials_to_other, kSum, messages, "of those, after which another own algorithm serves it")      \
   X(trials_anew, kSum, messages, "begun anew with others, which what was seen speaks for")         \
+  X(trials_renewed, kSum, messages, "ways that had never been measured, for which one makes room") \
   X(teams_made, kSum, messages, "communicators whose ranks on this node work in shared memory")    \
   X(teams_refused, kSum, messages, "communicators without, because collective slots had run out")  \
   X(reductions_in_groups, kSum, messages,                                                          \

@@ -304,7 +304,7 @@ def test_handlers_are_called_once(
     remote: str, host: Host, compiled: Build, overdrive: bool, needs_overdrive: None
 ) -> None:
     if host.name in ("mpich5", "mpiabi"):
-        pytest.skip("MPICH 5 itself returns no error if the program's own error handler has seen it")
+        pytest.skip("MPICH 5 itself returns no error that the error handler has seen")
     # Intel MPI finds nothing wrong with a broadcast that is too long.
     arguments = ["--bcast=0"] if host.name == "impi" else []
     program = compiled(HERE / "handler_calls.c")

@@ -74,6 +74,8 @@ struct Compared {
   bool commutative = true;
   Others others = Others::kNone;
   bool fitted = false;  // named once more, by a network that has been fitted to what was seen
+  // Those that have been given up, with the nanoseconds of a call on a rank.
+  std::vector<std::pair<coll::Decision, double>> given_up;
 };
 
 struct ArrivalChoice;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <limits>
 #include <utility>
 
 #include "base/quiet_floats.h"
@@ -23,6 +24,15 @@ constexpr double kMostTimes = 4;
 // Calls that were expected to be long take less than that by so much. They are measured as others
 // are: the few calls of long ones are the first that an algorithm makes, which short ones feel.
 constexpr double kClearlyShorter = 2;
+// Who takes so many times as long as the winner has lost: no later measurement will find it better
+// unless the program changes.
+constexpr double kLost = 1.25;
+// Who has never been measured may take so many times as long by the fitted network: by so much the
+// model is wrong about an algorithm at times (knomial, in allreduce of 4 KiB: 2.2).
+constexpr double kNearEnough = 2.5;
+// What it is expected to take, because a bad one would cost more than the model says.
+constexpr double kLeastExpected = 1.1;
+constexpr std::size_t kEndless = std::numeric_limits<std::size_t>::max();
 
 std::size_t most_rivals(Others others) {
   return others == Others::kMany ? Trial::kMostWays - 2 : 2;
@@ -73,21 +83,36 @@ int best_seen(const Contest& contest) {
   return best;
 }
 
-// The selection with a network that explains what our own ways took.
-coll::Selection fitted_selection(const Contest& contest, const coll::Selection& selection,
-                                 const coll::Layout& layout) {
+// The selection with a network that explains what decisions took, in nanoseconds.
+using Taken = std::vector<std::pair<coll::Decision, double>>;
+coll::Selection fitted_selection(const Taken& taken, const Compared& compared,
+                                 const coll::Selection& selection, const coll::Layout& layout) {
   coll::Selection fitted = selection;
   std::vector<coll::Seen> seen;
-  for (int way = 0; way < contest.ways(); ++way) {
-    const coll::Decision& decision = contest.decision(way);
-    if (decision.algorithm->is_host()) continue;
-    seen.push_back({contest.least_ns(way), [&](const coll::Machine& machine) {
+  for (const auto& [decision, ns] : taken) {
+    seen.push_back({ns, [&, of = &decision](const coll::Machine& machine) {
                       fitted.set_machine(machine);
-                      return fitted.cost(decision, layout, contest.compared.typical_bytes);
+                      return fitted.cost(*of, layout, compared.typical_bytes);
                     }});
   }
   fitted.set_machine(coll::fit_network(selection.machine(), seen));
   return fitted;
+}
+
+// What our own ways took, as `ns_of` says.
+template <typename NsOf>
+Taken taken_by(const Contest& contest, NsOf&& ns_of) {
+  Taken taken;
+  for (int way = 0; way < contest.ways(); ++way) {
+    const coll::Decision& decision = contest.decision(way);
+    if (!decision.algorithm->is_host() && ns_of(way) > 0) taken.emplace_back(decision, ns_of(way));
+  }
+  return taken;
+}
+
+bool contains(const Taken& taken, const coll::Decision& decision) {
+  return std::any_of(taken.begin(), taken.end(),
+                     [&](const auto& each) { return each.first == decision; });
 }
 
 }  // namespace
@@ -109,7 +134,8 @@ bool begins_anew(Contest& contest, const coll::Selection& selection, const coll:
   // Another look would cost as much as it gains: most of the time is the bytes', and few calls are
   // made.
   if (contest.long_calls()) return false;
-  const coll::Selection fitted = fitted_selection(contest, selection, layout);
+  const Taken taken = taken_by(contest, [&](int way) { return contest.least_ns(way); });
+  const coll::Selection fitted = fitted_selection(taken, compared, selection, layout);
   std::vector<coll::Decision> rivals = {compared.rivals.front()};  // the host
   if (best != Trial::kOwn) rivals.push_back(contest.decision(best));
   const std::size_t known = rivals.size();
@@ -121,12 +147,63 @@ bool begins_anew(Contest& contest, const coll::Selection& selection, const coll:
        fitted.alternatives(compared.usual, layout, compared.commutative, compared.typical_bytes,
                            kMostTimes, kMostTimes, compared.rivals.size() + kMostNew)) {
     if (rivals.size() == known + kMostNew) break;
-    const auto& others = compared.rivals;
-    const bool is_new = std::find(others.begin(), others.end(), each) == others.end();
-    if (is_new && cost_ns(each) <= limit_ns) rivals.push_back(each);
+    if (!contains(taken, each) && cost_ns(each) <= limit_ns) rivals.push_back(each);
   }
   if (rivals.size() == known) return false;
   begin_anew(contest, std::move(rivals), false);
+  return true;
+}
+
+bool renew_rivals(Contest& contest, const coll::Selection& selection, const coll::Layout& layout) {
+  Compared& compared = contest.compared;
+  if (compared.others == Others::kNone || layout.nodes == 1 ||
+      contest.next_begins() < Trial::kAgain) {
+    return false;
+  }
+  // Its place: that of the slowest of those that have lost, or one more.
+  int place = contest.ways();
+  int rivals = 0;
+  for (int way = Trial::kRival + 1; way < contest.ways(); ++way) {
+    ++rivals;
+    const bool waits = contest.ns_of(way) == 0;  // for its turn
+    if (waits || way == contest.winner() || contest.ratio_of(way) < kLost) continue;
+    if (place == contest.ways() || contest.ratio_of(way) > contest.ratio_of(place)) place = way;
+  }
+  if (place == contest.ways() && rivals >= static_cast<int>(most_rivals(compared.others))) {
+    return false;
+  }
+  const QuietFloats quiet;
+  Taken taken = taken_by(contest, [&](int way) { return contest.ns_of(way) / layout.ranks; });
+  taken.insert(taken.end(), compared.given_up.begin(), compared.given_up.end());
+  const coll::Selection fitted = fitted_selection(taken, compared, selection, layout);
+  const auto cost_ns = [&](const coll::Decision& decision) {
+    return fitted.cost(decision, layout, compared.typical_bytes);
+  };
+  const double winner_ns = contest.ns_of(contest.winner()) / layout.ranks;
+  const auto fits = [&](const coll::Decision& each) {
+    const auto& rivals_now = compared.rivals;
+    return !contains(taken, each) && cost_ns(each) <= kNearEnough * winner_ns &&
+           std::find(rivals_now.begin(), rivals_now.end(), each) == rivals_now.end();
+  };
+  const std::vector<coll::Decision> all =
+      fitted.alternatives(compared.usual, layout, compared.commutative, compared.typical_bytes,
+                          kMostTimes, kMostTimes, kEndless);
+  // Other algorithms first: what the model gets wrong about one it gets wrong in all its forms.
+  auto next = std::find_if(all.begin(), all.end(), [&](const coll::Decision& each) {
+    return fits(each) && std::none_of(taken.begin(), taken.end(), [&](const auto& other) {
+             return other.first.algorithm == each.algorithm;
+           });
+  });
+  if (next == all.end()) next = std::find_if(all.begin(), all.end(), fits);
+  if (next == all.end()) return false;
+  if (place < contest.ways()) {
+    coll::Decision& old = compared.rivals[static_cast<std::size_t>(place - 1)];
+    compared.given_up.emplace_back(old, contest.ns_of(place) / layout.ranks);
+    old = *next;
+  } else {
+    compared.rivals.push_back(*next);
+  }
+  contest.renew(place, std::max(cost_ns(*next) / winner_ns, kLeastExpected));
   return true;
 }
 

@@ -5,6 +5,11 @@
 // takes as long as it takes to be noticed. So after the first look, for which the ranks have added
 // up their times, the network is fitted to what our own ways took. If by that others promise more
 // than the best of these, they take the places of those that have lost, and all have another look.
+//
+// What no network explains stays unknown so: with some algorithm the model is simply wrong. So
+// before each measurement from call kAgain on what has never been measured takes the place of who
+// has lost, the next by the fitted network; a program that makes many calls tries all that come
+// near.
 #ifndef OVERDRIVE_COLL_RUN_RIVALS_H_
 #define OVERDRIVE_COLL_RUN_RIVALS_H_
 
@@ -28,6 +33,10 @@ bool expects_long_calls(const coll::Selection& selection, const coll::Layout& la
 // In place of contest.judge(). True: the first look has shown that others promise more than what is
 // compared, and the contest has begun anew with them. The same on all ranks.
 bool begins_anew(Contest& contest, const coll::Selection& selection, const coll::Layout& layout);
+
+// After a verdict. True: another way takes part in the next measurement, since there is one that
+// comes near and a place for it. The same on all ranks.
+bool renew_rivals(Contest& contest, const coll::Selection& selection, const coll::Layout& layout);
 
 }  // namespace od
 

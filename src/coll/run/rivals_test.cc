@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <string>
+#include <utility>
 
 namespace od {
 namespace {
@@ -49,19 +51,34 @@ class Program {
   void run(int calls, std::uint64_t late_ns = 0) {
     for (int i = 0; i < calls; ++i) {
       const coll::Decision& decision = contest_.decision(contest_.turn());
+      sum_ns_ += cost(decision);
       const bool due = contest_.took(static_cast<std::uint64_t>(cost(decision)) + late_ns);
       if (contest_.awaits()) contest_.awaited(0);
       if (!due) continue;
       for (std::int64_t& ns : contest_.samples()) ns *= kLayout.ranks;
       if (begins_anew(contest_, thought_, kLayout)) {
         ++anew_;
-      } else {
-        contest_.judge();
+      } else if (contest_.judge()) {
+        while (renew_rivals(contest_, thought_, kLayout)) ++renewed_;
       }
     }
   }
   const Contest& contest() const { return contest_; }
+  double sum_ns() const { return sum_ns_; }
+  double cost(const coll::Decision& decision) const {
+    constexpr double kHostNs = 1e6;
+    if (decision.algorithm->is_host()) return kHostNs;
+    const double ns = truly_.cost(decision, kLayout, kBytes);
+    return decision.algorithm->name == misjudged_ ? ns * times_ : ns;
+  }
   int anew() const { return anew_; }
+  int renewed() const { return renewed_; }
+  // The algorithm truly takes so many times as long as the model says.
+  void misjudge(std::string algorithm, double times) {
+    misjudged_ = std::move(algorithm);
+    times_ = times;
+  }
+  std::string found() const { return contest_.decision(contest_.winner()).algorithm->name; }
   // By how many times what has been found takes longer than the best of all.
   double regret() const {
     const Collective collective = contest_.compared.usual.algorithm->collective;
@@ -101,15 +118,15 @@ class Program {
     made.long_calls = long_calls(collective);
     return made;
   }
-  double cost(const coll::Decision& decision) const {
-    constexpr double kHostNs = 1e6;
-    return decision.algorithm->is_host() ? kHostNs : truly_.cost(decision, kLayout, kBytes);
-  }
 
   coll::Selection thought_;
   coll::Selection truly_;
   Contest contest_;
   int anew_ = 0;
+  int renewed_ = 0;
+  std::string misjudged_;
+  double times_ = 1;
+  double sum_ns_ = 0;
 };
 
 TEST(Rivals, ANetworkTakenForTooSlowIsCorrected) {
@@ -145,6 +162,28 @@ TEST(Rivals, CallsThatWereExpectedToBeLongAreMeasuredAsOthers) {
   EXPECT_TRUE(program.contest().long_calls());
   program.run(200);
   EXPECT_FALSE(program.contest().long_calls());
+}
+
+TEST(Rivals, AProgramThatMakesManyCallsFindsWhatTheModelMisjudges) {
+  Program program(Collective::kAllreduce, with(slow_network()), with(slow_network()));
+  program.misjudge("knomial", 0.3);
+  program.run(200);
+  EXPECT_NE(program.found(), "knomial");
+  program.run(20'000);
+  EXPECT_EQ(program.found(), "knomial");
+  EXPECT_GE(program.renewed(), 1);
+}
+
+// What is tried costs no more than measurements may cost.
+TEST(Rivals, TryingOthersIsPaidForByWhatMeasurementsMayCost) {
+  constexpr int kCalls = 50'000;
+  Program program(Collective::kAllreduce, with(slow_network()), with(slow_network()));
+  program.run(2000);
+  const double before = program.sum_ns();
+  program.run(kCalls);
+  EXPECT_GE(program.renewed(), 2);
+  const double usual = program.cost(program.contest().decision(program.contest().winner()));
+  EXPECT_LT(program.sum_ns() - before, kCalls * usual * 1.015);
 }
 
 TEST(Rivals, WhoIsComparedWithTheHostAloneStaysSo) {

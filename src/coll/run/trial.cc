@@ -367,6 +367,21 @@ void Trial::shape_blocks(std::uint64_t call) {
 
 void Trial::plan() {
   const bool were_long = long_;
+  pick_ways();
+  // Short blocks say too much of the others, and of long calls few tell enough.
+  for (Memory& each : memories_) each = were_long && long_ ? each.faded() : Memory{};
+}
+
+void Trial::renew(int way, double expected_ratio) {
+  const auto at = static_cast<std::size_t>(way);
+  ways_ = std::max(ways_, way + 1);
+  ratios_[at] = expected_ratio;
+  memories_[at] = {};
+  ns_[at] = ns_after_[at] = 0;
+  pick_ways();
+}
+
+void Trial::pick_ways() {
   std::uint64_t at = calls_ + kQuiet <= kEarly ? kEarly : kAgain;
   while (at < calls_ + kQuiet) at *= 2;
   for (;; at *= 2) {
@@ -391,8 +406,6 @@ void Trial::plan() {
     }
     if (blocks_ > 1) break;
   }
-  // Short blocks say too much of the others, and of long calls few tell enough.
-  for (Memory& each : memories_) each = were_long && long_ ? each.faded() : Memory{};
   begin_stage(1, at);
 }
 

@@ -171,6 +171,13 @@ class Trial {
   // In place of judge(), after the first look: it has shown that others are to be compared. All
   // ways have another look, with so many of them from now on.
   void begin_anew(int ways, bool long_calls);
+  // After a verdict: another way from now on, the first of those that there were or a further one,
+  // which is expected to take so many times as long as the winner.
+  void renew(int way, double expected_ratio);
+  // At which call the next measurement begins.
+  std::uint64_t next_begins() const { return begins_; }
+  // The way's time as a multiple of the winner's, by all that is known.
+  double ratio_of(int way) const { return ratios_[static_cast<std::size_t>(way)]; }
   // What this rank has measured in the stage: nanoseconds of each sample's calls, then, where calls
   // follow, of those that have followed each.
   std::span<std::int64_t> samples() {
@@ -263,6 +270,8 @@ class Trial {
   void shape_samples(int samples, int calls);
   // The next measurement.
   void plan();
+  // When that is, and who takes part.
+  void pick_ways();
   // All ways once more, soon.
   void plan_apart();
   // The first look at all ways.
