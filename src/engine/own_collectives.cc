@@ -147,9 +147,10 @@ int Rank::judge_together(Contest& trial, Comm& comm) {
     }
   }
   if (comm.rank == 0 && log_enabled(Level::kDebug)) tell_verdict(trial, comm);
-  while (renew_rivals(trial, s.collectives.selection, comm.collectives->layout())) {
+  if (const int renewed =
+          renew_rivals(trial, s.collectives.selection, comm.collectives->layout())) {
     Guard guard(s);
-    ++s.counters.trials_renewed;
+    s.counters.trials_renewed += static_cast<std::uint64_t>(renewed);
   }
   if (trial.arrivals != nullptr && !trial.arrivals->habit.started()) {
     return agree_on_arrivals(*trial.arrivals, comm);

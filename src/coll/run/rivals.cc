@@ -154,57 +154,70 @@ bool begins_anew(Contest& contest, const coll::Selection& selection, const coll:
   return true;
 }
 
-bool renew_rivals(Contest& contest, const coll::Selection& selection, const coll::Layout& layout) {
-  Compared& compared = contest.compared;
-  if (compared.others == Others::kNone || layout.nodes == 1 ||
-      contest.next_begins() < Trial::kAgain) {
-    return false;
-  }
-  // Its place: that of the slowest of those that have lost, or one more.
-  int place = contest.ways();
+namespace {
+
+// The place of a way that has never been measured: that of the slowest of those that have lost, or
+// one more; 0: there is none.
+int free_place(const Contest& contest) {
+  int place = 0;
   int rivals = 0;
   for (int way = Trial::kRival + 1; way < contest.ways(); ++way) {
     ++rivals;
     const bool waits = contest.ns_of(way) == 0;  // for its turn
     if (waits || way == contest.winner() || contest.ratio_of(way) < kLost) continue;
-    if (place == contest.ways() || contest.ratio_of(way) > contest.ratio_of(place)) place = way;
+    if (place == 0 || contest.ratio_of(way) > contest.ratio_of(place)) place = way;
   }
-  if (place == contest.ways() && rivals >= static_cast<int>(most_rivals(compared.others))) {
-    return false;
+  const bool room = rivals < static_cast<int>(most_rivals(contest.compared.others));
+  return place == 0 && room ? contest.ways() : place;
+}
+
+}  // namespace
+
+int renew_rivals(Contest& contest, const coll::Selection& selection, const coll::Layout& layout) {
+  Compared& compared = contest.compared;
+  int place = 0;
+  if (compared.others == Others::kNone || layout.nodes == 1 ||
+      contest.next_begins() < Trial::kAgain || (place = free_place(contest)) == 0) {
+    return 0;
   }
   const QuietFloats quiet;
-  Taken taken = taken_by(contest, [&](int way) { return contest.ns_of(way) / layout.ranks; });
+  const auto ns_of = [&](int way) { return contest.ns_of(way) / layout.ranks; };
+  Taken taken = taken_by(contest, ns_of);
   taken.insert(taken.end(), compared.given_up.begin(), compared.given_up.end());
   const coll::Selection fitted = fitted_selection(taken, compared, selection, layout);
-  const auto cost_ns = [&](const coll::Decision& decision) {
-    return fitted.cost(decision, layout, compared.typical_bytes);
+  const double winner_ns = ns_of(contest.winner());
+  const auto ratio = [&](const coll::Decision& decision) {
+    return fitted.cost(decision, layout, compared.typical_bytes) / winner_ns;
   };
-  const double winner_ns = contest.ns_of(contest.winner()) / layout.ranks;
   const auto fits = [&](const coll::Decision& each) {
-    const auto& rivals_now = compared.rivals;
-    return !contains(taken, each) && cost_ns(each) <= kNearEnough * winner_ns &&
-           std::find(rivals_now.begin(), rivals_now.end(), each) == rivals_now.end();
+    const auto& now = compared.rivals;
+    return !contains(taken, each) && ratio(each) <= kNearEnough &&
+           std::find(now.begin(), now.end(), each) == now.end();
   };
   const std::vector<coll::Decision> all =
       fitted.alternatives(compared.usual, layout, compared.commutative, compared.typical_bytes,
                           kMostTimes, kMostTimes, kEndless);
-  // Other algorithms first: what the model gets wrong about one it gets wrong in all its forms.
-  auto next = std::find_if(all.begin(), all.end(), [&](const coll::Decision& each) {
-    return fits(each) && std::none_of(taken.begin(), taken.end(), [&](const auto& other) {
-             return other.first.algorithm == each.algorithm;
-           });
-  });
-  if (next == all.end()) next = std::find_if(all.begin(), all.end(), fits);
-  if (next == all.end()) return false;
-  if (place < contest.ways()) {
-    coll::Decision& old = compared.rivals[static_cast<std::size_t>(place - 1)];
-    compared.given_up.emplace_back(old, contest.ns_of(place) / layout.ranks);
-    old = *next;
-  } else {
-    compared.rivals.push_back(*next);
+  int renewed = 0;
+  for (; place != 0; place = free_place(contest)) {
+    // Other algorithms first: what the model gets wrong about one it gets wrong in all its forms.
+    auto next = std::find_if(all.begin(), all.end(), [&](const coll::Decision& each) {
+      return fits(each) && std::none_of(taken.begin(), taken.end(), [&](const auto& other) {
+               return other.first.algorithm == each.algorithm;
+             });
+    });
+    if (next == all.end()) next = std::find_if(all.begin(), all.end(), fits);
+    if (next == all.end()) break;
+    if (place < contest.ways()) {
+      coll::Decision& old = compared.rivals[static_cast<std::size_t>(place - 1)];
+      compared.given_up.emplace_back(old, ns_of(place));
+      old = *next;
+    } else {
+      compared.rivals.push_back(*next);
+    }
+    contest.renew(place, std::max(ratio(*next), kLeastExpected));
+    ++renewed;
   }
-  contest.renew(place, std::max(cost_ns(*next) / winner_ns, kLeastExpected));
-  return true;
+  return renewed;
 }
 
 }  // namespace od

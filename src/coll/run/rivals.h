@@ -34,9 +34,9 @@ bool expects_long_calls(const coll::Selection& selection, const coll::Layout& la
 // compared, and the contest has begun anew with them. The same on all ranks.
 bool begins_anew(Contest& contest, const coll::Selection& selection, const coll::Layout& layout);
 
-// After a verdict. True: another way takes part in the next measurement, since there is one that
-// comes near and a place for it. The same on all ranks.
-bool renew_rivals(Contest& contest, const coll::Selection& selection, const coll::Layout& layout);
+// After a verdict. How many other ways take part in the next measurement, since there are some that
+// come near and places for them. The same on all ranks.
+int renew_rivals(Contest& contest, const coll::Selection& selection, const coll::Layout& layout);
 
 }  // namespace od
 

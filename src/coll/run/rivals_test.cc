@@ -59,7 +59,7 @@ class Program {
       if (begins_anew(contest_, thought_, kLayout)) {
         ++anew_;
       } else if (contest_.judge()) {
-        while (renew_rivals(contest_, thought_, kLayout)) ++renewed_;
+        renewed_ += renew_rivals(contest_, thought_, kLayout);
       }
     }
   }

@@ -1,4 +1,5 @@
-// Tries factors on a coarse grid, then finer ones around the best.
+// Tries factors on a coarse grid, goes on from the best as long as that helps, and then in ever
+// smaller steps.
 #include "coll/plan/model/network_fit.h"
 
 #include <limits>
@@ -6,10 +7,12 @@
 namespace od::coll {
 namespace {
 
-// From a 256th to 256 times in steps of 2, because with steps of 4 the best lies between two; then
-// by its root and the root of that.
-constexpr double kCoarse = 2;
-constexpr int kCoarseSteps = 8;
+// From a 256th to 256 times in steps of 4; then by 2 as often as a better one is found, because the
+// best may lie between two of these; then by its root and the root of that.
+constexpr double kCoarse = 4;
+constexpr int kCoarseSteps = 4;
+constexpr double kMiddle = 2;
+constexpr int kMostMoves = 8;
 constexpr double kFine[] = {1.4142135623730951, 1.189207115002721};
 // How much it counts that a factor is far from 1, beside one way that is seen to take another time
 // than the model says. A way strays by a fifth, which counts 0.01.
@@ -38,7 +41,8 @@ class Search {
   Search(const Machine& machine, std::span<const Seen> seen) : machine_(machine), seen_(seen) {}
 
   // Tries the factors around the best ones, so many steps of that size in each direction.
-  void around(double step, int steps) {
+  // True: there is a better one.
+  bool around(double step, int steps) {
     const Fit center = best_;
     double least = 1;
     for (int i = 0; i < steps; ++i) least /= step;
@@ -47,6 +51,7 @@ class Search {
       double bytes = center.bytes * least;
       for (int j = -steps; j <= steps; ++j, bytes *= step) try_factors(messages, bytes);
     }
+    return best_.error < center.error;
   }
   Machine machine() const { return scaled(machine_, best_.messages, best_.bytes); }
 
@@ -74,6 +79,8 @@ Machine fit_network(const Machine& machine, std::span<const Seen> seen) {
   if (seen.empty()) return machine;
   Search search(machine, seen);
   search.around(kCoarse, kCoarseSteps);
+  for (int move = 0; move < kMostMoves && search.around(kMiddle, 1); ++move) {
+  }
   for (const double step : kFine) search.around(step, 1);
   return search.machine();
 }
