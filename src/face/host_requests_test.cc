@@ -117,7 +117,7 @@ int create_handler(void* function, MPI_Errhandler*) {
   return MPI_SUCCESS;
 }
 
-void raise(int code) {
+void raise_by_host(int code) {
   MPI_Comm comm{};
   hosts_handler(&comm, &code);
 }
@@ -125,7 +125,7 @@ void raise(int code) {
 int raising_test(MPI_Request* request, int* flag, MPI_Status*) {
   *request = abi::request_null();
   *flag = 1;
-  raise(MPI_ERR_TRUNCATE);
+  raise_by_host(MPI_ERR_TRUNCATE);
   return MPI_ERR_TRUNCATE;
 }
 
@@ -134,7 +134,7 @@ int raising_test_some(int, MPI_Request requests[], int* done, int which[], MPI_S
   *done = 1;
   which[0] = 0;
   statuses[0].MPI_ERROR = MPI_ERR_TRUNCATE;
-  raise(MPI_ERR_IN_STATUS);
+  raise_by_host(MPI_ERR_IN_STATUS);
   return MPI_ERR_IN_STATUS;
 }
 
@@ -159,7 +159,7 @@ TEST_F(HostRequests, TheProgramsHandlerIsNotCalledInTheMiddleOfIt) {
   EXPECT_EQ(done, 1);
   EXPECT_EQ(status.error, MPI_ERR_TRUNCATE);
   EXPECT_EQ(handler_calls, 0);
-  raise(MPI_ERR_TRUNCATE);
+  raise_by_host(MPI_ERR_TRUNCATE);
   EXPECT_EQ(handler_calls, 1);
   host_table[idx::Comm_create_errhandler] = nullptr;
 }

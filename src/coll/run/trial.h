@@ -31,6 +31,9 @@
 // those take part whose turns, by what is known of them, fit into kShare of the calls so far: those
 // that come near always, others more rarely the slower they are.
 //
+// Which ways there are is the owner's choice (coll/run/rivals.h), who may change it: after the
+// first look all of them, which then has to be made again, and after a verdict one that has lost.
+//
 // Four calls of some microseconds tell little: each root and each link has its own first call after
 // those of the way before, and a library whose calls have stood aside looks two to four times as
 // slow as it is. So from call kAgain on, where a call takes less than kSampleNs on a rank, blocks
