@@ -56,7 +56,9 @@ RANKS = "2,4"
 MOST_JOBS = 32
 """That can take turns."""
 DEFAULT, TUNED = "default", "tuned"
-COLUMNS = ["host", "ranks", "collective", "bytes", "variant", "half", "us", "commit"]
+HALVES = ("even", "odd")
+"""Of the rounds: medians of each, in microseconds; empty where there are none."""
+COLUMNS = ["host", "ranks", "collective", "bytes", "variant", *HALVES, "commit"]
 Point = tuple[str, str, str, int]
 """Host, ranks, collective, bytes."""
 
@@ -192,16 +194,16 @@ def measure(host: Host, where: Place, options: argparse.Namespace) -> list[str]:
 def evaluate(name: str, commit: str) -> Iterator[list[str]]:
     """Yield the rows of a host and number of ranks: medians of even and of odd rounds."""
     host, ranks = name.split("-", 1)
-    values: dict[tuple[str, int, str, int], list[float]] = defaultdict(list)
+    values: dict[tuple[str, int, str], list[list[float]]] = defaultdict(lambda: [[], []])
     for sample in load_part(name, RAW):
         # `work` is what programs do without the call.
         if sample.kind != "all" or sample.shape == "work":
             continue
         point = (f"{sample.test} {sample.shape}", sample.size_bytes, sample.variant)
-        values[(*point, sample.round % 2)].append(sample.value)
-    for (test, size, variant, half), every in sorted(values.items()):
-        us = f"{statistics.median(every):.4g}"
-        yield [host, ranks, test, str(size), variant, str(half), us, commit]
+        values[point][sample.round % 2].append(sample.value)
+    for (test, size, variant), halves in sorted(values.items()):
+        us = [f"{statistics.median(every):.4g}" if every else "" for every in halves]
+        yield [host, ranks, test, str(size), variant, *us, commit]
 
 
 def is_of_host(name: str) -> bool:
@@ -216,11 +218,13 @@ def regrets(
     times: dict[Point, dict[str, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
     for row in rows:
         point = (row["host"], row["ranks"], row["collective"], int(row["bytes"]))
-        times[point][row["half"]][row["variant"]] = float(row["us"])
+        for half in HALVES:
+            if row[half]:
+                times[point][half][row["variant"]] = float(row[half])
     found: dict[Point, float] = {}
     for point, halves in times.items():
         ratios = []
-        for found_in, compared_in in (("0", "1"), ("1", "0")):
+        for found_in, compared_in in (HALVES, HALVES[::-1]):
             known, values = halves.get(found_in, {}), halves.get(compared_in, {})
             common = [name for name in known if name in values]
             if choice not in common:
