@@ -103,8 +103,7 @@ TEST_F(HostRequests, AFailureOfAllSaysOfWhichAndTouchesNoneThatIsGone) {
   EXPECT_EQ(requests[3], null);
 }
 
-// --- a host that raises what it also returns
-// ------------------------------------------------------
+// --- a host that raises what it also returns --------------------------------------------------
 
 using Handler = void(MPI_Comm* comm, int* code, ...);
 Handler* hosts_handler = nullptr;  // what the program has made, as the host knows it

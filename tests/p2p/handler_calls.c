@@ -4,7 +4,9 @@
 // --bcast=0 leaves out broadcasts
 #include "odtest.h"
 
-enum { kTimes = 4, kTooLong = 8, kTag = 5, kWays = 8 };
+enum { kTimes = 4, kTooLong = 8, kTag = 5 };
+// In pairs: from the first rank, and from any.
+enum { kRecv = 0, kWait = 2, kTest = 4, kWaitall = 6, kBcast, kWays };
 
 static const char* const kNames[kWays] = {
     "recv",          "recv from any",    "wait", "wait from any", "test",
@@ -19,13 +21,13 @@ static void handler(MPI_Comm* comm, int* code, ...) {
 }
 
 static int receive(int way, void* data, int bytes) {
-  const int source = way % 2 == 1 || way == 6 ? MPI_ANY_SOURCE : 0;
+  const int source = way % 2 == 1 || way == kWaitall ? MPI_ANY_SOURCE : 0;
   MPI_Status status;
   MPI_Request request;
-  if (way < 2) return MPI_Recv(data, bytes, MPI_BYTE, source, kTag, MPI_COMM_WORLD, &status);
+  if (way < kWait) return MPI_Recv(data, bytes, MPI_BYTE, source, kTag, MPI_COMM_WORLD, &status);
   MUST(MPI_Irecv(data, bytes, MPI_BYTE, source, kTag, MPI_COMM_WORLD, &request));
-  if (way < 4) return MPI_Wait(&request, &status);
-  if (way == 6) return MPI_Waitall(1, &request, &status);
+  if (way < kTest) return MPI_Wait(&request, &status);
+  if (way == kWaitall) return MPI_Waitall(1, &request, &status);
   int done = 0;
   int code = MPI_SUCCESS;
   while (!done && code == MPI_SUCCESS) code = MPI_Test(&request, &done, &status);
@@ -40,7 +42,7 @@ static void exchange(int way, int bytes) {
     MUST(MPI_Barrier(MPI_COMM_WORLD));
     calls = others = 0;
     int code = MPI_SUCCESS;
-    if (way == 7) {
+    if (way == kBcast) {
       code =
           MPI_Bcast(data, odt.rank == last ? bytes - kTooLong : bytes, MPI_BYTE, 0, MPI_COMM_WORLD);
     } else if (odt.rank == 0) {
@@ -64,8 +66,8 @@ int main(int argc, char** argv) {
   MPI_Errhandler mine;
   MUST(MPI_Comm_create_errhandler(handler, &mine));
   MUST(MPI_Comm_set_errhandler(MPI_COMM_WORLD, mine));
-  const int ways = odt_number("bcast", 1) != 0 ? kWays : kWays - 1;
-  for (int way = 0; way < ways; way++) {
+  const int ways = odt_number("bcast", 1) != 0 ? kWays : kBcast;
+  for (int way = kRecv; way < ways; way++) {
     exchange(way, 128);
     exchange(way, 100000);
   }

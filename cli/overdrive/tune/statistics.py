@@ -114,9 +114,9 @@ def candidate(table: Table, size: int, built_in: str = BUILT_IN, *, sure: bool =
     gain over it.
     """
     usual = table.get(built_in, {}).get(size)
-    found = built_in
     if usual is None:
-        return found
+        return built_in
+    found = built_in
     best = None
     for variant, sizes in table.items():
         mine = sizes.get(size)

@@ -73,31 +73,39 @@ void begin_anew(Contest& contest, std::vector<coll::Decision> rivals, bool long_
   contest.begin_anew(static_cast<int>(contest.compared.rivals.size()) + 1, long_calls);
 }
 
-// The best of our own ways.
-int best_seen(const Contest& contest) {
-  int best = Trial::kOwn;
-  for (int way = 0; way < contest.ways(); ++way) {
-    if (contest.decision(way).algorithm->is_host()) continue;
-    if (contest.least_ns(way) < contest.least_ns(best)) best = way;
-  }
-  return best;
-}
-
-// The selection with a network that explains what decisions took, in nanoseconds.
+// Decisions, with the nanoseconds of a call on a rank.
 using Taken = std::vector<std::pair<coll::Decision, double>>;
-coll::Selection fitted_selection(const Taken& taken, const Compared& compared,
-                                 const coll::Selection& selection, const coll::Layout& layout) {
-  coll::Selection fitted = selection;
-  std::vector<coll::Seen> seen;
-  for (const auto& [decision, ns] : taken) {
-    seen.push_back({ns, [&, of = &decision](const coll::Machine& machine) {
-                      fitted.set_machine(machine);
-                      return fitted.cost(*of, layout, compared.typical_bytes);
-                    }});
+
+// The model with a network that explains what decisions took.
+class FittedModel {
+ public:
+  FittedModel(const Taken& taken, const Compared& compared, const coll::Selection& selection,
+              const coll::Layout& layout)
+      : compared_(compared), layout_(layout), fitted_(selection) {
+    std::vector<coll::Seen> seen;
+    for (const auto& [decision, ns] : taken) {
+      seen.push_back({ns, [this, of = &decision](const coll::Machine& machine) {
+                        fitted_.set_machine(machine);
+                        return cost_ns(*of);
+                      }});
+    }
+    fitted_.set_machine(coll::fit_network(selection.machine(), seen));
   }
-  fitted.set_machine(coll::fit_network(selection.machine(), seen));
-  return fitted;
-}
+
+  double cost_ns(const coll::Decision& decision) const {
+    return fitted_.cost(decision, layout_, compared_.typical_bytes);
+  }
+  // All that come near the best of them, cheapest first.
+  std::vector<coll::Decision> others(std::size_t most) const {
+    return fitted_.alternatives(compared_.usual, layout_, compared_.commutative,
+                                compared_.typical_bytes, kMostTimes, kMostTimes, most);
+  }
+
+ private:
+  const Compared& compared_;
+  const coll::Layout& layout_;
+  coll::Selection fitted_;
+};
 
 // What our own ways took, as `ns_of` says.
 template <typename NsOf>
@@ -124,8 +132,9 @@ bool begins_anew(Contest& contest, const coll::Selection& selection, const coll:
     return false;
   }
   const QuietFloats quiet;
-  const int best = best_seen(contest);
-  const double best_ns = contest.least_ns(best);
+  const Taken taken = taken_by(contest, [&](int way) { return contest.least_ns(way); });
+  const auto& [best, best_ns] = *std::min_element(
+      taken.begin(), taken.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
   if (contest.long_calls() && best_ns * kClearlyShorter < Trial::kLongCallNs) {
     begin_anew(contest, rivals_of(selection, layout, compared, false), false);
     return true;
@@ -134,20 +143,14 @@ bool begins_anew(Contest& contest, const coll::Selection& selection, const coll:
   // Another look would cost as much as it gains: most of the time is the bytes', and few calls are
   // made.
   if (contest.long_calls()) return false;
-  const Taken taken = taken_by(contest, [&](int way) { return contest.least_ns(way); });
-  const coll::Selection fitted = fitted_selection(taken, compared, selection, layout);
+  const FittedModel model(taken, compared, selection, layout);
   std::vector<coll::Decision> rivals = {compared.rivals.front()};  // the host
-  if (best != Trial::kOwn) rivals.push_back(contest.decision(best));
+  if (best != compared.usual) rivals.push_back(best);
   const std::size_t known = rivals.size();
-  const auto cost_ns = [&](const coll::Decision& decision) {
-    return fitted.cost(decision, layout, compared.typical_bytes);
-  };
-  const double limit_ns = kPromising * std::max(best_ns, cost_ns(contest.decision(best)));
-  for (const coll::Decision& each :
-       fitted.alternatives(compared.usual, layout, compared.commutative, compared.typical_bytes,
-                           kMostTimes, kMostTimes, compared.rivals.size() + kMostNew)) {
+  const double limit_ns = kPromising * std::max(best_ns, model.cost_ns(best));
+  for (const coll::Decision& each : model.others(compared.rivals.size() + kMostNew)) {
     if (rivals.size() == known + kMostNew) break;
-    if (!contains(taken, each) && cost_ns(each) <= limit_ns) rivals.push_back(each);
+    if (!contains(taken, each) && model.cost_ns(each) <= limit_ns) rivals.push_back(each);
   }
   if (rivals.size() == known) return false;
   begin_anew(contest, std::move(rivals), false);
@@ -175,28 +178,25 @@ int free_place(const Contest& contest) {
 
 int renew_rivals(Contest& contest, const coll::Selection& selection, const coll::Layout& layout) {
   Compared& compared = contest.compared;
-  int place = 0;
   if (compared.others == Others::kNone || layout.nodes == 1 ||
-      contest.next_begins() < Trial::kAgain || (place = free_place(contest)) == 0) {
+      contest.next_begins() < Trial::kAgain) {
     return 0;
   }
+  int place = free_place(contest);
+  if (place == 0) return 0;
   const QuietFloats quiet;
   const auto ns_of = [&](int way) { return contest.ns_of(way) / layout.ranks; };
   Taken taken = taken_by(contest, ns_of);
   taken.insert(taken.end(), compared.given_up.begin(), compared.given_up.end());
-  const coll::Selection fitted = fitted_selection(taken, compared, selection, layout);
+  const FittedModel model(taken, compared, selection, layout);
   const double winner_ns = ns_of(contest.winner());
-  const auto ratio = [&](const coll::Decision& decision) {
-    return fitted.cost(decision, layout, compared.typical_bytes) / winner_ns;
-  };
+  const auto ratio = [&](const coll::Decision& each) { return model.cost_ns(each) / winner_ns; };
   const auto fits = [&](const coll::Decision& each) {
     const auto& now = compared.rivals;
     return !contains(taken, each) && ratio(each) <= kNearEnough &&
            std::find(now.begin(), now.end(), each) == now.end();
   };
-  const std::vector<coll::Decision> all =
-      fitted.alternatives(compared.usual, layout, compared.commutative, compared.typical_bytes,
-                          kMostTimes, kMostTimes, kEndless);
+  const std::vector<coll::Decision> all = model.others(kEndless);
   int renewed = 0;
   for (; place != 0; place = free_place(contest)) {
     // Other algorithms first: what the model gets wrong about one it gets wrong in all its forms.

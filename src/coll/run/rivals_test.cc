@@ -41,11 +41,7 @@ coll::Machine with_bytes(double times) {
 class Program {
  public:
   Program(Collective collective, const coll::Selection& thought, const coll::Selection& truly)
-      : thought_(thought), truly_(truly), contest_(terms(collective)) {
-    Compared& compared = contest_.compared;
-    compared = compared_of(collective);
-    compared.rivals = rivals_of(thought_, kLayout, compared, long_calls(collective));
-  }
+      : Program(compared_of(collective, thought), thought, truly) {}
 
   // Of so many calls, of which a rank is late to each.
   void run(int calls, std::uint64_t late_ns = 0) {
@@ -95,27 +91,26 @@ class Program {
   }
 
  private:
-  Compared compared_of(Collective collective) const {
+  Program(Compared compared, const coll::Selection& thought, const coll::Selection& truly)
+      : thought_(thought), truly_(truly), contest_(terms(compared, thought)) {
+    contest_.compared = std::move(compared);
+  }
+  static Compared compared_of(Collective collective, const coll::Selection& thought) {
     Compared made;
-    made.usual = thought_.decide(collective, kLayout, true, kBytes);
+    made.usual = thought.decide(collective, kLayout, true, kBytes);
     made.typical_bytes = kBytes;
     made.others = Others::kFew;
+    made.rivals = rivals_of(thought, kLayout, made, expects_long_calls(thought, kLayout, made));
     return made;
   }
-  bool long_calls(Collective collective) const {
-    return expects_long_calls(thought_, kLayout, compared_of(collective));
-  }
-  Trial::Terms terms(Collective collective) const {
-    const bool apart = coll::info(collective).rooted();
+  static Trial::Terms terms(const Compared& compared, const coll::Selection& thought) {
+    const bool apart = coll::info(compared.usual.algorithm->collective).rooted();
     Trial::Terms made;
-    made.ways =
-        static_cast<int>(
-            rivals_of(thought_, kLayout, compared_of(collective), long_calls(collective)).size()) +
-        1;
+    made.ways = static_cast<int>(compared.rivals.size()) + 1;
     made.ranks = kLayout.ranks;
     made.quiet = apart ? Trial::kQuietAwaited : Trial::kQuietOfRival;
     made.ends = apart ? Trial::Ends::apart : Trial::Ends::alike;
-    made.long_calls = long_calls(collective);
+    made.long_calls = expects_long_calls(thought, kLayout, compared);
     return made;
   }
 

@@ -73,11 +73,9 @@ struct Buffer {
   }
 };
 
-class Member {
+class Member : public LineMember {
  public:
-  Member(Team& team, TestNode& node) : team_(team), node_(node) {}
-
-  std::uint64_t lines() const { return lines_; }
+  using LineMember::LineMember;
 
   // `patience` < 0: as an operation from the start.
   void run(const Case& one, int patience) {
@@ -95,14 +93,9 @@ class Member {
     out_.lay_out(one_block ? 1 : ranks,
                  [&](int from) { return one.bytes(one_block ? one.root : from, me); });
     const bool may_be_line = !blocks || ranks == 2;
-    if (patience >= 0 && may_be_line && serve_line(one, patience)) {
-      ++lines_;
-    } else {
-      Operation op;
-      start(one, op);
-      node_.wait_for(team_, op);
-      REQUIRE(op.lengths_agree());
-    }
+    serve(
+        patience, may_be_line, [&] { return serve_line(one, patience); },
+        [&](Operation& op) { start(one, op); });
     check(one);
   }
 
@@ -161,10 +154,7 @@ class Member {
     REQUIRE(out_.data == expected);
   }
 
-  Team& team_;
-  TestNode& node_;
   Buffer in_, out_;
-  std::uint64_t lines_ = 0;
 };
 
 void mixed(int ranks, unsigned seed, bool delays, bool fences) {

@@ -67,14 +67,12 @@ struct Case {
   }
 };
 
-class Member {
+class Member : public LineMember {
  public:
-  Member(Team& team, TestNode& node) : team_(team), node_(node) {
+  Member(Team& team, TestNode& node) : LineMember(team, node) {
     combiner_.kernel = ops::find_kernel(ops::Op::sum, ops::Kind::int32);
     combiner_.extent_bytes = sizeof(std::int32_t);
   }
-
-  std::uint64_t lines() const { return lines_; }
 
   // `patience` < 0: as an operation from the start.
   void run(const Case& one, int patience) {
@@ -90,14 +88,9 @@ class Member {
     }
     // Of a sum without elements there is nothing to show.
     const bool may_be_line = !one.scatters_a_sum() || !in_.empty();
-    if (patience >= 0 && may_be_line && team_.serve_line(line(one), {patience})) {
-      ++lines_;
-    } else {
-      Operation op;
-      start(one, op);
-      node_.wait_for(team_, op);
-      REQUIRE(op.lengths_agree());
-    }
+    serve(
+        patience, may_be_line, [&] { return team_.serve_line(line(one), {patience}); },
+        [&](Operation& op) { start(one, op); });
     check(one);
   }
 
@@ -230,12 +223,9 @@ class Member {
     }
   }
 
-  Team& team_;
-  TestNode& node_;
   Combiner combiner_;
   std::vector<std::int32_t> in_, out_;
   std::vector<std::int64_t> offsets_, sizes_;
-  std::uint64_t lines_ = 0;
 };
 
 void mixed(int ranks, unsigned seed, bool delays, bool fences) {

@@ -6,12 +6,40 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <random>
 #include <vector>
 
 #include "coll/shm/test_team.h"
 
 namespace od::coll::shm {
+
+// A member of a team, which serves collectives as lines or as operations from the start.
+class LineMember {
+ public:
+  LineMember(Team& team, TestNode& node) : team_(team), node_(node) {}
+  std::uint64_t lines() const { return lines_; }
+
+ protected:
+  // `patience` < 0: as an operation, which start(op) starts; so is what serve_line() has refused.
+  template <typename ServeLine, typename Start>
+  void serve(int patience, bool may_be_line, ServeLine&& serve_line, Start&& start) {
+    if (patience >= 0 && may_be_line && serve_line()) {
+      ++lines_;
+      return;
+    }
+    Operation op;
+    start(op);
+    node_.wait_for(team_, op);
+    REQUIRE(op.lengths_agree());
+  }
+
+  Team& team_;
+  TestNode& node_;
+
+ private:
+  std::uint64_t lines_ = 0;
+};
 
 // `delays`: members are late by chance and give up at once or soon. `make_case(plan, number)` gives
 // the next collective, alike on all ranks; Member has run(case, patience) and lines(), how many of

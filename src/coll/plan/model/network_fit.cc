@@ -21,15 +21,6 @@ constexpr double kPrior = 0.02;
 // How far one is from the other, as a share of both: -1 to 1.
 double apart(double a, double b) { return (a - b) / (a + b); }
 
-Machine scaled(const Machine& machine, double messages, double bytes) {
-  Machine other = machine;
-  other.far.latency_ns *= messages;
-  other.far.overhead_ns *= messages;
-  other.far.gap_ns *= messages;
-  other.far.byte_ns *= bytes;
-  return other;
-}
-
 struct Fit {
   double messages = 1;
   double bytes = 1;
@@ -53,11 +44,11 @@ class Search {
     }
     return best_.error < center.error;
   }
-  Machine machine() const { return scaled(machine_, best_.messages, best_.bytes); }
+  Machine machine() const { return with_network(machine_, best_.messages, best_.bytes); }
 
  private:
   void try_factors(double messages, double bytes) {
-    const Machine other = scaled(machine_, messages, bytes);
+    const Machine other = with_network(machine_, messages, bytes);
     const double far_messages = apart(messages, 1);
     const double far_bytes = apart(bytes, 1);
     double error = kPrior * (far_messages * far_messages + far_bytes * far_bytes);
@@ -74,6 +65,15 @@ class Search {
 };
 
 }  // namespace
+
+Machine with_network(const Machine& machine, double messages, double bytes) {
+  Machine other = machine;
+  other.far.latency_ns *= messages;
+  other.far.overhead_ns *= messages;
+  other.far.gap_ns *= messages;
+  other.far.byte_ns *= bytes;
+  return other;
+}
 
 Machine fit_network(const Machine& machine, std::span<const Seen> seen) {
   if (seen.empty()) return machine;

@@ -9,6 +9,9 @@
 
 namespace od::coll {
 
+// The machine with another network between nodes: messages take so many times as long, and bytes.
+Machine with_network(const Machine& machine, double messages, double bytes);
+
 struct Seen {
   double ns;                                      // what a call has taken
   std::function<double(const Machine&)> cost_ns;  // what it takes by the model

@@ -23,15 +23,6 @@ double cost_of(const char* algorithm, std::uint64_t bytes, const Machine& machin
   return selection.cost(decision, kFourByTwo, bytes);
 }
 
-Machine network(const Machine& machine, double messages, double bytes) {
-  Machine other = machine;
-  other.far.latency_ns *= messages;
-  other.far.overhead_ns *= messages;
-  other.far.gap_ns *= messages;
-  other.far.byte_ns *= bytes;
-  return other;
-}
-
 // What three ways are seen to take, by a machine and some noise.
 std::vector<Seen> seen_on(const Machine& machine, std::uint64_t bytes,
                           const std::vector<double>& noise = {1, 1, 1}) {
@@ -48,7 +39,7 @@ TEST(NetworkFit, FindsMessagesAndBytes) {
   for (const double messages : {0.01, 0.3, 1.0, 4.0, 100.0}) {
     for (const double bytes : {0.01, 0.3, 1.0, 4.0, 100.0}) {
       const Machine found =
-          fit_network(network(truly, 1 / messages, 1 / bytes), seen_on(truly, 65536));
+          fit_network(with_network(truly, 1 / messages, 1 / bytes), seen_on(truly, 65536));
       for (const char* other : {"knomial", "reduce_bcast"}) {
         // Three ways do not tell exactly how much is the messages' and how much the bytes'.
         const double ratio = cost_of(other, 65536, found) / cost_of(other, 65536, truly);
@@ -61,7 +52,7 @@ TEST(NetworkFit, FindsMessagesAndBytes) {
 
 TEST(NetworkFit, LeavesWhatCallsDoNotTell) {
   const Machine machine;
-  const Machine found = fit_network(machine, seen_on(network(machine, 10, 1), 8));
+  const Machine found = fit_network(machine, seen_on(with_network(machine, 10, 1), 8));
   EXPECT_NEAR(found.far.latency_ns / machine.far.latency_ns, 10, 3);
   EXPECT_EQ(found.far.byte_ns, machine.far.byte_ns);
 }
