@@ -21,7 +21,7 @@ from campaign import Sample, load_part
 from goals import HOST_TITLES
 from jobs import BUILD, ROOT
 from learning_jobs import LEARN, STARTS
-from tuned import regrets
+from tuned import Halves, regret
 
 RAW = BUILD / "bench" / "learning"
 DATA = ROOT / "docs" / "measurements" / "data" / "learning.csv"
@@ -254,13 +254,16 @@ def at(rows: Sequence[Row], place: tuple[str, ...]) -> list[Row]:
 
 def start_regrets(rows: Sequence[Row], window: str, start: str) -> dict[tuple[str, int], float]:
     """Return by how much a start is slower than the best of what is forced, in a window."""
-    here = [
-        {**row, "ranks": f"{row['layout']} {row['rate']}", "us": row["value"]}
-        for row in rows
-        if row["what"] == window
-    ]
-    found = regrets(here, start, lambda name: name not in STARTS)
-    return {(test, size): value for (_, _, test, size), value in found.items()}
+    points: dict[tuple[str, int], Halves] = {}
+    for row in rows:
+        if row["what"] == window:
+            both = points.setdefault((row["collective"], int(row["bytes"])), ({}, {}))
+            both[int(row["half"])][row["variant"]] = float(row["value"])
+    found = {
+        point: regret(both, start, lambda name: name not in STARTS)
+        for point, both in points.items()
+    }
+    return {point: value for point, value in found.items() if value is not None}
 
 
 def windows_in(rows: Sequence[Row]) -> list[str]:

@@ -61,6 +61,8 @@ HALVES = ("even", "odd")
 COLUMNS = ["host", "ranks", "collective", "bytes", "variant", *HALVES, "commit"]
 Point = tuple[str, str, str, int]
 """Host, ranks, collective, bytes."""
+Halves = tuple[dict[str, float], dict[str, float]]
+"""What each variant takes in even and in odd rounds."""
 
 
 @dataclass(frozen=True)
@@ -211,32 +213,42 @@ def is_of_host(name: str) -> bool:
     return name == PLAIN or host_settings.is_setting(name)
 
 
+def halves_of(rows: list[dict[str, str]]) -> dict[Point, Halves]:
+    """Return the medians of both halves of the rounds, of each point."""
+    found: dict[Point, Halves] = {}
+    for row in rows:
+        point = (row["host"], row["ranks"], row["collective"], int(row["bytes"]))
+        both = found.setdefault(point, ({}, {}))
+        for half, name in zip(both, HALVES):
+            if row[name]:
+                half[row["variant"]] = float(row[name])
+    return found
+
+
+def regret(
+    both: Halves, choice: str, rival: Callable[[str], bool] = lambda name: True
+) -> float | None:
+    """Return by how much a choice is slower than the best rival of a point: 1 is as fast.
+
+    The rival is found in one half and compared in the other, and the other way round. None where
+    no half has the choice and a rival.
+    """
+    ratios = []
+    for known, values in (both, both[::-1]):
+        common = [name for name in known if name in values]
+        rivals = [name for name in common if rival(name)]
+        if choice in common and rivals:
+            best = min(rivals, key=lambda name: known[name])
+            ratios.append(values[choice] / values[best])
+    return geometric_mean(ratios) if ratios else None
+
+
 def regrets(
     rows: list[dict[str, str]], choice: str, rival: Callable[[str], bool] = lambda name: True
 ) -> dict[Point, float]:
-    """Return by how much a choice is slower than the best rival, of each point: 1 is as fast."""
-    times: dict[Point, dict[str, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
-    for row in rows:
-        point = (row["host"], row["ranks"], row["collective"], int(row["bytes"]))
-        for half in HALVES:
-            if row[half]:
-                times[point][half][row["variant"]] = float(row[half])
-    found: dict[Point, float] = {}
-    for point, halves in times.items():
-        ratios = []
-        for found_in, compared_in in (HALVES, HALVES[::-1]):
-            known, values = halves.get(found_in, {}), halves.get(compared_in, {})
-            common = [name for name in known if name in values]
-            if choice not in common:
-                continue
-            rivals = [name for name in common if rival(name)]
-            if not rivals:
-                continue
-            best = min(rivals, key=lambda name: known[name])
-            ratios.append(values[choice] / values[best])
-        if ratios:
-            found[point] = geometric_mean(ratios)
-    return found
+    """Return by how much a choice is slower than the best rival, of each point that has both."""
+    found = {point: regret(both, choice, rival) for point, both in halves_of(rows).items()}
+    return {point: value for point, value in found.items() if value is not None}
 
 
 def glance(rows: list[dict[str, str]]) -> list[str]:

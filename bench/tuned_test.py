@@ -1,0 +1,39 @@
+"""Tests how the choice is compared with its rivals, with made-up rows."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from tuned import COLUMNS, DEFAULT, TUNED, halves_of, regrets  # noqa: E402
+
+POINT = ("mpich4", "2", "bcast usual", 64)
+
+
+def rows(**ways: tuple[str, str]) -> list[dict[str, str]]:
+    texts = [[*map(str, POINT), way, *both, "c"] for way, both in ways.items()]
+    return [dict(zip(COLUMNS, each)) for each in texts]
+
+
+def test_each_half_has_the_medians_of_its_rounds():
+    assert halves_of(rows(a=("1", "2"), b=("", "3"))) == {POINT: ({"a": 1.0}, {"a": 2.0, "b": 3.0})}
+
+
+def test_the_best_is_found_in_one_half_and_compared_in_the_other():
+    some = rows(default=("10", "10"), a=("5", "10"), b=("10", "5"))
+    assert regrets(some, DEFAULT) == {POINT: pytest.approx(1.0)}
+
+
+def test_only_rivals_are_compared():
+    some = rows(default=("10", "10"), fast=("5", "5"), slow=("20", "20"))
+    assert regrets(some, DEFAULT, "slow".__eq__) == {POINT: pytest.approx(0.5)}
+
+
+def test_what_was_measured_in_one_half_only_is_no_rival():
+    some = rows(default=("10", "10"), a=("5", ""))
+    assert regrets(some, DEFAULT) == {POINT: pytest.approx(1.0)}
+    assert regrets(some, "a") == regrets(some, TUNED) == {}
