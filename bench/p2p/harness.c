@@ -207,12 +207,14 @@ int TakeSample(const Bench* bench, Body body, void* context, int64_t* iterations
       ns = Timed(bench, body, context, n).whole_ns;
     }
     double wanted = goal_ns / (ns / (double)n);
-    // A library that is still trying what is fastest is slower than it will be; batches that are
-    // too short for ever would then count how they begin more than what is measured.
-    for (int again = 0; again < kMostGrowths && wanted >= 2; ++again) {
-      ns = Timed(bench, body, context, (int64_t)wanted).whole_ns;
+    // A library that is still trying what is fastest is slower than it will be, and a run may be
+    // disturbed; batches that are too short for ever would then count how they begin more than what
+    // is measured.
+    for (int again = 0; again < kMostGrowths; ++again) {
+      n = wanted > 1 ? (int64_t)wanted : 1;
+      ns = Timed(bench, body, context, n).whole_ns;
       if (ns >= goal_ns * kLongEnough) break;
-      wanted = goal_ns / (ns / (double)(int64_t)wanted);
+      wanted = goal_ns / (ns / (double)n);
     }
     *iterations = wanted >= 2 ? (int64_t)wanted : bench->pointwise && wanted < 1 ? 1 : 2;
     NextTurn(bench);

@@ -61,6 +61,7 @@
   X(trials_renewed, kSum, messages, "ways that had never been measured, for which one makes room") \
   X(teams_made, kSum, messages, "communicators whose ranks on this node work in shared memory")    \
   X(teams_refused, kSum, messages, "communicators without, because collective slots had run out")  \
+  X(team_messages, kSum, messages, "blocks that ranks of such a pair have sent as messages")        \
   X(reductions_in_groups, kSum, messages,                                                          \
     "long reductions made among ranks that share a cache, then across")                            \
   X(switch_groups, kSum, in_network, "leaders' communicators for which a switch adds")             \

@@ -21,7 +21,7 @@ typedef enum {
 static const char* const kNames[kCollectives] = {"bcast",      "scatter",  "scatterv",
                                                  "gather",     "gatherv",  "allgather",
                                                  "allgatherv", "alltoall", "alltoallv"};
-enum { kMostRanks = 16, kGuard = 4096, kUntouched = 0x5a, kMostBytes = 300000 };
+enum { kMostRanks = 16, kGuard = 4096, kUntouched = 0x5a, kMostBytes = 1200000 };
 
 static char *in, *out;
 

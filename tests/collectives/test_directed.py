@@ -68,6 +68,8 @@ def test_lengths_that_disagree(
     """
     result = run(host, ranks, compiled(HERE / "lengths.c"), [], True)
     assert result.counter("collectives_served") >= 2 * 9 * 16 * ranks, result.report()
+    # The longest of those of which a rank knows its own only.
+    assert (result.counter("team_messages") > 0) == (ranks == 2), result.report()
 
 
 @pytest.mark.parametrize("reduction", ["allreduce,100000", "block,40", "block,40000"])

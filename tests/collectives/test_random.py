@@ -213,6 +213,18 @@ def test_operations_of_the_program_in_shared_memory(
     assert result.counter("collectives_shared") == served > 80, result.report()
 
 
+@pytest.mark.parametrize("only", ["gatherv", "scatterv", "alltoallv", "alltoallw"])
+def test_long_blocks_of_two_ranks(
+    only: str, host: Host, compiled: Build, needs_overdrive: None, seed: int
+) -> None:
+    """A rank knows its own lengths only, and long blocks are messages."""
+    # Where both send from 32 KiB on if they are far from each other.
+    settings = {"far_threshold": "1ns"} if "alltoall" in only else {"far_threshold": "10us"}
+    job = Job(host, build(compiled), True, 2, settings)
+    result = check(job, seed, ["--cases=80", "--bytes=8000000", f"--only={only}"])
+    assert result.counter("team_messages") > 0, result.report()
+
+
 @pytest.mark.quick
 @pytest.mark.parametrize(
     "machine",

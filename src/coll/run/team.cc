@@ -26,7 +26,8 @@ CollectiveTeam::CollectiveTeam(Collectives& owner, Comm& comm, std::vector<int> 
       endpoint_(owner.endpoint),
       comm_(comm),
       members_(std::move(members)),
-      context_(context) {
+      context_(context),
+      carrier_(endpoint_, comm_, members_, context_) {
   joining_.resize(members_.size());
   own_ = {owner_.slots->allocate(spare_slots), owner_.cache};
 }
@@ -112,6 +113,7 @@ void CollectiveTeam::make_team() {
   setup.layout = &endpoint_.node->layout();
   setup.wake_mode = endpoint_.wake_mode;
   setup.tuning = owner_.tuning;
+  setup.carrier = &carrier_;
   setup.in_groups = &endpoint_.counters.reductions_in_groups;
   setup.context = this;
   setup.corrupt = [](void* context, int member) {

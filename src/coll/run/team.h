@@ -24,6 +24,7 @@
 #include "coll/plan/schedule.h"
 #include "coll/run/buffers.h"
 #include "coll/run/call.h"
+#include "coll/run/team_messages.h"
 #include "coll/shm/team.h"
 #include "p2p/endpoint.h"
 #include "topology/cache_claim.h"
@@ -110,6 +111,7 @@ class CollectiveTeam {
   std::deque<CollectiveOp*> behind_;
   std::uint32_t neighbour_ = 0;  // node index of another member
   bool far_ = false;
+  TeamMessages carrier_;
   std::unique_ptr<coll::shm::Team> team_;
 };
 

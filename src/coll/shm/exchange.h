@@ -79,6 +79,7 @@ struct Shown {
   std::uint32_t taken = 0;   // rounds that have been copied
   Way way = Way::nothing;
   bool seen = false;
+  bool expected = false;  // message: it is being received
 };
 
 // What it reads: rounds below `round` are over.

@@ -157,17 +157,21 @@ class Member : public LineMember {
   Buffer in_, out_;
 };
 
-void mixed(int ranks, unsigned seed, bool delays, bool fences) {
-  mixed_lines<Member>(ranks, seed, delays, fences, 3000, [&](std::mt19937& plan, int number) {
-    Case one{};
-    one.kind = static_cast<Kind>(plan() % kKinds);
-    one.root = static_cast<int>(plan() % static_cast<unsigned>(ranks));
-    // Some blocks of a call fit a line, others do not.
-    constexpr unsigned kMost[] = {40, 200, kLinesBytes, 2 * kLinesBytes, 40'000};
-    one.most = 1 + plan() % kMost[plan() % std::size(kMost)];
-    one.number = static_cast<std::uint64_t>(number);
-    return one;
-  });
+void mixed(int ranks, unsigned seed, bool delays, bool fences,
+           std::uint64_t message_min = Tuning::kNever) {
+  mixed_lines<Member>(
+      ranks, seed, delays, fences, 3000,
+      [&](std::mt19937& plan, int number) {
+        Case one{};
+        one.kind = static_cast<Kind>(plan() % kKinds);
+        one.root = static_cast<int>(plan() % static_cast<unsigned>(ranks));
+        // Some blocks of a call fit a line, others do not.
+        constexpr unsigned kMost[] = {40, 200, kLinesBytes, 2 * kLinesBytes, 40'000};
+        one.most = 1 + plan() % kMost[plan() % std::size(kMost)];
+        one.number = static_cast<std::uint64_t>(number);
+        return one;
+      },
+      message_min);
 }
 
 // Long blocks are read where they lie as long as nobody rewrites them.
@@ -209,6 +213,9 @@ TEST(IrregularBlocks, AreReadInPlaceWhileTheyStayTheSame) {
 
 TEST(IrregularLine, OfTwo) { mixed(2, 1, false, false); }
 TEST(IrregularLine, OfTwoThatGiveUp) { mixed(2, 2, true, false); }
+TEST(IrregularLine, OfTwoWithMessages) { mixed(2, 6, false, false, 5000); }
+TEST(IrregularLine, OfTwoThatGiveUpWithMessages) { mixed(2, 7, true, false, 2000); }
+TEST(IrregularLine, OfTwoThatWaitForMessages) { mixed(2, 8, true, true, 10'000); }
 TEST(IrregularLine, OfThreeThatGiveUp) { mixed(3, 3, true, false); }
 TEST(IrregularLine, OfFourThatWait) { mixed(4, 5, false, true); }
 TEST(IrregularLine, OfFiveWithMoreRanksThanCores) { mixed(5, 4, true, true); }

@@ -14,6 +14,11 @@ namespace od::coll::shm {
 
 namespace {
 
+// Blocks of which only this member knows where they are and how long: of two the post says so of
+// the one that is read.
+bool tells_one_block(const Exchange& x) { return x.part.own_places && x.seat.size == 2; }
+bool needs_table(const Exchange& x) { return x.part.own_places && x.seat.size > 2; }
+
 constexpr std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) {
   return (value + unit - 1) / unit * unit;
 }
@@ -21,11 +26,12 @@ constexpr std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) {
 }  // namespace
 
 Publisher::Publisher(Channel& channel, const TeamShape& shape, TeamCounters& counters,
-                     std::vector<bool> reach_us)
+                     std::vector<bool> reach_us, Carrier* carrier)
     : channel_(channel),
       shape_(shape),
       counters_(counters),
       reach_us_(std::move(reach_us)),
+      carrier_(carrier),
       all_reach_us_(true),
       ring_(shape.ring_bytes) {
   for (int i = 0; i < shape_.size; ++i) {
@@ -74,14 +80,38 @@ bool Publisher::reachable_blocks(const Exchange& x) const {
   return true;
 }
 
+const Tuning::Row& Publisher::row() const {
+  const Tuning& tuning = shape_.tuning;
+  return tuning.oversubscribed ? tuning.oversubscribed_row
+         : tuning.far          ? tuning.far_row
+                               : tuning.near_row;
+}
+
+// Whether the transport moves a block faster, which measures its own ways of copying, and of which
+// both sides copy.
+bool Publisher::message_pays(const Exchange& x, std::uint64_t bytes, bool direct) const {
+  if (carrier_ == nullptr || x.seat.size != 2 || x.spec.use != Use::copy) return false;
+  if (x.spec.rooted()) return bytes >= row().message_rooted;
+  return bytes >= (direct ? row().message_everyone : row().message_rewritten);
+}
+
+// Of two the other one reads.
+bool Publisher::begin_message(const Exchange& x) {
+  const Blocks& out = x.part.out;
+  const int reader = 1 - x.seat.me;
+  const bool same = x.spec.content == Content::same;
+  return carrier_->send(x.number, x.member(reader), same ? out.base : out.at(reader),
+                        same ? out.total : out.size(reader));
+}
+
 // Whether others should read in this member's own buffer.
 bool Publisher::direct_pays(const Exchange& x, std::uint64_t bytes) {
-  const Tuning& tuning = shape_.tuning;
-  const Tuning::Row& row = tuning.oversubscribed ? tuning.oversubscribed_row
-                           : tuning.far          ? tuning.far_row
-                                                 : tuning.near_row;
+  const Tuning::Row& row = this->row();
   const bool rooted = x.spec.rooted();
-  if (bytes < (rooted ? row.direct_rooted : row.direct_everyone)) return false;
+  const std::uint64_t least = !rooted            ? row.direct_everyone
+                              : x.seat.size == 2 ? row.direct_rooted_pair
+                                                 : row.direct_rooted;
+  if (bytes < least) return false;
   std::uint64_t rewritten_min = row.rewritten_everyone;
   if (rooted || x.spec.pattern == Pattern::before) {
     rewritten_min = x.turning ? row.rewritten_turning : row.rewritten_rooted;
@@ -133,7 +163,11 @@ Way Publisher::choose_way(const Exchange& x) {
   const WayChoice allowed = shape_.tuning.way;
   // The owner of a buffer could not tell who reads in it of those that take a share.
   if (x.part.overwrites || x.part.takes_share || allowed == WayChoice::cells) return Way::cells;
-  if (allowed == WayChoice::automatic && !direct_pays(x, bytes)) return Way::cells;
+  if (allowed == WayChoice::automatic) {
+    const bool direct = direct_pays(x, bytes);
+    if (message_pays(x, bytes, direct)) return Way::message;
+    if (!direct) return Way::cells;
+  }
   return reachable_blocks(x) ? Way::direct : Way::cells;
 }
 
@@ -152,8 +186,9 @@ bool Publisher::prepare(Exchange& x) {
   }
   if (show.phase == Showing::Phase::undecided) {
     show.way = choose_way(x);
+    if (show.way == Way::message && !begin_message(x)) show.way = Way::cells;
     show.phase = Showing::Phase::decided;
-    if (show.way == Way::direct && x.part.own_places) {
+    if (show.way == Way::direct && needs_table(x)) {
       show.ring_bytes = show.table_bytes = table_bytes(shape_.size);
     }
     if (show.way == Way::cells) plan_cells(x);
@@ -223,13 +258,14 @@ void Publisher::plan_cells(Exchange& x) {
   // Half of the ring: while the readers are behind with one exchange the next one finds room.
   const std::uint64_t most = std::max<std::uint64_t>(1, ring_.bytes() / 2 / show.cell_bytes);
   show.cells = static_cast<std::uint32_t>(std::min<std::uint64_t>(show.rounds, most));
-  if (x.part.own_places) show.table_bytes = table_bytes(shape_.size);
+  if (needs_table(x)) show.table_bytes = table_bytes(shape_.size);
   show.ring_bytes = show.table_bytes + show.cells * show.cell_bytes;
 }
 
 // What a post says of its length, so that readers see whether they expect the same.
 std::uint64_t Publisher::told_bytes(const Exchange& x) {
   const Blocks& out = x.part.out;
+  if (tells_one_block(x)) return block_of_pair(x);
   return x.spec.content == Content::each && out.sizes == nullptr ? out.each : out.total;
 }
 
@@ -263,7 +299,15 @@ void Publisher::post(Exchange& x) {
       post.place = {};
       post.place.bytes = told_bytes(x);
       post.place.block_bytes = x.spec.content == Content::each ? out.each : 0;
-      if (!post.table) post.place.offset = memory::reach_offset(out.base, 1);
+      if (!post.table) {
+        const std::byte* const from = tells_one_block(x) ? out.at(1 - x.seat.me) : out.base;
+        post.place.offset = memory::reach_offset(from, 1);
+      }
+      break;
+    case Way::message:
+      ++counters_.shown_message;
+      post.place = {};
+      post.place.bytes = told_bytes(x);
       break;
   }
   if (post.table) {

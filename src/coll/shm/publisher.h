@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "coll/shm/carrier.h"
 #include "coll/shm/channel.h"
 #include "coll/shm/exchange.h"
 #include "coll/shm/slot_ring.h"
@@ -21,9 +22,10 @@ namespace od::coll::shm {
 
 class Publisher {
  public:
-  // `reach_us`: for each member whether it has mapped this process's reach file.
+  // `reach_us`: for each member whether it has mapped this process's reach file. `carrier`: null if
+  // nothing is sent as a message.
   Publisher(Channel& channel, const TeamShape& shape, TeamCounters& counters,
-            std::vector<bool> reach_us);
+            std::vector<bool> reach_us, Carrier* carrier);
 
   // Decides the way and takes what room it needs; false while there is none.
   bool prepare(Exchange& x);
@@ -33,11 +35,15 @@ class Publisher {
   bool fill(Exchange& x);
   // Whether nobody reads in the program's buffer any more.
   bool readers_are_through(Exchange& x) {
+    if (x.show.way == Way::message) return carrier_->sent(x.number);
     return !x.show.awaits_readers() || readers_at(x, kAllSteps, x.show.end_cursor);
   }
 
  private:
   Way choose_way(const Exchange& x);
+  const Tuning::Row& row() const;
+  bool message_pays(const Exchange& x, std::uint64_t bytes, bool direct) const;
+  bool begin_message(const Exchange& x);
   memory::BufferUse used_before(const Exchange& x);
   bool direct_pays(const Exchange& x, std::uint64_t bytes);
   bool reachable_blocks(const Exchange& x) const;
@@ -57,6 +63,7 @@ class Publisher {
   const TeamShape& shape_;
   TeamCounters& counters_;
   std::vector<bool> reach_us_;
+  Carrier* carrier_;
   bool all_reach_us_;
   SlotRing ring_;
   std::uint64_t populated_bytes_ = 0;  // of the ring

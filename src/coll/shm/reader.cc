@@ -52,6 +52,12 @@ bool settle_length(Exchange& x, Shown& s, std::uint64_t shown) {
   return true;
 }
 
+// Where the source's block goes.
+std::byte* place_of(const Exchange& x, int source) {
+  const Blocks& in = x.part.in;
+  return x.spec.pattern == Pattern::from_root ? in.base : in.at(source);
+}
+
 void copy_out(bool far, std::byte* to, const std::byte* from, std::uint64_t bytes) {
   if (far) {
     memory::copy_from_far_cache(to, from, bytes);
@@ -63,13 +69,15 @@ void copy_out(bool far, std::byte* to, const std::byte* from, std::uint64_t byte
 }  // namespace
 
 Reader::Reader(Channel& channel, const TeamShape& shape, TeamCounters& counters,
-               std::vector<ReachFile> reach, CorruptHandler corrupt, DistanceHandler distance)
+               std::vector<ReachFile> reach, CorruptHandler corrupt, DistanceHandler distance,
+               Carrier* carrier)
     : channel_(channel),
       shape_(shape),
       counters_(counters),
       reach_(std::move(reach)),
       corrupt_(corrupt),
       distance_(distance),
+      carrier_(carrier),
       shown_(kLanes * static_cast<std::size_t>(shape.size)),
       operands_(static_cast<std::size_t>(shape.size)) {}
 
@@ -79,7 +87,7 @@ void Reader::prepare(Exchange& x) {
   x.read.shown = &shown_[x.number % kLanes * static_cast<std::size_t>(shape_.size)];
   std::uint32_t rounds = 0;
   for (int i = sources.first; i < sources.last; ++i) {
-    x.read.shown[i].seen = false;
+    x.read.shown[i].seen = x.read.shown[i].expected = false;
     x.read.shown[i].taken = 0;
     if (i != x.seat.me) {
       rounds = std::max(rounds, pieces_in(expected_bytes(x, i), spec.piece_bytes));
@@ -188,14 +196,18 @@ bool Reader::resolve(Exchange& x, int source, const Post& post) {
   }
   if (!settle_length(x, s, shown)) return false;
   s.rounds = pieces_in(s.bytes, spec.piece_bytes);
+  if (post.way == Way::message) return carrier_ != nullptr && spec.use == Use::copy;
   if (post.way != Way::direct) return resolve_cells(x, source, post, after_table);
   std::uint64_t offset = place.offset;
   if (post.table) {
     offset = entry.offset;
   } else if (spec.content == Content::each) {
+    // Of reductions all members have the same places; of others with places of their own the post
+    // tells the block itself.
     const Blocks& out = x.part.out;
-    offset += out.offsets != nullptr ? out.offset(x.seat.me)
-                                     : static_cast<std::uint64_t>(x.seat.me) * place.block_bytes;
+    const bool same_places = spec.use == Use::combine && out.offsets != nullptr;
+    offset += same_places ? out.offset(x.seat.me)
+                          : static_cast<std::uint64_t>(x.seat.me) * place.block_bytes;
   }
   const ReachFile& reach = reach_[static_cast<std::size_t>(position)];
   if (reach.start == nullptr || offset > reach.bytes || s.bytes > reach.bytes - offset) {
@@ -243,6 +255,7 @@ bool Reader::resolve_cells(Exchange& x, int source, const Post& post, std::uint6
 bool Reader::available(Exchange& x, int source, std::uint32_t round) {
   if (!look(x, source)) return false;
   Shown& s = x.read.shown[source];
+  if (s.way == Way::message) return arrived(x, source, s);
   if (s.way != Way::cells || round < s.filled || round >= s.rounds) return true;
   const int position = x.member(source);
   const std::uint32_t made = channel_.made_by(position, x.number);
@@ -252,6 +265,14 @@ bool Reader::available(Exchange& x, int source, std::uint32_t round) {
     x.read.content = channel_.pieces_of(position, x.number, round + 1);
   }
   return false;
+}
+
+// Whether the source's message is in its place.
+bool Reader::arrived(Exchange& x, int source, Shown& s) {
+  if (!s.expected) {
+    s.expected = carrier_->receive(x.number, x.member(source), place_of(x, source), s.bytes);
+  }
+  return s.expected && carrier_->received(x.number);
 }
 
 // Copies what is there of this round; true when nothing of it is missing.
@@ -289,8 +310,7 @@ bool Reader::copy_round(Exchange& x) {
 
 // This round's piece, or all of what lies in one place.
 void Reader::copy_shown(Exchange& x, int source, Shown& s) {
-  const Blocks& in = x.part.in;
-  std::byte* const to = x.spec.pattern == Pattern::from_root ? in.base : in.at(source);
+  std::byte* const to = place_of(x, source);
   if (s.way == Way::cells) {
     const std::uint32_t round = x.read.round;
     const std::uint64_t position = round * x.spec.piece_bytes;
@@ -304,7 +324,7 @@ void Reader::copy_shown(Exchange& x, int source, Shown& s) {
   if (s.way == Way::direct) {
     copy_out(shape_.tuning.far, to, s.start, s.bytes);
     counters_.direct_bytes += s.bytes;
-  } else {
+  } else if (s.way == Way::payload) {
     std::memcpy(to, s.start, s.bytes);
   }
   s.taken = kAllTaken;

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "coll/shm/carrier.h"
 #include "coll/shm/channel.h"
 #include "coll/shm/exchange.h"
 #include "coll/shm/team_counters.h"
@@ -40,12 +41,17 @@ struct DistanceHandler {
 class Reader {
  public:
   Reader(Channel& channel, const TeamShape& shape, TeamCounters& counters,
-         std::vector<ReachFile> reach, CorruptHandler corrupt, DistanceHandler distance);
+         std::vector<ReachFile> reach, CorruptHandler corrupt, DistanceHandler distance,
+         Carrier* carrier);
 
   // When the exchange begins.
   void prepare(Exchange& x);
   // One round; false when it has to wait.
   bool read_round(Exchange& x);
+  // Of two members: a message is being received.
+  bool awaits_message(const Exchange& x) const {
+    return x.seat.size == 2 && !x.read.over() && x.read.shown[1 - x.seat.me].expected;
+  }
   // A member's slot contained nonsense.
   bool broken() const { return broken_; }
 
@@ -56,6 +62,7 @@ class Reader {
   bool resolve_payload(Exchange& x, Shown& s, const Post& post);
   bool resolve_cells(Exchange& x, int source, const Post& post, std::uint64_t after_table);
   bool available(Exchange& x, int source, std::uint32_t round);
+  bool arrived(Exchange& x, int source, Shown& s);
   bool copy_round(Exchange& x);
   void copy_shown(Exchange& x, int source, Shown& s);
   bool combine_round(Exchange& x);
@@ -70,6 +77,7 @@ class Reader {
   std::vector<ReachFile> reach_;
   CorruptHandler corrupt_;
   DistanceHandler distance_;
+  Carrier* carrier_;
   bool broken_ = false;
   std::vector<Shown> shown_;  // kLanes times one per member
   std::vector<const std::byte*> operands_;

@@ -54,6 +54,7 @@ enum class Way : std::uint8_t {
   payload,  // in the post itself
   cells,    // in the ring of the member's slot, piece by piece
   direct,   // in its own buffer, in reachable memory
+  message,  // sent to the one reader by the transport (carrier.h); `place` has its length only
 };
 
 // Two lines: what a member contributes to an exchange; the second only holds payload that the first

@@ -26,6 +26,7 @@ Team::Team(TeamSetup setup)
              setup.tuning,
              of_members<CacheClaim>(setup, [](const TeamMember& member) { return member.cache; })),
       in_groups_(setup.in_groups),
+      carrier_(setup.carrier),
       channel_(of_members<ChannelMember>(setup,
                                          [](const TeamMember& member) {
                                            return ChannelMember{member.region, member.lease};
@@ -33,13 +34,14 @@ Team::Team(TeamSetup setup)
                setup.me, *setup.layout, setup.wake_mode, Lanes(setup.tuning.oversubscribed)),
       publisher_(
           channel_, shape_, counters_,
-          of_members<bool>(setup, [](const TeamMember& member) { return member.reaches_us; })),
+          of_members<bool>(setup, [](const TeamMember& member) { return member.reaches_us; }),
+          setup.carrier),
       reader_(channel_, shape_, counters_,
               of_members<ReachFile>(setup,
                                     [](const TeamMember& member) {
                                       return ReachFile{member.reach, member.reach_bytes};
                                     }),
-              {setup.corrupt, setup.context}, {setup.distance, setup.context}),
+              {setup.corrupt, setup.context}, {setup.distance, setup.context}, setup.carrier),
       lines_(channel_, shape_) {}
 
 Team::~Team() = default;
@@ -65,9 +67,18 @@ bool Team::anything_ready() const {
   if (first_open_ != nullptr && ready(channel_.awaits_acknowledgement())) return true;
   for (std::uint64_t number = channel_.completed(); number < channel_.next(); ++number) {
     const Exchange& x = lane_exchange(number);
-    if (x.under_way() && (ready(x.show.room) || ready(x.read.content))) return true;
+    if (!x.under_way()) continue;
+    if (ready(x.show.room) || ready(x.read.content) || message_over(x)) return true;
   }
   return false;
+}
+
+// Whether a message has arrived, or left as the last of what there is to do.
+bool Team::message_over(const Exchange& x) const {
+  if (carrier_ == nullptr) return false;
+  const bool received = reader_.awaits_message(x) && carrier_->received(x.number);
+  const bool leaves = x.show.way == Way::message && x.read.over();
+  return received || (leaves && carrier_->sent(x.number));
 }
 
 const std::atomic<std::uint32_t>* Team::awaited_member() const {
@@ -105,6 +116,8 @@ std::string Team::describe() const {
             " of " + std::to_string(x.read.rounds);
     add("waits for room", x.show.room);
     add("waits for content", x.read.content);
+    if (reader_.awaits_message(x)) text += ", waits for a message";
+    if (x.show.way == Way::message && !carrier_->sent(x.number)) text += ", sends a message";
     text += "; ";
   }
   if (first_open_ != nullptr) {

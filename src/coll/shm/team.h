@@ -22,6 +22,7 @@
 #include <string>
 #include <vector>
 
+#include "coll/shm/carrier.h"
 #include "coll/shm/channel.h"
 #include "coll/shm/exchange.h"
 #include "coll/shm/groups.h"
@@ -52,6 +53,7 @@ struct TeamSetup {
   const od::node::RegionLayout* layout = nullptr;
   od::node::WakeMode wake_mode;
   Tuning tuning;
+  Carrier* carrier = nullptr;  // stays as long as the team; null: nothing is sent as a message
   std::uint64_t* in_groups = nullptr;  // counts like TeamCounters::in_groups, for all teams
   // See CorruptHandler.
   void (*corrupt)(void* context, int member) = nullptr;
@@ -162,11 +164,13 @@ class Team {
   bool begin_next();
   bool describe_next(Operation& op, Exchange& x);
   bool step(Exchange& x);
+  bool message_over(const Exchange& x) const;
   void retire(Exchange& x);
   void tell_sleepers();
 
   TeamShape shape_;
   std::uint64_t* in_groups_;
+  Carrier* carrier_;
   TeamCounters counters_;
   Channel channel_;
   Publisher publisher_;

@@ -696,7 +696,7 @@ TEST(Team, AnotherRootThanLastTimeShowsItsBuffer) {
     REQUIRE(memory::BumpArena::begin(16u << 20));
     TestTeamOptions options;
     for (Tuning::Row* row : {&options.tuning.near_row, &options.tuning.oversubscribed_row}) {
-      row->direct_rooted = row->rewritten_turning = 1;
+      row->direct_rooted_pair = row->rewritten_turning = 1;
       row->rewritten_rooted = std::uint64_t{1} << 40;
     }
     TestNode node(exchange, options);

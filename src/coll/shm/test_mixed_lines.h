@@ -10,6 +10,7 @@
 #include <random>
 #include <vector>
 
+#include "coll/shm/test_carrier.h"
 #include "coll/shm/test_team.h"
 
 namespace od::coll::shm {
@@ -43,16 +44,22 @@ class LineMember {
 
 // `delays`: members are late by chance and give up at once or soon. `make_case(plan, number)` gives
 // the next collective, alike on all ranks; Member has run(case, patience) and lines(), how many of
-// them were lines.
+// them were lines. With `message_min` blocks of so many bytes between two members are messages.
 template <typename Member, typename MakeCase>
 void mixed_lines(int ranks, unsigned seed, bool delays, bool fences, int rounds,
-                 MakeCase&& make_case) {
+                 MakeCase&& make_case, std::uint64_t message_min = Tuning::kNever) {
+  const auto carrier = std::make_unique<TestCarrier>();
   const std::vector<int> codes = od::node::run_forked_job(
       ranks,
       [&](int me, const od::node::Exchange& exchange) {
         TestTeamOptions options;
         options.force_fences = options.tuning.oversubscribed = fences;
+        if (message_min != Tuning::kNever) options.carrier = carrier.get();
+        for (Tuning::Row* row : {&options.tuning.near_row, &options.tuning.oversubscribed_row}) {
+          row->message_rooted = row->message_everyone = row->message_rewritten = message_min;
+        }
         TestNode node(exchange, options);
+        carrier->begin(node, me);
         auto team = node.make_team();
         REQUIRE(team);
         node.sleep_until_woken(
@@ -73,6 +80,7 @@ void mixed_lines(int ranks, unsigned seed, bool delays, bool fences, int rounds,
         REQUIRE(node.lost_wakes() == 0);
         REQUIRE(team->counters().lines == member.lines());
         REQUIRE(member.lines() > 0);
+        REQUIRE((team->counters().shown_message > 0) == (message_min != Tuning::kNever));
         exchange.barrier();
         return 0;
       },

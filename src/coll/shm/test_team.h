@@ -39,6 +39,7 @@ struct TestTeamOptions {
   std::uint32_t slot_count = 4;
   bool force_fences = false;  // as with more ranks than cores
   std::vector<int> groups;    // the cache of each member; empty: not known
+  Carrier* carrier = nullptr;
 };
 
 // One process of a job: its node, its slots, and teams of all ranks.
@@ -74,6 +75,7 @@ class TestNode {
     setup.layout = &node_->layout();
     setup.wake_mode = wake_mode_;
     setup.tuning = options_.tuning;
+    setup.carrier = options_.carrier;
     setup.corrupt = [](void*, int member) {
       std::fprintf(stderr, "slot of member %d is corrupt\n", member);
       std::_Exit(97);
@@ -126,6 +128,9 @@ class TestNode {
   void wait_for(Team& team, const Operation& op) {
     wait(team, [&] { return op.done(); });
   }
+
+  // After something has been published for that rank.
+  void wake(int rank) { od::node::wake_if_armed(node_->member(rank).header->armed, wake_mode_); }
 
   od::node::Node& node() { return *node_; }
   const SlotLease& lease() const { return lease_; }

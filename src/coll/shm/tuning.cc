@@ -15,6 +15,7 @@ Tuning Tuning::built_in() {
     tuning.near_row = {
         .direct_everyone = 2 << 10,
         .direct_rooted = 2 << 10,
+        .direct_rooted_pair = 2 << 10,
         .rewritten_everyone = 2 << 10,
         .rewritten_rooted = 256 << 10,
         .rewritten_turning = 2 << 10,

@@ -30,11 +30,14 @@ enum class ReductionForm : std::uint8_t {
 enum class WayChoice : std::uint8_t { automatic, cells, direct };
 
 struct Tuning {
+  static constexpr std::uint64_t kNever = ~std::uint64_t{0};
   // From how many bytes of a member's contribution on others read it in its own buffer: of one that
   // has not changed since the last time, and of any other. Measured with rewritten buffers.
   struct Row {
     std::uint64_t direct_everyone;  // each member reads what all others show
     std::uint64_t direct_rooted;    // one shows, or one reads
+    // The same of two members, where the owner waits for one other only.
+    std::uint64_t direct_rooted_pair;
     std::uint64_t rewritten_everyone;
     // One way, so that whoever shows can run ahead of the readers: the root is that of the last
     // rooted exchange, or the exchange is a scan's.
@@ -45,31 +48,46 @@ struct Tuning {
     std::uint64_t rewritten_whole;
     std::uint64_t rewritten_slices;
     std::uint64_t results;
+    // Between two members: from how many bytes on a block that is copied goes as a message
+    // (carrier.h), for which both sides copy at once, or the source alone. One of them shows; both
+    // show, and others would read it where it lies; and both show, through cells.
+    std::uint64_t message_rooted = kNever;
+    std::uint64_t message_everyone = kNever;
+    std::uint64_t message_rewritten = kNever;
   };
   Row near_row{
       .direct_everyone = 4 << 10,
       .direct_rooted = 16 << 10,
+      .direct_rooted_pair = 4 << 10,
       .rewritten_everyone = 256 << 10,
       .rewritten_rooted = 256 << 10,
       .rewritten_turning = 256 << 10,
       .rewritten_whole = 512 << 10,
       .rewritten_slices = 256 << 10,
       .results = 8 << 10,
+      .message_rooted = 256 << 10,
+      .message_everyone = 1 << 20,
+      .message_rewritten = 1 << 20,
   };
   Row far_row{
       .direct_everyone = 2 << 10,
       .direct_rooted = 16 << 10,
+      .direct_rooted_pair = 4 << 10,
       .rewritten_everyone = 16 << 20,
       .rewritten_rooted = 4 << 20,
       .rewritten_turning = 4 << 20,
       .rewritten_whole = 16 << 20,
       .rewritten_slices = 16 << 20,
       .results = 16 << 20,
+      .message_rooted = 512 << 10,
+      .message_everyone = 1 << 20,
+      .message_rewritten = 32 << 10,
   };
   // More ranks than cores: reading a buffer directly costs the owner one more wait.
   Row oversubscribed_row{
       .direct_everyone = 64 << 10,
       .direct_rooted = 128 << 10,
+      .direct_rooted_pair = 128 << 10,
       .rewritten_everyone = 64 << 10,
       .rewritten_rooted = 256 << 10,
       .rewritten_turning = 256 << 10,
