@@ -52,7 +52,8 @@ CollectiveComm& Collectives::comm_state(Comm& comm) {
   if (comm.collectives == nullptr) {
     const QuietFloats quiet;
     comm.collectives = std::make_shared<CollectiveComm>(
-        comm, node_of_world, static_cast<std::size_t>(endpoint.settings.collective_memory));
+        comm, node_of_world, endpoint.node != nullptr && endpoint.node->oversubscribed(),
+        static_cast<std::size_t>(endpoint.settings.collective_memory));
   }
   return *comm.collectives;
 }

@@ -53,11 +53,13 @@ coll::Nodes nodes_of(const Comm& comm, const std::vector<int>& node_of_world) {
 }  // namespace
 
 CollectiveComm::CollectiveComm(const Comm& comm, const std::vector<int>& node_of_world,
-                               std::size_t schedule_bytes)
+                               bool shares_cores, std::size_t schedule_bytes)
     : context(combine(comm.context, kCollectiveContext)),
       nodes_(nodes_of(comm, node_of_world)),
       layout_(nodes_.layout()),
-      schedules_(schedule_bytes) {}
+      schedules_(schedule_bytes) {
+  layout_.shares_cores = shares_cores && layout_.nodes == 1;
+}
 
 template <typename Made>
 CollectiveComm::Place<Made>& CollectiveComm::place(Places<Made>& places, Collective collective,

@@ -184,8 +184,8 @@ struct ArrivalChoice {
 
 class CollectiveComm {
  public:
-  // `node_of_world` names the node of each world rank.
-  CollectiveComm(const Comm& comm, const std::vector<int>& node_of_world,
+  // `node_of_world` names the node of each world rank; this one has more ranks than cores or not.
+  CollectiveComm(const Comm& comm, const std::vector<int>& node_of_world, bool shares_cores,
                  std::size_t schedule_bytes);
 
   // The algorithm of a call whose message size is `bytes`.

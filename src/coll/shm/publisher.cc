@@ -113,8 +113,10 @@ bool Publisher::direct_pays(const Exchange& x, std::uint64_t bytes) {
                                                  : row.direct_rooted;
   if (bytes < least) return false;
   std::uint64_t rewritten_min = row.rewritten_everyone;
-  if (rooted || x.spec.pattern == Pattern::before) {
+  if (rooted) {
     rewritten_min = x.turning ? row.rewritten_turning : row.rewritten_rooted;
+  } else if (x.spec.pattern == Pattern::before) {
+    rewritten_min = row.rewritten_before;
   } else if (x.spec.use == Use::combine) {
     rewritten_min = x.spec.content == Content::same ? row.rewritten_whole : row.rewritten_slices;
   }

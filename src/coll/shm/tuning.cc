@@ -19,12 +19,13 @@ Tuning Tuning::built_in() {
         .rewritten_everyone = 2 << 10,
         .rewritten_rooted = 256 << 10,
         .rewritten_turning = 2 << 10,
+        .rewritten_before = 256 << 10,
         .rewritten_whole = 2 << 10,
         .rewritten_slices = 2 << 10,
         .results = 8 << 10,
     };
     tuning.far_row = tuning.near_row;
-    tuning.far_row.rewritten_rooted = 4 << 20;
+    tuning.far_row.rewritten_rooted = tuning.far_row.rewritten_before = 4 << 20;
     tuning.whole_max_pair_bytes = 32 << 10;  // longer ones were not measured there
   }
 #endif

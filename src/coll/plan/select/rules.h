@@ -32,8 +32,9 @@ namespace od::coll {
 struct Layout {
   int ranks = 1;
   int nodes = 1;
-  int most_per_node = 1;   // ranks on the fullest node
-  bool contiguous = true;  // the ranks of each node follow each other
+  int most_per_node = 1;      // ranks on the fullest node
+  bool contiguous = true;     // the ranks of each node follow each other
+  bool shares_cores = false;  // of one node: it has more ranks than cores
 
   bool operator==(const Layout&) const = default;
 };

@@ -266,6 +266,18 @@ TEST(Rules, WhatHasNoHierarchicalFormIsFlat) {
   EXPECT_EQ(inside.mode, Mode::kHierarchical);
 }
 
+TEST(Model, LongScansOfRanksThatShareCoresStayInSharedMemory) {
+  const Selection selection;
+  Layout layout{8, 1, 8};
+  constexpr std::uint64_t kLong = 600 << 10;
+  EXPECT_EQ(selection.decide(kScan, layout, true, kLong).mode, Mode::kFlat);
+  layout.shares_cores = true;
+  for (const Collective collective : {kScan, kExscan}) {
+    EXPECT_EQ(selection.decide(collective, layout, true, kLong).mode, Mode::kHierarchical);
+    EXPECT_EQ(selection.decide(collective, layout, true, 64 << 20).mode, Mode::kFlat);
+  }
+}
+
 TEST(Tables, SayTheSameAsDecide) {
   const Loaded loaded = with({{"OVERDRIVE_ADJUST_ALLREDUCE", "1:0-99;ring:5000-6000@8"}});
   for (const Layout& layout : {kEightNodes, kTwoByFour, Layout{7, 1, 7}, Layout{1, 1, 1}}) {
