@@ -3,6 +3,7 @@
 
 #include "coll/run/line.h"
 
+#include <algorithm>
 #include <array>
 #include <optional>
 
@@ -223,24 +224,29 @@ bool fill_rooted(const Team& team, const CollectiveCall& call, Line& line) {
   return true;
 }
 
-// Lengths and places of what this member gets; false if it is not plain.
-bool fill_places(const Team& team, const CollectiveCall& call, Places& places) {
+// Lengths and places of what this member gets, or sends; false if it is not plain.
+bool fill_places(const Team& team, const CollectiveCall& call, bool sent, Places& places) {
+  const auto& blocks = sent ? call.send_blocks : call.recv_blocks;
+  const auto& types = sent ? call.send_types : call.recv_types;
+  const p2p::LayoutRef& one_type = sent ? call.send_type : call.recv_type;
+  const void* const buffer = sent ? call.send : call.recv;
   const int members = team.size();
-  if (members > kMostMembers || call.recv_blocks.size() != static_cast<std::size_t>(members)) {
-    return false;
-  }
-  auto* const base = static_cast<std::byte*>(call.recv);
+  if (members > kMostMembers || blocks.size() != static_cast<std::size_t>(members)) return false;
+  std::byte* const base = const_cast<std::byte*>(static_cast<const std::byte*>(buffer));
   places.blocks.base = base;
   places.blocks.offsets = places.offsets.data();
   places.blocks.sizes = places.sizes.data();
   for (std::size_t i = 0; i < static_cast<std::size_t>(members); ++i) {
-    const p2p::LayoutRef& type = call.recv_types.empty() ? call.recv_type : call.recv_types[i];
-    const std::optional<Run> run = block_run(call.recv, call.recv_blocks[i], type);
+    const std::optional<Run> run =
+        block_run(buffer, blocks[i], types.empty() ? one_type : types[i]);
     if (!run) return false;
     places.offsets[i] = run->bytes != 0 ? run->start - base : 0;
     places.sizes[i] = static_cast<std::int64_t>(run->bytes);
   }
   return true;
+}
+bool fill_places(const Team& team, const CollectiveCall& call, Places& places) {
+  return fill_places(team, call, false, places);
 }
 
 // What this member keeps of its own; in place it is there already.
@@ -270,11 +276,71 @@ bool fill_gathered(const Team& team, const CollectiveCall& call, bool rooted, Li
   return true;
 }
 
-// Scatterv and alltoallv, alltoallw: a member does not know where its block would lie among those
-// of others, so only two of them show each other the one block.
+// From one block of a table to the next, if the longest one has so many bytes.
+std::uint64_t spacing_of(std::uint64_t longest) {
+  constexpr std::uint64_t kAlignment = 8;
+  return (longest + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+// What this member sends is shown behind a table, in which the others find how long theirs are;
+// false if it is too much, which is found before anything else is looked at.
+bool fill_table(const Team& team, const CollectiveCall& call, Line& line, Places& sent) {
+  const auto members = static_cast<std::size_t>(team.size());
+  if (call.send_blocks.size() != members) return false;
+  std::uint64_t longest = 0;
+  for (std::size_t i = 0; i < members; ++i) {
+    const std::int64_t count = call.send_blocks[i].count;
+    if (count == 0 || i == static_cast<std::size_t>(team.position())) continue;
+    const p2p::LayoutRef& type = call.send_types.empty() ? call.send_type : call.send_types[i];
+    const std::uint64_t bytes = type ? fitting(count, type->size) : 0;
+    if (bytes == 0) return false;
+    longest = std::max(longest, bytes);
+  }
+  line.spacing = spacing_of(longest);
+  line.bytes = line.tabled_bytes(team.size());
+  if (line.bytes > team.line_bytes() || !fill_places(team, call, true, sent)) return false;
+  line.blocks = &sent.blocks;
+  return true;
+}
+
+// Scatterv and alltoallv, alltoallw, of more than two: nobody knows where its block would lie among
+// those of others.
+bool fill_tabled(const Team& team, const CollectiveCall& call, bool rooted, Line& line,
+                 Places& places, Places& sent) {
+  line.content = Content::each;
+  line.tabled = true;
+  const int me = team.position();
+  const bool sends = !rooted || me == call.root;
+  const auto kept = [&] { return block_run(call.recv, {call.recv_count, 0}, call.recv_type); };
+  if (!sends) {
+    const std::optional<Run> run = kept();
+    if (!run) return false;
+    line.into = run->start;
+    line.taken_bytes = run->bytes;
+    // Others' may be longer, but then nobody loses more than looking for a line.
+    line.spacing = spacing_of(run->bytes);
+    return line.tabled_bytes(team.size()) <= team.line_bytes();
+  }
+  if (!rooted && call.in_place) return false;
+  if (!fill_table(team, call, line, sent)) return false;
+  line.own = sent.blocks.at(me);
+  const std::uint64_t own_bytes = sent.blocks.size(me);
+  if (!rooted) {
+    if (!fill_places(team, call, places)) return false;
+    line.places = &places.blocks;
+    return own_bytes == places.blocks.size(me);
+  }
+  if (call.in_place) return true;
+  const std::optional<Run> run = kept();
+  if (!run || run->bytes != own_bytes) return false;
+  line.into = run->start;
+  line.taken_bytes = own_bytes;
+  return true;
+}
+
+// Two show each other the one block.
 bool fill_scattered(const Team& team, const CollectiveCall& call, bool rooted, Line& line,
                     Places& places) {
-  if (team.size() != 2) return false;
   const auto me = static_cast<std::size_t>(team.position());
   line.content = Content::each;
   const auto sent = [&](std::size_t to) {
@@ -309,24 +375,25 @@ bool fill_scattered(const Team& team, const CollectiveCall& call, bool rooted, L
 }
 
 // Blocks of different lengths.
-bool fill_irregular(const Team& team, const CollectiveCall& call, Line& line, Places& places) {
+bool fill_irregular(const Team& team, const CollectiveCall& call, Line& line, Places& places,
+                    Places& sent) {
   const coll::CollectiveInfo& info = coll::info(call.collective);
   line.use = Use::copy;
   line.root = call.root;
   if (info.rooted()) {
     line.pattern = info.scatters() ? Pattern::from_root : Pattern::to_root;
   }
-  const bool gathers = info.input == coll::Part::kOne;
-  return gathers ? fill_gathered(team, call, info.rooted(), line, places)
-                 : fill_scattered(team, call, info.rooted(), line, places);
+  if (info.input == coll::Part::kOne) return fill_gathered(team, call, info.rooted(), line, places);
+  return team.size() == 2 ? fill_scattered(team, call, info.rooted(), line, places)
+                          : fill_tabled(team, call, info.rooted(), line, places, sent);
 }
 
 bool fill_line(const Team& team, const CollectiveCall& call, ReductionForm form, Line& line,
-               Places& places) {
+               Places& places, Places& sent) {
   const coll::CollectiveInfo& info = coll::info(call.collective);
   if (info.output == coll::Part::kNone) return true;
   if (info.reduces) return fill_reduction(team, call, form, line);
-  if (info.counts != coll::Counts::kSame) return fill_irregular(team, call, line, places);
+  if (info.counts != coll::Counts::kSame) return fill_irregular(team, call, line, places, sent);
   if (info.input == coll::Part::kNone) return fill_bcast(call, line);
   return info.rooted() ? fill_rooted(team, call, line) : fill_blocks(team, call, line);
 }
@@ -336,8 +403,8 @@ bool fill_line(const Team& team, const CollectiveCall& call, ReductionForm form,
 bool serve_as_line(Team& team, const CollectiveCall& call, ReductionForm form,
                    coll::shm::Patience patience) {
   Line line;
-  Places places;
-  return fill_line(team, call, form, line, places) && team.serve_line(line, patience);
+  Places places, sent;
+  return fill_line(team, call, form, line, places, sent) && team.serve_line(line, patience);
 }
 
 }  // namespace od

@@ -92,14 +92,29 @@ class Member : public LineMember {
     const bool one_block = one.kind == Kind::scatterv;
     out_.lay_out(one_block ? 1 : ranks,
                  [&](int from) { return one.bytes(one_block ? one.root : from, me); });
-    const bool may_be_line = !blocks || ranks == 2;
     serve(
-        patience, may_be_line, [&] { return serve_line(one, patience); },
+        patience, may_be_line(one), [&] { return serve_line(one, patience); },
         [&](Operation& op) { start(one, op); });
     check(one);
   }
 
  private:
+  // Between more than two a table of blocks has to fit.
+  bool may_be_line(const Case& one) {
+    const int ranks = team_.size();
+    const bool blocks = one.kind == Kind::alltoallv || one.kind == Kind::scatterv;
+    return !blocks || ranks == 2 || !one.gives(team_.position()) ||
+           table_bytes(ranks) + static_cast<std::uint64_t>(ranks) * spacing() <= kLinesBytes;
+  }
+  // Of the blocks that others get.
+  std::uint64_t spacing() {
+    std::uint64_t longest = 0;
+    for (int i = 0; i < team_.size(); ++i) {
+      if (i != team_.position()) longest = std::max(longest, in_.blocks().size(i));
+    }
+    return (longest + 7) / 8 * 8;
+  }
+
   bool serve_line(const Case& one, int patience) {
     const int me = team_.position();
     const Blocks in = in_.blocks(), out = out_.blocks();
@@ -110,17 +125,26 @@ class Member : public LineMember {
     line.shown = line.own = in.at(0);
     line.bytes = in.size(0);
     if (one.kind == Kind::gatherv) line.pattern = Pattern::to_root;
+    const bool pair = team_.size() == 2;
     if (one.kind == Kind::alltoallv || one.kind == Kind::scatterv) {
       line.content = Content::each;
-      line.shown = in.at(1 - me);
-      line.bytes = in.size(1 - me);
       line.own = in.at(me);
+      line.tabled = !pair;
+      if (pair) {
+        line.shown = in.at(1 - me);
+        line.bytes = in.size(1 - me);
+      } else if (one.gives(me)) {
+        line.shown = nullptr;
+        line.blocks = &in;
+        line.spacing = spacing();
+        line.bytes = line.tabled_bytes(team_.size());
+      }
     }
     if (one.kind == Kind::scatterv) {
       line.pattern = Pattern::from_root;
       line.into = out.at(0);
       line.taken_bytes = out.size(0);
-      if (me != one.root) line.bytes = line.taken_bytes;
+      if (me != one.root) line.bytes = pair ? line.taken_bytes : 0;
     } else if (one.gets(me)) {
       line.places = &out;
     }

@@ -24,8 +24,9 @@ bool LineServer::serve(const Line& line, Patience patience) {
   }
   const Span readers = readers_of(line.pattern, line.root, shape_.me, shape_.size);
   Span sources = sources_of(line.pattern, line.root, shape_.me, shape_.size);
-  // An empty share.
-  if (line.use == Use::combine && line.taken_bytes == 0) sources = {};
+  // An empty share, or block.
+  const bool one_block = line.use == Use::combine || line.pattern == Pattern::from_root;
+  if (one_block && line.content != Content::signal && line.taken_bytes == 0) sources = {};
   if (readers.has_another_than(shape_.me)) {
     while (!room_to_show(line)) {
       const int late = channel_.owner_of(channel_.awaits_acknowledgement().word);
@@ -58,12 +59,31 @@ void LineServer::show(const Line& line) {
     post.payload_bytes = static_cast<std::uint8_t>(told_bytes(line));
   } else if (post.way == Way::cells) {
     const std::uint64_t at = channel_.lanes().cell_offset(number);
-    std::memcpy(channel_.slot(shape_.me) + at, line.shown, line.bytes);
-    post.place = {at, told_bytes(line), channel_.lanes().cell_bytes(), block_bytes(line), 1, 1};
+    if (line.tabled) {
+      show_blocks(line, post, at);
+    } else {
+      std::memcpy(channel_.slot(shape_.me) + at, line.shown, line.bytes);
+      post.place = {at, told_bytes(line), channel_.lanes().cell_bytes(), block_bytes(line), 1, 1};
+    }
   }
   channel_.publish(number);
   shown_ahead_ = post.way;
   take_next_lines(line.bytes);
+}
+
+// As an exchange does where only the source knows its blocks.
+void LineServer::show_blocks(const Line& line, Post& post, std::uint64_t at) {
+  std::byte* const cell = channel_.slot(shape_.me) + at;
+  auto* const table = reinterpret_cast<TableEntry*>(cell);
+  std::byte* to = cell + table_bytes(shape_.size);
+  for (int i = 0; i < shape_.size; ++i, to += line.spacing) {
+    const std::uint64_t bytes = i != shape_.me ? line.blocks->size(i) : 0;
+    table[i] = {0, bytes};
+    if (bytes != 0) std::memcpy(to, line.blocks->at(i), bytes);
+  }
+  const auto members = static_cast<std::uint64_t>(shape_.size);
+  post.table = true;
+  post.place = {at, line.spacing, members * line.spacing, line.spacing, 1, 1};
 }
 
 // Where ranks share cores whoever finds that nothing is missing wakes a reader, as after an
@@ -105,9 +125,14 @@ void LineServer::fetch_lines(const Line& line, Span sources) const {
   if (sources.last - sources.first <= kFewSources) return;
   const std::uint64_t number = channel_.next();
   for (int i = sources.first; i < sources.last; ++i) {
-    if (i == shape_.me) continue;
+    if (i == shape_.me || nothing_from(line, i)) continue;
     const Post& post = channel_.post(i, number);
     prefetch_for_reading(&post);
+    if (line.tabled) {
+      prefetch_for_reading(channel_.slot(i) + channel_.lanes().cell_offset(number) +
+                           static_cast<std::size_t>(shape_.me) * sizeof(TableEntry));
+      continue;
+    }
     const std::uint64_t bytes = line.bytes_of(i);
     const std::uint64_t end = line.places != nullptr ? bytes : line.taken_at + line.taken_bytes;
     if (end <= kFirstLineBytes) continue;
@@ -124,7 +149,7 @@ void LineServer::fetch_lines(const Line& line, Span sources) const {
 void LineServer::fetch_later_post(const Line& line, int source) const {
   constexpr std::uint64_t kAhead = 2;
   const std::uint64_t bytes = line.bytes_of(source);
-  if (line.pattern == Pattern::everyone || bytes > kInlineBytes) return;
+  if (line.pattern == Pattern::everyone || bytes > kInlineBytes || line.tabled) return;
   const Post& post = channel_.post(source, channel_.next() + kAhead);
   prefetch_for_reading(&post);
   if (bytes > kFirstLineBytes) prefetch_for_reading(post.payload + kFirstLineBytes);
@@ -134,7 +159,7 @@ void LineServer::fetch_later_post(const Line& line, int source) const {
 // longer than the processor's own prefetchers need to start.
 void LineServer::fetch_cell(const Line& line, int source) const {
   const std::uint64_t bytes = line.bytes_of(source);
-  if (bytes <= kInlineBytes) return;
+  if (bytes <= kInlineBytes || line.tabled) return;
   const std::uint64_t number = channel_.next();
   const std::byte* const cell =
       channel_.slot(source) + channel_.lanes().cell_offset(number) + line.taken_at;
@@ -152,12 +177,17 @@ const std::atomic<std::uint32_t>* LineServer::awaited_member(Span sources) const
   return channel_.away(sources.first);
 }
 
+// Nobody waits for empty blocks.
+bool LineServer::nothing_from(const Line& line, int source) {
+  return line.tabled && line.bytes_of(source) == 0;
+}
+
 // Whether the lines of all sources are there, and are what this member expects.
 bool LineServer::lines_here(const Line& line, Span sources, Patience& patience) {
   const std::uint64_t number = channel_.next();
   fetch_lines(line, sources);
   for (int i = sources.first; i < sources.last; ++i) {
-    if (i == shape_.me) continue;
+    if (i == shape_.me || nothing_from(line, i)) continue;
     const Post& post = channel_.post(i, number);
     const std::uint64_t expected = channel_.ticket(i, number);
     bool was_there = true;
@@ -178,6 +208,7 @@ bool LineServer::lines_here(const Line& line, Span sources, Patience& patience) 
 // elsewhere, because it has taken the general way.
 bool LineServer::as_expected(const Line& line, int source, const Post& post) const {
   const std::uint64_t bytes = line.bytes_of(source);
+  if (line.tabled) return table_as_expected(bytes, source, post);
   if (post.way != way_of_line(bytes)) return false;
   const std::uint64_t told = line.places != nullptr ? bytes : told_bytes(line);
   if (post.way != Way::cells) return post.way == Way::nothing || post.payload_bytes == told;
@@ -185,10 +216,25 @@ bool LineServer::as_expected(const Line& line, int source, const Post& post) con
          post.place.bytes == told && post.place.block_bytes == block_bytes(line);
 }
 
+bool LineServer::table_as_expected(std::uint64_t bytes, int source, const Post& post) const {
+  const std::uint64_t at = channel_.lanes().cell_offset(channel_.next());
+  if (post.way != Way::cells || !post.table || post.place.offset != at) return false;
+  const auto* const table = reinterpret_cast<const TableEntry*>(channel_.slot(source) + at);
+  const auto members = static_cast<std::uint64_t>(shape_.size);
+  return table[shape_.me].bytes == bytes && bytes <= post.place.block_bytes &&
+         post.place.block_bytes <=
+             (channel_.lanes().cell_bytes() - table_bytes(shape_.size)) / members;
+}
+
 void LineServer::take(const Line& line, Span sources) {
   const std::uint64_t number = channel_.next();
   const auto shown_by = [&](int i) -> const std::byte* {
     if (i == shape_.me) return line.own;
+    if (line.tabled) {
+      if (nothing_from(line, i)) return nullptr;
+      return channel_.slot(i) + channel_.lanes().cell_offset(number) + table_bytes(shape_.size) +
+             static_cast<std::uint64_t>(shape_.me) * channel_.post(i, number).place.block_bytes;
+    }
     if (line.bytes_of(i) > kInlineBytes)
       return channel_.slot(i) + channel_.lanes().cell_offset(number) + line.taken_at;
     return channel_.post(i, number).payload + line.taken_at;

@@ -56,6 +56,11 @@ struct Line {
   // members all blocks.
   const std::byte* shown = nullptr;
   std::uint64_t bytes = 0;  // of every contribution, as it is shown; with `places` of the own one
+  // `each`, between more than two, of different lengths: what is shown is a table and the blocks
+  // behind it, which are this member's if it shows any (it has to stay where it is); no `shown`.
+  bool tabled = false;
+  const Blocks* blocks = nullptr;
+  std::uint64_t spacing = 0;  // from one of these to the next: no less than the longest one's bytes
   // What this member takes of each that it is shown: all of it, or its block.
   std::uint64_t taken_at = 0;
   std::uint64_t taken_bytes = 0;
@@ -71,7 +76,13 @@ struct Line {
   Combiner combiner;
 
   std::uint64_t bytes_of(int source) const {
-    return places != nullptr ? places->size(source) : bytes;
+    if (places != nullptr) return places->size(source);
+    return tabled ? taken_bytes : bytes;
+  }
+  // Describes `blocks` of so many members; 0 if all but the own one are empty.
+  std::uint64_t tabled_bytes(int members) const {
+    if (spacing == 0) return 0;
+    return table_bytes(members) + static_cast<std::uint64_t>(members) * spacing;
   }
 };
 
@@ -94,6 +105,7 @@ class LineServer {
  private:
   bool room_to_show(const Line& line);
   void show(const Line& line);
+  void show_blocks(const Line& line, Post& post, std::uint64_t at);
   void tell_readers(const Line& line, Span readers);
   void take_next_lines(std::uint64_t bytes);
   void fetch_lines(const Line& line, Span sources) const;
@@ -101,9 +113,12 @@ class LineServer {
   void fetch_later_post(const Line& line, int source) const;
   bool lines_here(const Line& line, Span sources, Patience& patience);
   const std::atomic<std::uint32_t>* awaited_member(Span sources) const;
+  static bool nothing_from(const Line& line, int source);
   bool as_expected(const Line& line, int source, const Post& post) const;
+  bool table_as_expected(std::uint64_t bytes, int source, const Post& post) const;
   // Of blocks that a member shows to each of several others; 0: it shows all of them the same.
   std::uint64_t block_bytes(const Line& line) const {
+    if (line.tabled) return line.spacing;
     if (line.content != Content::each || shape_.size == 2) return 0;
     return line.bytes / static_cast<std::uint64_t>(shape_.size);
   }

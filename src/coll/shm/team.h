@@ -111,6 +111,8 @@ class Team {
     return true;
   }
 
+  // How long a line may be.
+  std::uint64_t line_bytes() const { return channel_.lanes().cell_bytes(); }
   bool reduces_whole(std::uint64_t bytes, ReductionForm form) const {
     return shape_.reduces_whole(bytes, form);
   }
