@@ -144,6 +144,10 @@ class Channel {
   bool cell_free(std::uint64_t number) {
     return number < lanes_.cells() || acknowledged(number - lanes_.cells() + 1);
   }
+  // The same of an exchange so many later, as far as it can be told without waiting for it.
+  bool cell_seems_free(std::uint64_t number) const {
+    return number < lanes_.cells() || seems_acknowledged(number - lanes_.cells() + 1);
+  }
   std::uint64_t acknowledged_below() const { return acknowledged_; }
   const Awaited& awaits_acknowledgement() const { return awaits_acknowledgement_; }
   void stop_awaiting_acknowledgement() { awaits_acknowledgement_ = {}; }
@@ -209,6 +213,7 @@ class Channel {
   Peer& peer(int i) { return peers_[static_cast<std::size_t>(i)]; }
   const Peer& peer(int i) const { return peers_[static_cast<std::size_t>(i)]; }
   bool look_for_acknowledgement(std::uint64_t exchange);
+  bool seems_acknowledged(std::uint64_t exchange) const;
   void wake_if_asleep(const Peer& p);
 
   int me_;

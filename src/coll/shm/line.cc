@@ -7,6 +7,7 @@
 
 #include <cstring>
 
+#include "base/pause.h"
 #include "base/prefetch.h"
 #include "coll/shm/waking.h"
 
@@ -28,9 +29,12 @@ bool LineServer::serve(const Line& line, Patience patience) {
   const bool one_block = line.use == Use::combine || line.pattern == Pattern::from_root;
   if (one_block && line.content != Content::signal && line.taken_bytes == 0) sources = {};
   if (readers.has_another_than(shape_.me)) {
-    while (!room_to_show(line)) {
-      const int late = channel_.owner_of(channel_.awaits_acknowledgement().word);
-      if (late < 0 || !patience.another_look([&] { return channel_.away(late); })) return false;
+    if (!room_to_show(line)) {
+      do {
+        const int late = channel_.owner_of(channel_.awaits_acknowledgement().word);
+        if (late < 0 || !patience.another_look([&] { return channel_.away(late); })) return false;
+      } while (!room_to_show(line));
+      leave_readers_alone(line);
     }
     show(line);
     tell_readers(line, readers);
@@ -45,6 +49,20 @@ bool LineServer::room_to_show(const Line& line) {
   const std::uint64_t number = channel_.next();
   return way_of_line(line.bytes) == Way::cells ? channel_.cell_free(number)
                                                : channel_.post_free(number);
+}
+
+// Whoever is ahead of its readers would find one cell free at a time, and ask each time for the
+// line that they tell it by, while they want to write it: between far cores that takes as long as
+// the call itself. A few cells more are worth a moment. Without a core for each rank it is the
+// readers'.
+void LineServer::leave_readers_alone(const Line& line) const {
+  constexpr int kLooks = 4;
+  constexpr int kPauses = 32;  // about half a microsecond
+  if (!channel_.wakes_at_once() || way_of_line(line.bytes) != Way::cells) return;
+  const std::uint64_t later = channel_.next() + kLanes / 2;
+  for (int look = 0; look < kLooks && !channel_.cell_seems_free(later); ++look) {
+    for (int i = 0; i < kPauses; ++i) pause_processor();
+  }
 }
 
 void LineServer::show(const Line& line) {

@@ -104,6 +104,7 @@ class LineServer {
 
  private:
   bool room_to_show(const Line& line);
+  void leave_readers_alone(const Line& line) const;
   void show(const Line& line);
   void show_blocks(const Line& line, Post& post, std::uint64_t at);
   void tell_readers(const Line& line, Span readers);

@@ -91,6 +91,9 @@ const Tuning::Row& Publisher::row() const {
 // both sides copy.
 bool Publisher::message_pays(const Exchange& x, std::uint64_t bytes, bool direct) const {
   if (carrier_ == nullptr || x.seat.size != 2 || x.spec.use != Use::copy) return false;
+  // Slices of a reduction come and go beside each other: as messages, which both sides attend to,
+  // an allreduce of 600 KiB takes 107 us between far cores instead of 60.
+  if (x.part.origin != Origin::program) return false;
   if (x.spec.rooted()) return bytes >= row().message_rooted;
   return bytes >= (direct ? row().message_everyone : row().message_rewritten);
 }
