@@ -282,8 +282,8 @@ std::uint64_t spacing_of(std::uint64_t longest) {
   return (longest + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-// What this member sends is shown behind a table, in which the others find how long theirs are;
-// false if it is too much, which is found before anything else is looked at.
+// What this member sends is shown behind a table, in which the others find how long their blocks
+// are; false if it is too much, which is found before anything else is looked at.
 bool fill_table(const Team& team, const CollectiveCall& call, Line& line, Places& sent) {
   const auto members = static_cast<std::size_t>(team.size());
   if (call.send_blocks.size() != members) return false;
@@ -317,7 +317,7 @@ bool fill_tabled(const Team& team, const CollectiveCall& call, bool rooted, Line
     if (!run) return false;
     line.into = run->start;
     line.taken_bytes = run->bytes;
-    // Others' may be longer, but then nobody loses more than looking for a line.
+    // Another one's block may be longer and make it no line: then looking for one was in vain.
     line.spacing = spacing_of(run->bytes);
     return line.tabled_bytes(team.size()) <= team.line_bytes();
   }

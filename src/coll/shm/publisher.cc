@@ -87,8 +87,8 @@ const Tuning::Row& Publisher::row() const {
                                : tuning.near_row;
 }
 
-// Whether the transport moves a block faster, which measures its own ways of copying, and of which
-// both sides copy.
+// Whether the transport moves a block faster: it lets both sides copy, or the source push, and
+// measures which.
 bool Publisher::message_pays(const Exchange& x, std::uint64_t bytes, bool direct) const {
   if (carrier_ == nullptr || x.seat.size != 2 || x.spec.use != Use::copy) return false;
   // Slices of a reduction come and go beside each other: as messages, which both sides attend to,

@@ -48,10 +48,9 @@ class Reader {
   void prepare(Exchange& x);
   // One round; false when it has to wait.
   bool read_round(Exchange& x);
-  // Of two members: a message is being received.
-  bool awaits_message(const Exchange& x) const {
-    return x.seat.size == 2 && !x.read.over() && x.read.shown[1 - x.seat.me].expected;
-  }
+  // Of two members: a message is being received; or is to be, for which there was no memory.
+  static bool awaits_message(const Exchange& x) { return announced(x) && of_other(x).expected; }
+  static bool may_receive(const Exchange& x) { return announced(x) && !of_other(x).expected; }
   // A member's slot contained nonsense.
   bool broken() const { return broken_; }
 
@@ -63,6 +62,11 @@ class Reader {
   bool resolve_cells(Exchange& x, int source, const Post& post, std::uint64_t after_table);
   bool available(Exchange& x, int source, std::uint32_t round);
   bool arrived(Exchange& x, int source, Shown& s);
+  static const Shown& of_other(const Exchange& x) { return x.read.shown[1 - x.seat.me]; }
+  static bool announced(const Exchange& x) {
+    if (x.seat.size != 2 || x.read.over()) return false;
+    return of_other(x).seen && of_other(x).way == Way::message;
+  }
   bool copy_round(Exchange& x);
   void copy_shown(Exchange& x, int source, Shown& s);
   bool combine_round(Exchange& x);

@@ -68,17 +68,18 @@ bool Team::anything_ready() const {
   for (std::uint64_t number = channel_.completed(); number < channel_.next(); ++number) {
     const Exchange& x = lane_exchange(number);
     if (!x.under_way()) continue;
-    if (ready(x.show.room) || ready(x.read.content) || message_over(x)) return true;
+    if (ready(x.show.room) || ready(x.read.content) || message_moves(x)) return true;
   }
   return false;
 }
 
-// Whether a message has arrived, or left as the last of what there is to do.
-bool Team::message_over(const Exchange& x) const {
+// Whether a message has arrived, or left as the last of what there is to do, or may now be
+// received.
+bool Team::message_moves(const Exchange& x) const {
   if (carrier_ == nullptr) return false;
-  const bool received = reader_.awaits_message(x) && carrier_->received(x.number);
+  const bool received = Reader::awaits_message(x) && carrier_->received(x.number);
   const bool leaves = x.show.way == Way::message && x.read.over();
-  return received || (leaves && carrier_->sent(x.number));
+  return received || Reader::may_receive(x) || (leaves && carrier_->sent(x.number));
 }
 
 const std::atomic<std::uint32_t>* Team::awaited_member() const {
@@ -116,7 +117,7 @@ std::string Team::describe() const {
             " of " + std::to_string(x.read.rounds);
     add("waits for room", x.show.room);
     add("waits for content", x.read.content);
-    if (reader_.awaits_message(x)) text += ", waits for a message";
+    if (Reader::awaits_message(x)) text += ", waits for a message";
     if (x.show.way == Way::message && !carrier_->sent(x.number)) text += ", sends a message";
     text += "; ";
   }

@@ -166,7 +166,7 @@ class Team {
   bool begin_next();
   bool describe_next(Operation& op, Exchange& x);
   bool step(Exchange& x);
-  bool message_over(const Exchange& x) const;
+  bool message_moves(const Exchange& x) const;
   void retire(Exchange& x);
   void tell_sleepers();
 
