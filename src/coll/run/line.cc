@@ -276,10 +276,13 @@ bool fill_gathered(const Team& team, const CollectiveCall& call, bool rooted, Li
   return true;
 }
 
-// From one block of a table to the next, if the longest one has so many bytes.
-std::uint64_t spacing_of(std::uint64_t longest) {
-  constexpr std::uint64_t kAlignment = 8;
-  return (longest + kAlignment - 1) / kAlignment * kAlignment;
+// This member's block of a scatterv.
+bool take_one(const CollectiveCall& call, Line& line) {
+  const std::optional<Run> run = block_run(call.recv, {call.recv_count, 0}, call.recv_type);
+  if (!run) return false;
+  line.into = run->start;
+  line.taken_bytes = run->bytes;
+  return true;
 }
 
 // What this member sends is shown behind a table, in which the others find how long their blocks
@@ -296,7 +299,7 @@ bool fill_table(const Team& team, const CollectiveCall& call, Line& line, Places
     if (bytes == 0) return false;
     longest = std::max(longest, bytes);
   }
-  line.spacing = spacing_of(longest);
+  line.spacing = coll::shm::table_spacing(longest);
   line.bytes = line.tabled_bytes(team.size());
   if (line.bytes > team.line_bytes() || !fill_places(team, call, true, sent)) return false;
   line.blocks = &sent.blocks;
@@ -311,14 +314,10 @@ bool fill_tabled(const Team& team, const CollectiveCall& call, bool rooted, Line
   line.tabled = true;
   const int me = team.position();
   const bool sends = !rooted || me == call.root;
-  const auto kept = [&] { return block_run(call.recv, {call.recv_count, 0}, call.recv_type); };
   if (!sends) {
-    const std::optional<Run> run = kept();
-    if (!run) return false;
-    line.into = run->start;
-    line.taken_bytes = run->bytes;
+    if (!take_one(call, line)) return false;
     // Another one's block may be longer and make it no line: then looking for one was in vain.
-    line.spacing = spacing_of(run->bytes);
+    line.spacing = coll::shm::table_spacing(line.taken_bytes);
     return line.tabled_bytes(team.size()) <= team.line_bytes();
   }
   if (!rooted && call.in_place) return false;
@@ -330,12 +329,7 @@ bool fill_tabled(const Team& team, const CollectiveCall& call, bool rooted, Line
     line.places = &places.blocks;
     return own_bytes == places.blocks.size(me);
   }
-  if (call.in_place) return true;
-  const std::optional<Run> run = kept();
-  if (!run || run->bytes != own_bytes) return false;
-  line.into = run->start;
-  line.taken_bytes = own_bytes;
-  return true;
+  return call.in_place || (take_one(call, line) && line.taken_bytes == own_bytes);
 }
 
 // Two show each other the one block.
@@ -348,10 +342,8 @@ bool fill_scattered(const Team& team, const CollectiveCall& call, bool rooted, L
                      call.send_types.empty() ? call.send_type : call.send_types[to]);
   };
   if (rooted && team.position() != call.root) {
-    const std::optional<Run> run = block_run(call.recv, {call.recv_count, 0}, call.recv_type);
-    if (!run) return false;
-    line.into = run->start;
-    line.bytes = line.taken_bytes = run->bytes;
+    if (!take_one(call, line)) return false;
+    line.bytes = line.taken_bytes;
     return true;
   }
   if (call.send_blocks.size() != 2) return false;
@@ -366,11 +358,8 @@ bool fill_scattered(const Team& team, const CollectiveCall& call, bool rooted, L
   }
   if (call.in_place) return true;
   const std::optional<Run> own = sent(me);
-  const std::optional<Run> kept = block_run(call.recv, {call.recv_count, 0}, call.recv_type);
-  if (!own || !kept || own->bytes != kept->bytes) return false;
+  if (!own || !take_one(call, line) || own->bytes != line.taken_bytes) return false;
   line.own = own->start;
-  line.into = kept->start;
-  line.taken_bytes = own->bytes;
   return true;
 }
 

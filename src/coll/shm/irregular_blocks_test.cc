@@ -112,7 +112,7 @@ class Member : public LineMember {
     for (int i = 0; i < team_.size(); ++i) {
       if (i != team_.position()) longest = std::max(longest, in_.blocks().size(i));
     }
-    return (longest + 7) / 8 * 8;
+    return table_spacing(longest);
   }
 
   bool serve_line(const Case& one, int patience) {

@@ -29,13 +29,12 @@ bool LineServer::serve(const Line& line, Patience patience) {
   const bool one_block = line.use == Use::combine || line.pattern == Pattern::from_root;
   if (one_block && line.content != Content::signal && line.taken_bytes == 0) sources = {};
   if (readers.has_another_than(shape_.me)) {
-    if (!room_to_show(line)) {
-      do {
-        const int late = channel_.owner_of(channel_.awaits_acknowledgement().word);
-        if (late < 0 || !patience.another_look([&] { return channel_.away(late); })) return false;
-      } while (!room_to_show(line));
-      leave_readers_alone(line);
+    bool was_ahead = false;
+    for (; !room_to_show(line); was_ahead = true) {
+      const int late = channel_.owner_of(channel_.awaits_acknowledgement().word);
+      if (late < 0 || !patience.another_look([&] { return channel_.away(late); })) return false;
     }
+    if (was_ahead) leave_readers_alone(line);
     show(line);
     tell_readers(line, readers);
   }
@@ -77,12 +76,14 @@ void LineServer::show(const Line& line) {
     post.payload_bytes = static_cast<std::uint8_t>(told_bytes(line));
   } else if (post.way == Way::cells) {
     const std::uint64_t at = channel_.lanes().cell_offset(number);
+    std::byte* const cell = channel_.slot(shape_.me) + at;
     if (line.tabled) {
-      show_blocks(line, post, at);
+      fill_table(line, cell);
     } else {
-      std::memcpy(channel_.slot(shape_.me) + at, line.shown, line.bytes);
-      post.place = {at, told_bytes(line), channel_.lanes().cell_bytes(), block_bytes(line), 1, 1};
+      std::memcpy(cell, line.shown, line.bytes);
     }
+    post.table = line.tabled;
+    post.place = {at, told_bytes(line), channel_.lanes().cell_bytes(), block_bytes(line), 1, 1};
   }
   channel_.publish(number);
   shown_ahead_ = post.way;
@@ -90,8 +91,7 @@ void LineServer::show(const Line& line) {
 }
 
 // As an exchange does where only the source knows its blocks.
-void LineServer::show_blocks(const Line& line, Post& post, std::uint64_t at) {
-  std::byte* const cell = channel_.slot(shape_.me) + at;
+void LineServer::fill_table(const Line& line, std::byte* cell) const {
   auto* const table = reinterpret_cast<TableEntry*>(cell);
   std::byte* to = cell + table_bytes(shape_.size);
   for (int i = 0; i < shape_.size; ++i, to += line.spacing) {
@@ -99,9 +99,6 @@ void LineServer::show_blocks(const Line& line, Post& post, std::uint64_t at) {
     table[i] = {0, bytes};
     if (bytes != 0) std::memcpy(to, line.blocks->at(i), bytes);
   }
-  const auto members = static_cast<std::uint64_t>(shape_.size);
-  post.table = true;
-  post.place = {at, line.spacing, members * line.spacing, line.spacing, 1, 1};
 }
 
 // Where ranks share cores whoever finds that nothing is missing wakes a reader, as after an

@@ -47,6 +47,12 @@ struct Patience {
   }
 };
 
+// From one block behind a table to the next, if the longest one has so many bytes.
+constexpr std::uint64_t table_spacing(std::uint64_t longest) {
+  constexpr std::uint64_t kAlignment = 8;
+  return (longest + kAlignment - 1) / kAlignment * kAlignment;
+}
+
 struct Line {
   Pattern pattern = Pattern::everyone;
   Content content = Content::signal;
@@ -106,7 +112,7 @@ class LineServer {
   bool room_to_show(const Line& line);
   void leave_readers_alone(const Line& line) const;
   void show(const Line& line);
-  void show_blocks(const Line& line, Post& post, std::uint64_t at);
+  void fill_table(const Line& line, std::byte* cell) const;
   void tell_readers(const Line& line, Span readers);
   void take_next_lines(std::uint64_t bytes);
   void fetch_lines(const Line& line, Span sources) const;
