@@ -305,7 +305,8 @@ def write(rows: list[dict[str, str]], commit: str) -> None:
     with DATA.open("w", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
         writer.writeheader()
-        writer.writerows(rows)
+        # What was measured in one half only is compared with nothing.
+        writer.writerows(row for row in rows if all(row[half] for half in HALVES))
     commits = ", ".join(sorted({row["commit"] for row in rows}))
     lines = [f"Machine: {machine()} Commit {commits or commit}.", "", *glance(rows)]
     lines += worst(rows, 1.1, 30)
