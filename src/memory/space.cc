@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "base/populate.h"
+#include "base/round.h"
 #include "memory/heap/environment.h"
 #include "observe/log.h"
 
@@ -33,8 +34,8 @@ constinit Proof the_proof = {};
 // is read-only, beyond the end of a file, or memory of a device.
 bool populate(const void* address, std::uint64_t bytes) {
   const auto start = reinterpret_cast<std::uintptr_t>(address);
-  const std::uintptr_t first = start / kPageBytes * kPageBytes;
-  const std::uintptr_t end = (start + bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
+  const std::uintptr_t first = round_down(start, kPageBytes);
+  const std::uintptr_t end = round_up(start + bytes, kPageBytes);
   const int before = errno;
   int result;
   do {

@@ -17,6 +17,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/round.h"
 #include "node/identity.h"
 #include "node/region.h"
 
@@ -75,8 +76,8 @@ bool Node::dead(int index) const {
 
 void Node::punch(std::uint64_t offset, std::uint64_t bytes) {
   if (offset > layout_.total_bytes || bytes > layout_.total_bytes - offset) return;
-  const std::uint64_t first = (offset + kPageBytes - 1) / kPageBytes * kPageBytes;
-  const std::uint64_t end = (offset + bytes) / kPageBytes * kPageBytes;
+  const std::uint64_t first = round_up(offset, kPageBytes);
+  const std::uint64_t end = round_down(offset + bytes, kPageBytes);
   if (first >= end) return;
   std::byte* const start = member(my_index_).base + first;
   // Removes the pages from the file, for all who map it; private memory needs the other call.

@@ -16,6 +16,8 @@
 #include <cstring>
 #include <new>
 
+#include "base/round.h"
+
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 8u  // Linux 6.3
 #endif
@@ -33,13 +35,6 @@ constexpr std::uint64_t kMostNodeBuffersBytes = std::uint64_t{64} << 30;
 // Of all frames of one region together.
 std::uint64_t frames_bytes(const RegionLayout& layout) {
   return layout.frame_count * (kFrameHeadBytes + layout.frame_bytes);
-}
-
-constexpr std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) {
-  return (value + unit - 1) / unit * unit;
-}
-constexpr std::uint64_t round_down(std::uint64_t value, std::uint64_t unit) {
-  return value / unit * unit;
 }
 
 // Slots get smaller before there are fewer of them.

@@ -5,6 +5,7 @@
 // only the front of a block is written, so that its owner touches its pages first.
 #include <algorithm>
 
+#include "base/round.h"
 #include "node/region_layout.h"
 #include "smpi/service.h"
 
@@ -13,10 +14,6 @@ namespace {
 
 constexpr std::uint64_t kChunkBytes = 1 << 20;
 constexpr std::uint64_t kUnreachable = ~std::uint64_t{0};
-
-constexpr std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) {
-  return (value + unit - 1) / unit * unit;
-}
 
 }  // namespace
 

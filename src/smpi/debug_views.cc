@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/round.h"
 #include "node/region_layout.h"
 #include "observe/log.h"
 
@@ -101,7 +102,7 @@ const void* DebugViews::open(const std::byte* address, std::uint64_t bytes, int 
   const auto place = reinterpret_cast<std::uintptr_t>(address);
   const std::uint64_t within = place % kPage;
   View added;
-  added.page_bytes = (within + (bytes > 0 ? bytes : 1) + kPage - 1) / kPage * kPage;
+  added.page_bytes = round_up(within + (bytes > 0 ? bytes : 1), kPage);
   // An old size of 0 asks for a second mapping of shared pages.
   const long mapped =
       syscall(SYS_mremap, place - within, 0, added.page_bytes, MREMAP_MAYMOVE, nullptr);
@@ -157,7 +158,7 @@ void DebugViews::released_twice(std::uint64_t number) {
 }
 
 void DebugViews::protect(std::byte* block, std::uint64_t bytes, Block* record, const char* site) {
-  const std::uint64_t whole = (bytes + kPage - 1) / kPage * kPage;
+  const std::uint64_t whole = round_up(bytes, kPage);
   const std::lock_guard lock(mutex_);
   if (whole == 0 || !protect_pages(block, whole, PROT_READ)) return;
   lent_[block] = {whole, record, site};

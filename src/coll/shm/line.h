@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/pause.h"
+#include "base/round.h"
 #include "coll/shm/channel.h"
 #include "coll/shm/combiner.h"
 #include "coll/shm/exchange_spec.h"
@@ -50,7 +51,7 @@ struct Patience {
 // From one block behind a table to the next, if the longest one has so many bytes.
 constexpr std::uint64_t table_spacing(std::uint64_t longest) {
   constexpr std::uint64_t kAlignment = 8;
-  return (longest + kAlignment - 1) / kAlignment * kAlignment;
+  return round_up(longest, kAlignment);
 }
 
 struct Line {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/populate.h"
+#include "base/round.h"
 #include "memory/reach.h"
 
 namespace od::coll::shm {
@@ -18,10 +19,6 @@ namespace {
 // the one that is read.
 bool tells_one_block(const Exchange& x) { return x.part.own_places && x.seat.size == 2; }
 bool needs_table(const Exchange& x) { return x.part.own_places && x.seat.size > 2; }
-
-constexpr std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) {
-  return (value + unit - 1) / unit * unit;
-}
 
 }  // namespace
 

@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "base/round.h"
 #include "node/region_layout.h"
 
 namespace od::coll::shm {
@@ -93,8 +94,7 @@ struct TableEntry {
 
 // What a table of so many members takes; cells follow it.
 constexpr std::uint64_t table_bytes(int members) {
-  const std::uint64_t bytes = static_cast<std::uint64_t>(members) * sizeof(TableEntry);
-  return (bytes + kFalseSharingBytes - 1) / kFalseSharingBytes * kFalseSharingBytes;
+  return round_up(static_cast<std::uint64_t>(members) * sizeof(TableEntry), kFalseSharingBytes);
 }
 
 // Step words hold a ticket and a number of steps, of which all count once the last one is there.

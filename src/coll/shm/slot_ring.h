@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/round.h"
 #include "node/region_layout.h"
 
 namespace od::coll::shm {
@@ -30,7 +31,7 @@ class SlotRing {
   // Offset in the ring of `bytes` in one piece, kept until `release` is called with a number
   // greater than `exchange`. kNoRoom: try again when more exchanges are complete.
   std::uint64_t reserve(std::uint64_t bytes, std::uint64_t exchange) {
-    bytes = (bytes + kFalseSharingBytes - 1) / kFalseSharingBytes * kFalseSharingBytes;
+    bytes = round_up(bytes, kFalseSharingBytes);
     if (used_ == kPieces) return kNoRoom;
     while (bytes > window_ && window_ < bytes_) window_ = std::min(bytes_, 2 * window_);
     const std::uint64_t tail = used_ == 0 ? head_ : pieces_[first_].at;

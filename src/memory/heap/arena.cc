@@ -13,6 +13,7 @@
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
+#include "base/round.h"
 #include "memory/heap/size_classes.h"
 
 #ifndef MFD_NOEXEC_SEAL
@@ -209,8 +210,8 @@ bool Arena::map_at(void* start, uint64_t bytes, uint64_t offset, int access) con
 
 bool collapse(char* start, uint64_t bytes) {
   const auto address = reinterpret_cast<uintptr_t>(start);
-  const uintptr_t first = (address + kHugeBytes - 1) / kHugeBytes * kHugeBytes;
-  const uintptr_t end = (address + bytes) / kHugeBytes * kHugeBytes;
+  const uintptr_t first = round_up(address, kHugeBytes);
+  const uintptr_t end = round_down(address + bytes, kHugeBytes);
   if (first >= end) return false;
   // A huge page that is all hole cannot be collapsed: each gets one small page beforehand. By a
   // system call, which fails where a touch would end the program: the page may be one that its

@@ -12,6 +12,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "base/round.h"
 #include "memory/heap/own_pages.h"
 #include "memory/heap/size_classes.h"
 #include "memory/raw_copy.h"
@@ -249,7 +250,7 @@ uint64_t lay_out_spill() {
   uint64_t end = 0;
   for (unsigned i = 0; i < g_copy_count; ++i) {
     g_copies[i].spilled_at = end;
-    end += (g_copies[i].bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
+    end += round_up(g_copies[i].bytes, kPageBytes);
   }
   return end;
 }

@@ -8,6 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/round.h"
 #include "memory/heap/mutex.h"
 #include "memory/heap/size_classes.h"
 
@@ -32,7 +33,7 @@ constexpr int kAccess = PROT_READ | PROT_WRITE;
 
 uintptr_t address(const void* at) { return reinterpret_cast<uintptr_t>(at); }
 void* pointer(uintptr_t at) { return reinterpret_cast<void*>(at); }
-uintptr_t page_up(uintptr_t value) { return (value + kPageBytes - 1) / kPageBytes * kPageBytes; }
+uintptr_t page_up(uintptr_t value) { return round_up(value, kPageBytes); }
 
 // Whole pages, no wrap: else the kernel has an error to report.
 bool is_range(const void* start, size_t bytes) {

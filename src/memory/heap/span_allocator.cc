@@ -7,12 +7,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/round.h"
+
 namespace od::memory::heap {
 namespace {
-
-constexpr uint64_t round_up(uint64_t value, uint32_t unit) {
-  return (value + unit - 1) / unit * unit;
-}
 
 uint64_t add_relaxed(uint64_t* counter, uint64_t value) {
   if (OD_SINGLE_THREADED) return *counter += value;
@@ -299,7 +297,7 @@ uint32_t SpanAllocator::take_from_top(uint32_t pages, uint32_t align_pages, uint
   if (end > page_count_) return 0;
   if (end > open_) {
     uint64_t opened = end > uint64_t{open_} + kOpenPages ? end : uint64_t{open_} + kOpenPages;
-    opened = (opened + kFillPages - 1) / kFillPages * kFillPages;
+    opened = round_up(opened, kFillPages);
     if (opened > page_count_) opened = page_count_;
     if (!system_.open(system_.context, static_cast<char*>(address_of(open_)),
                       (opened - open_) * kPageBytes)) {
