@@ -257,6 +257,13 @@
     "at most 2 % of the time. Unless `off`, `MPI_Init` measures what messages between nodes "      \
     "take, for the cost model. As with any two algorithms, the last bits of a floating-point sum " \
     "may depend on who made it.")                                                                  \
+  A(learn_file, OutputType, "learn_file", "", 0, 4096, coll,                                       \
+    "File (JSON) in which what programs learn (`learn`) about the communicators that rank 0 "      \
+    "belongs to is kept: read in `MPI_Init`, written in `MPI_Finalize`. The next job with the same " \
+    "layout begins with what serves its calls best and goes on to measure where the one before "   \
+    "has stopped; other layouts and sizes stay as they are. One that was written over another "    \
+    "MPI library, or on another kind of machine, is neither used nor changed. As `tuning` it fixes " \
+    "what was learnt. Empty: nothing is kept.")                                                     \
   A(first_arrival, BoolType, "first_arrival", true, false, true, coll,                             \
     "On communicators that span nodes ranks look how far apart those of each node come to "        \
     "broadcasts, scatters, reductions to a root and gathers of 64 KiB and more, and tell each "    \

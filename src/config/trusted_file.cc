@@ -232,4 +232,24 @@ int open_trusted_output(const std::string& path, std::string& error) {
   return error.empty() ? file.release() : -1;
 }
 
+std::string replace_file(const std::string& path, std::string_view text) {
+  const std::string made = path + '.' + std::to_string(getpid());
+  Descriptor file(open(made.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644));
+  if (file.get() < 0) return strerror(errno);
+  fchmod(file.get(), 0644);
+  std::size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t written = write(file.get(), text.data() + done, text.size() - done);
+    if (written <= 0) break;
+    done += static_cast<std::size_t>(written);
+  }
+  std::string error;
+  if (done != text.size() || close(file.release()) != 0 ||
+      rename(made.c_str(), path.c_str()) != 0) {
+    error = strerror(errno);
+    unlink(made.c_str());
+  }
+  return error;
+}
+
 }  // namespace od::config

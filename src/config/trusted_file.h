@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace od::config {
 
@@ -31,6 +32,11 @@ FileText read_trusted_file(const std::string& path, std::size_t max_bytes, LastL
 // the same file: the descriptor holds a lock of it (flock) until it is closed, for which this waits
 // a second at most, so the file is the last writer's and never a mixture.
 int open_trusted_output(const std::string& path, std::string& error);
+
+// Writes a file in one go: whoever reads it sees the old one or this one. It is for its owner to
+// change and for all to read whatever the umask, so that it counts as trusted. Returns what went
+// wrong; empty: nothing.
+std::string replace_file(const std::string& path, std::string_view text);
 
 }  // namespace od::config
 

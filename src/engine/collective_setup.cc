@@ -10,6 +10,7 @@
 #include "coll/plan/registry.h"
 #include "coll/run/collectives.h"
 #include "engine/arrival_report.h"
+#include "engine/learnt_file.h"
 #include "engine/network_cost.h"
 #include "engine/rank_state.h"
 #include "observe/log.h"
@@ -183,6 +184,12 @@ void RankState::prepare_collectives() {
     options.tuning_file = tuning_path(settings, host.version_text);
     if (options.tuning_file.empty()) options.tuning_file = settings.tuning;
     options.tuning_text = terms.tuning_text;
+  }
+  options.learnt_text = terms.learnt_text;
+  options.learnt_file = settings.learn_file;
+  if (keeps_learnt(settings) && host.world_rank == 0) {
+    collectives.learnt = std::make_unique<coll::LearntChoices>();
+    collectives.learnt_refused = terms.learnt_text.empty();
   }
   for (const auto& [variable, text] : terms.rules) {
     for (const coll::OldName& name : coll::old_names()) {

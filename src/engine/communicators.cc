@@ -192,7 +192,10 @@ void Rank::comm_freed(Comm& comm) {
     }
   }
   Guard guard(s);
-  if (comm.collectives != nullptr) s.close_switches(*comm.collectives);
+  if (comm.collectives != nullptr) {
+    s.close_switches(*comm.collectives);
+    if (s.collectives.learnt != nullptr) comm.collectives->tell_learnt(*s.collectives.learnt);
+  }
   comm.freed = true;
   --comm.references;
   s.drop_if_unused(comm);

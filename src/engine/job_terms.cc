@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "coll/plan/select/tuning_file.h"
+#include "engine/learnt_file.h"
 #include "node/identity.h"
 #include "overlap/trace.h"
 #include "topology/fingerprint.h"
@@ -18,6 +19,7 @@ namespace {
 
 constexpr std::string_view kTuningText = "tuning text";
 constexpr std::string_view kTuningIssue = "tuning issue";
+constexpr std::string_view kLearntText = "learnt text";
 constexpr std::string_view kTraceText = "overlap trace";
 
 bool is_rule(std::string_view variable) {
@@ -90,6 +92,11 @@ JobTerms own_terms(const config::Settings& settings, std::string_view host_versi
     terms.trace_text = overlap::read_trace(settings.overlap_trace, note);
     if (!note.empty()) terms.notes.push_back(std::move(note));
   }
+  if (keeps_learnt(settings)) {
+    LearntFile learnt = read_learnt(settings.learn_file, host_version);
+    terms.learnt_text = std::move(learnt.text);
+    if (!learnt.issue.empty()) terms.issues.push_back(std::move(learnt.issue));
+  }
   const std::string path = tuning_path(settings, host_version);
   if (path.empty()) return terms;
   std::optional<std::string> text = coll::read_tuning_text(path, terms.issues);
@@ -117,6 +124,8 @@ std::string terms_text(const config::Settings& settings, const JobTerms& terms) 
   }
   put(text, kTuningText);
   put(text, terms.tuning_text);
+  put(text, kLearntText);
+  put(text, terms.learnt_text);
   put(text, kTraceText);
   put(text, terms.trace_text);
   for (const std::string& issue : terms.issues) {
@@ -136,6 +145,8 @@ std::vector<std::string> take_terms(const std::string& text, config::Settings& s
     if (!value) break;
     if (*name == kTuningText) {
       taken.tuning_text = *value;
+    } else if (*name == kLearntText) {
+      taken.learnt_text = *value;
     } else if (*name == kTraceText) {
       taken.trace_text = *value;
     } else if (*name == kTuningIssue) {
@@ -158,6 +169,9 @@ std::vector<std::string> take_terms(const std::string& text, config::Settings& s
   }
   if (!terms.tuning_text.empty() && terms.tuning_text != taken.tuning_text) {
     different.emplace_back("the tuning file's text");
+  }
+  if (!terms.learnt_text.empty() && terms.learnt_text != taken.learnt_text) {
+    different.emplace_back("the text of learn_file");
   }
   if (!terms.trace_text.empty() && terms.trace_text != taken.trace_text) {
     different.emplace_back("the trace of the program");

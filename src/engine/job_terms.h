@@ -1,5 +1,6 @@
 // What all ranks of a job have to decide alike: the agreed settings (config/settings_table.h), the
-// rules that choose algorithms of collectives, the tuning file and the trace of the program. Rank
+// rules that choose algorithms of collectives, the tuning file, what an earlier run has learnt and
+// the trace of the program. Rank
 // 0's count for all.
 //
 // Files and environments of ranks differ in practice: another file on another node, another kernel
@@ -21,6 +22,7 @@ namespace od {
 struct JobTerms {
   coll::Selection::Environment rules;  // variables that choose algorithms, sorted
   std::string tuning_text;             // of the tuning file; empty: none or refused
+  std::string learnt_text;             // of what an earlier run has learnt; likewise
   std::string trace_text;              // of the program's trace (overlap/trace.h); likewise
   std::vector<std::string> issues;     // with the tuning file
   // Why a file that nobody has named does not count; for rank 0 to tell, not handed round.

@@ -39,6 +39,7 @@ TEST(JobTerms, EveryAgreedSettingIsTakenOver) {
   first.test_remote.pairs = {{0, 1}, {2, 3}};
   first_terms.rules = {{"OVERDRIVE_ADJUST_BCAST", "binomial"}};
   first_terms.tuning_text = std::string("{\0}", 3);
+  first_terms.learnt_text = "{1}";
   first_terms.trace_text = "[1:2]";
   first_terms.issues = {"line 1", "line 2"};
   const std::string text = terms_text(first, first_terms);
@@ -52,6 +53,7 @@ TEST(JobTerms, EveryAgreedSettingIsTakenOver) {
   EXPECT_EQ(second.verbose, 2);
   EXPECT_EQ(second.stats, first.stats);
   EXPECT_EQ(second_terms.issues, first_terms.issues);
+  EXPECT_EQ(second_terms.learnt_text, first_terms.learnt_text);
   EXPECT_EQ(second_terms.trace_text, first_terms.trace_text);
   EXPECT_EQ(different, (Names{"stats", "inline_max", "fastbox_bytes", "collectives", "test_remote",
                               "OVERDRIVE_ADJUST_GATHER"}));

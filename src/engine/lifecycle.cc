@@ -14,6 +14,7 @@
 #include "base/populate.h"
 #include "engine/arrival_report.h"
 #include "engine/engine.h"
+#include "engine/learnt_file.h"
 #include "engine/overlap_report.h"
 #include "engine/rank_state.h"
 #include "engine/run_record.h"
@@ -396,6 +397,10 @@ void Rank::finalize() {
   WaitLoop loop(*this, "MPI_Finalize", false);
   while (s.transport->has_unfinished_payload()) loop.step();
   s.leave_switches();
+  {
+    Guard guard(s);
+    keep_learnt(s);
+  }
   leave_spaces(s);
   s.smpi->finish();
   s.header->phase.store(static_cast<std::uint32_t>(node::RankPhase::left),

@@ -55,6 +55,7 @@
   X(arrival_chosen, kSum, messages, "of those, after which they go on that way")                     \
   X(collectives_between, kSum, messages, "of the non-blocking ones, served between nodes")        \
   X(trials, kSum, messages, "measurements of a collective against the installed MPI library's")     \
+  X(trials_learnt, kSum, messages, "kinds of calls that began with what `learn_file` says")          \
   X(trials_to_host, kSum, messages, "of those, after which the installed MPI library serves it")   \
   X(trials_to_other, kSum, messages, "of those, after which another own algorithm serves it")      \
   X(trials_anew, kSum, messages, "begun anew with others, which what was seen speaks for")         \

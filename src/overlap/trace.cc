@@ -351,31 +351,11 @@ std::string read_trace(const std::string& folder, std::string& note) {
 std::string write_trace(const std::string& folder, std::span<const SiteRecord> records) {
   const Program program = own_program();
   const std::string path = trace_path(folder, program);
-  const auto failed = [&] {
-    return "overlap: cannot write the trace " + path + ": " + std::strerror(errno) +
-           " (setting `overlap_trace`)";
-  };
-  if (mkdir(folder.c_str(), 0777) != 0 && errno != EEXIST) return failed();
-  // In one go: whoever reads it sees the old one or this one.
-  const std::string made = path + '.' + std::to_string(getpid());
-  const int file = open(made.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
-  if (file < 0) return failed();
-  // For its owner to read and for nobody else to write, whatever the umask: else it would not
-  // count.
-  fchmod(file, 0644);
-  const std::string text = trace_text(records, program);
-  std::size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t written = write(file, text.data() + done, text.size() - done);
-    if (written <= 0) break;
-    done += static_cast<std::size_t>(written);
-  }
-  std::string error;
-  if (close(file) != 0 || done != text.size() || rename(made.c_str(), path.c_str()) != 0) {
-    error = failed();
-    unlink(made.c_str());
-  }
-  return error;
+  const bool made = mkdir(folder.c_str(), 0777) == 0 || errno == EEXIST;
+  const std::string error =
+      made ? config::replace_file(path, trace_text(records, program)) : std::strerror(errno);
+  if (error.empty()) return {};
+  return "overlap: cannot write the trace " + path + ": " + error + " (setting `overlap_trace`)";
 }
 
 }  // namespace od::overlap

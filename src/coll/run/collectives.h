@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "coll/plan/select/learnt.h"
 #include "coll/plan/select/selection.h"
 #include "coll/run/collective_stats.h"
 #include "coll/run/communicator.h"
@@ -31,6 +32,9 @@ class Collectives {
   bool enabled = false;
   bool serves_blocking = false;
   coll::Selection selection;
+  // What communicators have learnt, for the next run; only on rank 0, null where it is not kept.
+  std::unique_ptr<coll::LearntChoices> learnt;
+  bool learnt_refused = false;  // there was nothing to begin with, or somebody has been told why
   // Node of each rank of MPI_COMM_WORLD, by its lowest world rank; empty: all are on one node.
   std::vector<int> node_of_world;
   HostTags tags;  // of messages through the host

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -167,18 +168,57 @@ Contest* CollectiveComm::contest(const coll::Selection& selection, Collective co
     const bool own_first = gains_at_once(collective, layout_, bytes);
     const bool apart = coll::info(collective).rooted();
     const int rivals_quiet = apart ? Trial::kQuietAwaited : Trial::kQuietOfRival;
+    int first = own_first ? Trial::kOwn : Trial::kRival;
+    const auto learnt = others == Others::kNone
+                            ? std::nullopt
+                            : selection.learnt(collective, layout_, commutative, ways.most_bytes);
+    if (learnt) {
+      first = way_of_learnt(learnt->decision, ways);
+      ++choices_learnt_;
+    }
     auto made = std::make_unique<Contest>(Trial::Terms{
         .ways = static_cast<int>(ways.rivals.size()) + 1,
-        .first = own_first ? Trial::kOwn : Trial::kRival,
+        .first = first,
         .quiet = own_first ? Trial::kQuiet : rivals_quiet,
         .ranks = layout_.ranks,
         .ends = apart ? Trial::Ends::apart : Trial::Ends::alike,
         .long_calls = long_calls,
+        .calls = learnt ? learnt->calls : 0,
     });
     made->compared = std::move(ways);
     place.made = std::move(made);
   }
   return place.made.get();
+}
+
+void CollectiveComm::tell_learnt(coll::LearntChoices& choices) const {
+  for (std::size_t number = 0; number < contests_.size(); ++number) {
+    const auto collective = static_cast<Collective>(number >> 1);
+    for (const Place<Contest>& place : contests_[number]) {
+      if (place.made == nullptr || !place.made->judged()) continue;
+      const Contest& contest = *place.made;
+      const coll::Decision& winner = contest.decision(contest.winner());
+      coll::Condition calls;
+      calls.bytes = {contest.compared.least_bytes, contest.compared.most_bytes};
+      calls.ranks = {layout_.ranks, layout_.ranks};
+      calls.nodes = {layout_.nodes, layout_.nodes};
+      calls.per_node = {layout_.most_per_node, layout_.most_per_node};
+      if (coll::info(collective).reduces) calls.commutative = contest.compared.commutative;
+      coll::Rule rule;
+      rule.algorithm = winner.algorithm;
+      rule.mode = winner.mode;
+      rule.parameters = winner.parameters;
+      rule.conditions = {calls};
+      rule.calls = contest.calls();
+      coll::LearntChoices::Times times;
+      for (int way = 0; way < contest.ways(); ++way) {
+        if (contest.ns_of(way) <= 0) continue;
+        times.emplace_back(coll::way_name(contest.decision(way)),
+                           static_cast<std::uint64_t>(contest.ns_of(way) / layout_.ranks));
+      }
+      choices.add(collective, std::move(rule), std::move(times));
+    }
+  }
 }
 
 SwitchedLater& CollectiveComm::switched_later(Collective collective, bool commutative,

@@ -22,6 +22,7 @@
 #include "base/quiet_floats.h"
 #include "coll/plan/hierarchy/nodes.h"
 #include "coll/plan/schedule_cache.h"
+#include "coll/plan/select/learnt.h"
 #include "coll/plan/select/selection.h"
 #include "coll/run/arrival_call.h"
 #include "coll/run/arrival_habit.h"
@@ -208,6 +209,10 @@ class CollectiveComm {
   // null where a rule decides, or where there is nothing to compare.
   Contest* contest(const coll::Selection& selection, coll::Collective collective, bool commutative,
                    std::uint64_t bytes, const coll::Decision& usual, Others others);
+  // What contests have found so far, for the next run of the program; and how many began with what
+  // an earlier one has found.
+  void tell_learnt(coll::LearntChoices& choices) const;
+  std::uint64_t choices_learnt() const { return choices_learnt_; }
   // The measurement of calls that the switch could serve against the host and, unless there is
   // nothing but a switch, the choice of choose(); null where there is nothing to measure. Barriers
   // have one for each kind and length of the call before them: what a barrier is good for lies in
@@ -286,6 +291,7 @@ class CollectiveComm {
 
  private:
   std::uint64_t draws_ = 0;  // of choose_any()
+  std::uint64_t choices_learnt_ = 0;
   coll::Nodes nodes_;
   coll::Layout layout_;
   std::array<std::array<std::unique_ptr<coll::Table>, 2>, coll::kCollectives> tables_;

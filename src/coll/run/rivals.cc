@@ -66,6 +66,18 @@ std::vector<coll::Decision> rivals_of(const coll::Selection& selection, const co
   return rivals;
 }
 
+int way_of_learnt(const coll::Decision& learnt, Compared& compared) {
+  if (learnt == compared.usual) return Trial::kOwn;
+  std::vector<coll::Decision>& rivals = compared.rivals;
+  const auto found = std::find(rivals.begin(), rivals.end(), learnt);
+  if (found != rivals.end()) return static_cast<int>(found - rivals.begin()) + Trial::kRival;
+  // The model's last one makes room.
+  const std::size_t most = 1 + most_rivals(compared.others);
+  if (rivals.size() >= most) rivals.resize(most - 1);
+  rivals.push_back(learnt);
+  return static_cast<int>(rivals.size()) - 1 + Trial::kRival;
+}
+
 namespace {
 
 void begin_anew(Contest& contest, std::vector<coll::Decision> rivals, bool long_calls) {
@@ -174,6 +186,20 @@ int free_place(const Contest& contest) {
   return place == 0 && room ? contest.ways() : place;
 }
 
+// Where nobody has lost, that of the slowest of several: ways that are near each other tell nothing
+// of those that nobody has tried. 0: somebody still waits for his turn, or there is only one.
+int place_of_slowest(const Contest& contest) {
+  int place = 0;
+  int several = 0;
+  for (int way = Trial::kRival + 1; way < contest.ways(); ++way) {
+    ++several;
+    if (contest.ns_of(way) == 0) return 0;
+    if (way == contest.winner()) continue;
+    if (place == 0 || contest.ratio_of(way) > contest.ratio_of(place)) place = way;
+  }
+  return several > 1 ? place : 0;
+}
+
 }  // namespace
 
 int renew_rivals(Contest& contest, const coll::Selection& selection, const coll::Layout& layout) {
@@ -183,6 +209,7 @@ int renew_rivals(Contest& contest, const coll::Selection& selection, const coll:
     return 0;
   }
   int place = free_place(contest);
+  if (place == 0) place = place_of_slowest(contest);
   if (place == 0) return 0;
   const QuietFloats quiet;
   const auto ns_of = [&](int way) { return contest.ns_of(way) / layout.ranks; };

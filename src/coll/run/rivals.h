@@ -8,8 +8,8 @@
 //
 // What no network explains stays unknown so: with some algorithm the model is simply wrong. So
 // before each measurement from call kAgain on what has never been measured takes the place of who
-// has lost, the next by the fitted network; a program that makes many calls tries all that come
-// near.
+// has lost, or if nobody has, of the slowest, the next by the fitted network; a program that makes
+// many calls tries all that come near.
 #ifndef OVERDRIVE_COLL_RUN_RIVALS_H_
 #define OVERDRIVE_COLL_RUN_RIVALS_H_
 
@@ -29,6 +29,10 @@ std::vector<coll::Decision> rivals_of(const coll::Selection& selection, const co
 // Whether a call is expected to take so long that few of them are measured.
 bool expects_long_calls(const coll::Selection& selection, const coll::Layout& layout,
                         const Compared& compared);
+
+// Which way an earlier run's choice is, among the usual choice and its rivals: it becomes one of
+// them if it is none.
+int way_of_learnt(const coll::Decision& learnt, Compared& compared);
 
 // In place of contest.judge(). True: the first look has shown that others promise more than what is
 // compared, and the contest has begun anew with them. The same on all ranks.

@@ -64,7 +64,7 @@ class Program {
   double cost(const coll::Decision& decision) const {
     constexpr double kHostNs = 1e6;
     if (decision.algorithm->is_host()) return kHostNs;
-    const double ns = truly_.cost(decision, kLayout, kBytes);
+    const double ns = alike_ns_ > 0 ? alike_ns_ : truly_.cost(decision, kLayout, kBytes);
     return decision.algorithm->name == misjudged_ ? ns * times_ : ns;
   }
   int anew() const { return anew_; }
@@ -74,6 +74,8 @@ class Program {
     misjudged_ = std::move(algorithm);
     times_ = times;
   }
+  // All ways take as long.
+  void level(double ns) { alike_ns_ = ns; }
   std::string found() const { return contest_.decision(contest_.winner()).algorithm->name; }
   // By how many times what has been found takes longer than the best of all.
   double regret() const {
@@ -121,6 +123,7 @@ class Program {
   int renewed_ = 0;
   std::string misjudged_;
   double times_ = 1;
+  double alike_ns_ = 0;
   double sum_ns_ = 0;
 };
 
@@ -169,6 +172,17 @@ TEST(Rivals, AProgramThatMakesManyCallsFindsWhatTheModelMisjudges) {
   EXPECT_GE(program.renewed(), 1);
 }
 
+// Those that it tries first may all be good, but not the best.
+TEST(Rivals, WhereNobodyHasLostOthersAreTriedAsWell) {
+  Program program(Collective::kAllreduce, with(slow_network()), with(slow_network()));
+  program.level(100'000);
+  program.misjudge("knomial", 0.7);
+  program.run(1000);
+  EXPECT_NE(program.found(), "knomial");
+  program.run(20'000);
+  EXPECT_EQ(program.found(), "knomial");
+}
+
 // What is tried costs no more than measurements may cost.
 TEST(Rivals, TryingOthersIsPaidForByWhatMeasurementsMayCost) {
   constexpr int kCalls = 50'000;
@@ -189,6 +203,31 @@ TEST(Rivals, WhoIsComparedWithTheHostAloneStaysSo) {
   EXPECT_EQ(rivals_of(thought, kLayout, compared, false).size(), 1u);
   compared.others = Others::kFew;
   EXPECT_EQ(rivals_of(thought, kLayout, compared, false).size(), 3u);
+}
+
+// Whatever an earlier run has found takes part, whether the model names it or not.
+TEST(Rivals, WhatWasLearntIsOneOfTheWays) {
+  const coll::Selection selection = with(slow_network());
+  Compared compared;
+  compared.usual = selection.own_choice(Collective::kAllreduce, kLayout, true, kBytes);
+  compared.typical_bytes = kBytes;
+  compared.others = Others::kFew;
+  compared.rivals = rivals_of(selection, kLayout, compared, false);
+  const std::vector<coll::Decision> named = compared.rivals;
+  ASSERT_EQ(named.size(), 3u);
+  EXPECT_EQ(way_of_learnt(compared.usual, compared), Trial::kOwn);
+  EXPECT_EQ(way_of_learnt(coll::host_decision(Collective::kAllreduce), compared), Trial::kRival);
+  EXPECT_EQ(way_of_learnt(named[2], compared), 3);
+  EXPECT_EQ(compared.rivals, named);
+  coll::Decision other =
+      selection.complete(*coll::find_algorithm(Collective::kAllreduce, "segmented_ring"),
+                         coll::Mode::kFlat, {}, kLayout, true);
+  other.parameters.segment_bytes = 12345;
+  EXPECT_EQ(way_of_learnt(other, compared), 3);
+  EXPECT_EQ(compared.rivals, (std::vector{named[0], named[1], other}));
+  // As many as there may be; more would not fit a contest.
+  compared.rivals.pop_back();
+  EXPECT_EQ(way_of_learnt(other, compared), 3);
 }
 
 }  // namespace

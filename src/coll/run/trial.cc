@@ -50,6 +50,13 @@ Trial::Trial(const Terms& terms)
       ends_(terms.ends),
       long_calls_(terms.long_calls) {
   plan_first();
+  if (terms.calls == 0) return;
+  calls_ = terms.calls;
+  winner_ = std::clamp(first_, 0, ways_ - 1);
+  judged_ = true;
+  phase_ = Phase::later;
+  // Nothing is known of what the ways take, so all take part.
+  pick_ways();
 }
 
 void Trial::plan_first() {
@@ -354,7 +361,9 @@ void Trial::shape_samples(int samples, int calls) {
 
 void Trial::shape_blocks(std::uint64_t call) {
   const double calls = static_cast<double>(kSampleNs) / usual_ns();
-  long_ = call >= kAgain && rival_ == Rival::host && calls > 1;
+  // What an earlier run has found says nothing of how long calls are.
+  const bool known = ns_[static_cast<std::size_t>(winner_)] > 0;
+  long_ = call >= kAgain && rival_ == Rival::host && known && calls > 1;
   if (long_) {
     shape_samples(kMostMeasured,
                   static_cast<int>(std::min(calls, static_cast<double>(kMostGroup))));

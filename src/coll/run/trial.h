@@ -124,10 +124,15 @@ class Trial {
     int ranks = 1;       // how many add up their times
     Ends ends = Ends::alike;
     bool long_calls = false;  // a call is expected to take kLongCallNs
+    // What an earlier run of the program has found by so many calls is that `first` is the best: it
+    // is the verdict, and the next measurement is that of a program that goes on. 0: nothing.
+    std::uint64_t calls = 0;
   };
 
   explicit Trial(const Terms& terms);
   Rival rival() const { return rival_; }
+  // Of this kind so far, with those of the runs before.
+  std::uint64_t calls() const { return calls_; }
   // Whether other calls belong to the samples.
   bool follows() const { return rival_ == Rival::in_network; }
   int ways() const { return ways_; }

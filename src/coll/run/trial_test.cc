@@ -35,6 +35,31 @@ TEST(Trial, TheFirstCallsGoTheWayOfWhomTheOwnerNames) {
   EXPECT_EQ(ranks.ns_of(kOwn), 3000) << "of all ranks";
 }
 
+// A program goes on where the one before has stopped: with its verdict, which is looked at again
+// when that one would have done so.
+TEST(Trial, WhatAnEarlierRunHasFoundIsAVerdict) {
+  constexpr int kThird = 2;
+  Ranks ranks({.ways = 3, .first = kThird, .ranks = 2, .calls = 5000});
+  EXPECT_TRUE(ranks.judged());
+  EXPECT_EQ(ranks.winner(), kThird);
+  const auto time = [](int, int way) -> std::uint64_t { return way == kThird ? 1000 : 1500; };
+  const Served before = ranks.run(8192 - 5000, time);
+  EXPECT_EQ(before.calls[kThird], 8192u - 5000);
+  EXPECT_EQ(before.additions, 0);
+  const Served after = ranks.run(200, time);
+  EXPECT_GT(after.calls[kOwn], 0u);
+  EXPECT_GT(after.calls[kHost], 0u);
+  EXPECT_GT(after.additions, 0);
+  EXPECT_EQ(ranks.winner(), kThird);
+}
+
+TEST(Trial, WhatAnEarlierRunHasFoundMayBeWrong) {
+  Ranks ranks({.ways = 3, .first = kHost, .ranks = 2, .calls = 100});
+  ranks.run(2 * Trial::kEarly - 100,
+            [](int, int way) -> std::uint64_t { return way == kHost ? 2000 : 1000; });
+  EXPECT_NE(ranks.winner(), kHost);
+}
+
 // Three calls that something disturbs, as the first ones of a way often are, do not decide.
 TEST(Trial, ABadStartIsGivenAnotherLook) {
   Ranks ranks(1);

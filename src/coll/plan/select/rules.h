@@ -74,6 +74,7 @@ struct Rule {
   Parameters parameters;              // 0: as set elsewhere
   std::vector<Condition> conditions;  // none: always
   std::string origin;                 // for people: "OVERDRIVE_ADJUST_BCAST, clause 2"
+  std::uint64_t calls = 0;  // of what programs have learnt: after so many calls (learnt.h)
 };
 
 // An algorithm as users name it: a name, one of our numbers, or one of Intel MPI's.

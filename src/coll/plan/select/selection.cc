@@ -194,6 +194,29 @@ Decision Selection::by_model(Collective collective, const Layout& layout, bool c
   return best;
 }
 
+std::pair<Decision, const char*> Selection::obey(const Rule& rule, const Layout& layout,
+                                                 bool commutative) const {
+  const Algorithm& algorithm = *rule.algorithm;
+  const Decision decision = complete(algorithm, rule.mode, rule.parameters, layout, commutative);
+  return {decision, decision.mode == Mode::kHierarchical
+                        ? why_not_hierarchical(algorithm, layout, commutative)
+                        : why_not(algorithm, {layout.ranks, commutative})};
+}
+
+std::optional<Selection::Learnt> Selection::learnt(Collective collective, const Layout& layout,
+                                                   bool commutative, std::uint64_t bytes) const {
+  const Family& rules = family(collective);
+  // Who lists what may be chosen may have changed the list.
+  if (!rules.list.empty()) return std::nullopt;
+  if (!reads_sizes(collective)) bytes = 0;
+  for (const Rule& rule : rules.learnt) {
+    if (matching(rule, layout, commutative, bytes) == nullptr) continue;
+    const auto [decision, reason] = obey(rule, layout, commutative);
+    if (reason == nullptr) return Learnt{decision, rule.calls};
+  }
+  return std::nullopt;
+}
+
 Decision Selection::decide(Collective collective, const Layout& layout, bool commutative,
                            std::uint64_t bytes, Explanation* explanation, std::string* error,
                            bool* ruled) const {
@@ -214,11 +237,7 @@ Decision Selection::decide(Collective collective, const Layout& layout, bool com
         note(rule, "fires: asks for Overdrive's own choice");
         break;
       }
-      const Decision decision =
-          complete(*rule.algorithm, rule.mode, rule.parameters, layout, commutative);
-      const char* reason = decision.mode == Mode::kHierarchical
-                               ? why_not_hierarchical(*rule.algorithm, layout, commutative)
-                               : why_not(*rule.algorithm, {layout.ranks, commutative});
+      const auto [decision, reason] = obey(rule, layout, commutative);
       if (reason == nullptr) {
         note(rule, "fires");
         if (ruled != nullptr) *ruled = true;

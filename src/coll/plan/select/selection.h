@@ -116,6 +116,9 @@ class Selection {
     std::string fingerprint;    // of this machine; a file for another one is not used
     // The file's text where it has been read already; the path is for messages then.
     std::optional<std::string> tuning_text{};
+    // What an earlier run has learnt (learnt.h), and the file for messages; empty: nothing.
+    std::string learnt_text;
+    std::string learnt_file;
   };
 
   // The variables of this process that may be rules.
@@ -145,6 +148,13 @@ class Selection {
   std::vector<Decision> alternatives(const Decision& usual, const Layout& layout, bool commutative,
                                      std::uint64_t bytes, double most_times, double most_of_another,
                                      std::size_t most) const;
+  // What an earlier run has learnt about such calls, and by how many, if it can serve them.
+  struct Learnt {
+    Decision decision;
+    std::uint64_t calls = 0;
+  };
+  std::optional<Learnt> learnt(Collective collective, const Layout& layout, bool commutative,
+                               std::uint64_t bytes) const;
   // Whether the user has listed what may be chosen.
   bool has_list(Collective collective) const { return !family(collective).list.empty(); }
   // The decision for an algorithm, with `parameters` where they are not 0. kAuto: in two levels
@@ -164,6 +174,7 @@ class Selection {
   struct Family {
     std::vector<Rule> environment;
     std::vector<Rule> file;
+    std::vector<Rule> learnt;
     // For every algorithm, and for some by themselves.
     Parameters common;
     std::vector<std::pair<const Algorithm*, Parameters>> special;
@@ -173,6 +184,9 @@ class Selection {
   const Family& family(Collective collective) const {
     return families_[static_cast<std::size_t>(collective)];
   }
+  // The decision of a rule, and why it cannot be; null: it can.
+  std::pair<Decision, const char*> obey(const Rule& rule, const Layout& layout,
+                                        bool commutative) const;
   Decision by_model(Collective collective, const Layout& layout, bool commutative,
                     std::uint64_t bytes, Explanation* explanation) const;
   void read_variable(const std::string& variable, const std::string& value, std::string_view rest,

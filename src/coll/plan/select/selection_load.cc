@@ -198,6 +198,15 @@ Selection Selection::load(const Environment& environment, const Options& options
   if (block.list.empty()) {
     for (const Algorithm* algorithm : vector.list) block.list.push_back(translated(algorithm));
   }
+  if (!options.learnt_text.empty()) {
+    TuningFile learnt = parse_tuning(options.learnt_text, options.learnt_file, options.fingerprint);
+    issues.insert(issues.end(), learnt.issues.begin(), learnt.issues.end());
+    for (auto& [collective, rule] : learnt.rules) {
+      // A rule without a number of calls is nobody's experience.
+      if (rule.algorithm == nullptr || rule.calls == 0) continue;
+      selection.families_[static_cast<std::size_t>(collective)].learnt.push_back(std::move(rule));
+    }
+  }
   if (options.tuning_file.empty()) return selection;
   TuningFile file =
       options.tuning_text

@@ -105,13 +105,16 @@ void check_names(const JsonValue& object, const std::vector<std::string>& known)
   }
 }
 
+// More than any program makes of one kind.
+constexpr std::int64_t kMostCalls = std::int64_t{1} << 50;
+
 std::pair<Collective, Rule> rule_of(const JsonValue& object, const std::string& path) {
   if (object.kind != Kind::kObject) {
     fail(object, std::string("a rule must be an object, not ") + object.kind_name());
   }
   check_names(object, {"collective", "algorithm", "mode", "bytes", "ranks", "ranks_per_node",
                        "nodes", "commutative", "radix", "segment", "window", "leaders", "pipeline",
-                       "evidence", "comment"});
+                       "calls", "evidence", "comment"});
   const JsonValue& collective_value = needed(object, "collective");
   Collective collective{};
   if (!find_collective(text_of(collective_value, "collective"), collective)) {
@@ -156,6 +159,9 @@ std::pair<Collective, Rule> rule_of(const JsonValue& object, const std::string& 
     condition.commutative = value->truth;
   }
   if (!(condition == Condition{})) rule.conditions.push_back(condition);
+  if (const JsonValue* value = object.find("calls")) {
+    rule.calls = static_cast<std::uint64_t>(long_of(*value, "calls", 1, kMostCalls));
+  }
   static constexpr std::pair<const char*, ParameterName> kParameters[] = {
       {"radix", ParameterName::kRadix},
       {"segment", ParameterName::kSegment},
@@ -231,6 +237,7 @@ TuningFile parse_tuning(std::string_view text, const std::string& path,
       fail(needed(root, "version"), "this version of Overdrive reads version 1 only");
     }
     if (const JsonValue* machine = root.find("machine")) file.machine = machine_of(*machine);
+    if (const JsonValue* host = root.find("host")) file.host = text_of(*host, "host");
     const JsonValue& rules = needed(root, "rules");
     if (rules.kind != Kind::kArray) fail(rules, "\"rules\" must be a list");
     for (const JsonValue& rule : rules.items) file.rules.push_back(rule_of(rule, path));

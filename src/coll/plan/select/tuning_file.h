@@ -3,7 +3,8 @@
 //   {
 //     "format": "overdrive-tuning", "version": 1,
 //     "fingerprint": "...",         of the machine (topology/fingerprint.h); absent: any
-//     "host": "...",                the MPI library it was measured over; for people
+//     "host": "...",                the MPI library it was measured over; what programs have learnt
+//                                   counts over the same one only, else for people
 //     "machine": {                  for the cost model
 //       "near": {"latency_ns": 120, "overhead_ns": 40, "gap_ns": 60, "byte_ns": 0.12},
 //       "far": {...}, "add_byte_ns": 0.1, "copy_byte_ns": 0.08, "rendezvous_bytes": "64K"},
@@ -15,6 +16,7 @@
 //        "ranks": [2, null],          "ranks_per_node" and "nodes"
 //        "commutative": true,
 //        "radix": 4, "segment": "64K", "window": 8, "leaders": 2, "pipeline": "512K",
+//        "calls": 5000,               what programs have learnt by so many calls (learnt.h)
 //        "evidence": ...}             anything; for people
 //     ]
 //   }
@@ -38,6 +40,7 @@ namespace od::coll {
 struct TuningFile {
   std::vector<std::pair<Collective, Rule>> rules;
   std::optional<Machine> machine;
+  std::string host;
   std::vector<std::string> issues;
   bool foreign = false;  // the only issue: it was made for another machine
 };
