@@ -272,7 +272,7 @@
     "are told apart. Where it may pay, broadcasts and scatters that start on each node with "      \
     "whoever comes first, reductions that its last rank ends, and gathers whose blocks leave it "  \
     "as they come, take turns for 4 to 24 calls with what has been found the best of all others, " \
-    "and are kept to where ranks wait less. Needs `learn`. "                                       \
+    "and are kept to where ranks wait less; from call 1,024 on once wherever ranks come. Needs `learn`. " \
     "`OVERDRIVE_ADJUST_BCAST=first_arrival`, and the same for REDUCE, GATHER, GATHERV, "           \
     "SCATTER and SCATTERV, takes them without measuring.")                                         \
   A(progress, ProgressChoice, "progress", ProgressMode::kOff, ProgressMode::kOff,                  \

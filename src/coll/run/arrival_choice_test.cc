@@ -124,6 +124,28 @@ TEST_F(ArrivalChoiceTest, WhereItLosesByFarItHasOneBlock) {
   EXPECT_TRUE(served_by(usual_.compared.rivals[0]));
 }
 
+// Where processors are shared it may be faster although ranks come together: a program that makes
+// many calls finds that.
+TEST_F(ArrivalChoiceTest, RanksThatComeTogetherTryItOnce) {
+  for (std::uint64_t i = 0; i < ArrivalHabit::kAgain; ++i) call(3 * kHostNs, 0);
+  EXPECT_EQ(by_first_, 0);
+  for (std::uint64_t i = 0; i < 20 * ArrivalHabit::kAgain; ++i) call(3 * kHostNs, 0);
+  EXPECT_EQ(by_first_, Trial::kBlock) << "it has lost";
+  EXPECT_EQ(call(3 * kHostNs, 0), &usual_);
+}
+
+TEST_F(ArrivalChoiceTest, WhereTryingItGainsItServes) {
+  for (std::uint64_t i = 0; i < ArrivalHabit::kAgain + 100; ++i) call(kHostNs / 2, 0);
+  EXPECT_EQ(call(kHostNs / 2, 0), nullptr);
+  EXPECT_TRUE(served_by(choice_.compared.rivals[0]));
+  // And is looked at again, as all is.
+  for (std::uint64_t i = 0; i < 2 * ArrivalHabit::kAgain; ++i) call(3 * kHostNs, 0);
+  EXPECT_EQ(call(3 * kHostNs, 0), &usual_);
+  const int by_first = by_first_;
+  for (std::uint64_t i = 0; i < 20 * ArrivalHabit::kAgain; ++i) call(3 * kHostNs, 0);
+  EXPECT_EQ(by_first_, by_first);
+}
+
 // Between the usual choice and the host it would win.
 TEST_F(ArrivalChoiceTest, BetterThanTheUsualWayIsNotEnough) {
   for (int i = 0; i < 1000; ++i) call((kUsualNs + kHostNs) / 2, kInsideNs);

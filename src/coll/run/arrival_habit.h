@@ -26,6 +26,10 @@
 //           between nodes, measuring is worth its price.
 //   Fresh   A position whose habit has changed is measured anew; so is each, as programs and
 //           machines change, at agreements from call kAgain on.
+//   Tried   Spread is not all: where ranks of several nodes share processors, what needs fewer of
+//           them at a time is faster also where they come together. So from call kAgain on, when a
+//           measurement costs little beside the calls so far, each position is tried once, and goes
+//           on to be measured where that has gained.
 #ifndef OVERDRIVE_COLL_RUN_ARRIVAL_HABIT_H_
 #define OVERDRIVE_COLL_RUN_ARRIVAL_HABIT_H_
 
@@ -106,6 +110,8 @@ class ArrivalHabit {
   bool any_worth_measuring() const {
     return std::find(worth_.begin(), worth_.end(), true) != worth_.end();
   }
+  // Measuring its position has shown whether what starts with whoever comes first gains.
+  void measured(bool gains) { tried_[position()] = gains ? Tried::gains : Tried::loses; }
   // Whether what was measured for its position holds no more; says so once.
   bool take_fresh() {
     const bool fresh = fresh_[position()];
@@ -148,6 +154,8 @@ class ArrivalHabit {
   std::uint64_t period_ = 1;
   std::array<bool, kMostPeriod> worth_{};
   std::array<bool, kMostPeriod> fresh_{};
+  enum class Tried : std::uint8_t { never, gains, loses };
+  std::array<Tried, kMostPeriod> tried_{};
   std::array<Call, kRemembered> last_{};
 };
 

@@ -118,6 +118,7 @@ Contest* ArrivalChoice::decide(Contest* best_of_others, coll::Decision* decision
   if (habit.take_fresh()) mine.reset();
   if (!habit.worth_measuring()) return usual;
   if (mine != nullptr && mine->judged()) {
+    habit.measured(mine->winner() == Trial::kRival);
     if (mine->winner() != Trial::kRival) return usual;
     *decision = compared.rivals.front();
     return nullptr;
