@@ -9,10 +9,14 @@
 Tuned are the ranks that are measured, or others, at the sizes that the command takes by itself;
 measured are sizes between them. The host alone, as it comes and with each of its algorithms by its
 own settings, Overdrive's default, the rules, and every algorithm by its name take turns at every
-point. The *regret* of a choice is by how much it is slower than the best of all. Of many noisy
-medians the smallest is too small, so the best is found in half of the rounds and all are compared
-in the other half, and the other way round. Medians are kept in docs/measurements/data/tuned.csv,
-the page is docs/measurements/tuned.md.
+point; over nodes also what the program's run before has learnt (`learn_file`).
+
+The *regret* of a choice is by how much it is slower than the best of all. Of many noisy medians the
+smallest is too small, so the best is found in half of the rounds and all are compared in the other
+half, and the other way round. Where ranks share cores a job is a quarter faster or slower than
+another of the same kind for as long as it lives, so over nodes each half has jobs of its own, and
+algorithms that are far from the best in a first look are left out. Medians are kept in
+docs/measurements/data/tuned.csv, the page is docs/measurements/tuned.md.
 """
 
 from __future__ import annotations
@@ -27,7 +31,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from analysis import geometric_mean, size_name
@@ -55,9 +59,12 @@ SIZES = "40,300,1500,10K,100K,600K"
 RANKS = "2,4"
 MOST_JOBS = 32
 """That can take turns."""
-DEFAULT, TUNED = "default", "tuned"
+DEFAULT, TUNED, LEARNT = "default", "tuned", "learnt"
+CHOICES = (DEFAULT, TUNED, LEARNT)
 HALVES = ("even", "odd")
 """Of the rounds: medians of each, in microseconds; empty where there are none."""
+PROMISING = 1.3
+"""Whoever takes more times as long as the best at every point of a first look is left out."""
 COLUMNS = ["host", "ranks", "collective", "bytes", "variant", *HALVES, "commit"]
 Point = tuple[str, str, str, int]
 """Host, ranks, collective, bytes."""
@@ -122,10 +129,13 @@ def algorithms(test: str, ranks: int, nodes: int, largest: str) -> list[str]:
     return serving(json.loads(done.stdout))
 
 
-def variants_of(host: Host, test: str, rules: Path, names: list[str]) -> list[Variant]:
+def variants_of(
+    host: Host, test: str, rules: Path, names: list[str], learnt: Path | None
+) -> list[Variant]:
     """Return the default, what was tuned, every algorithm, the host alone and its algorithms.
 
-    One more job than MOST_JOBS could not take turns; the host's own algorithms come last.
+    With a file also what an earlier run has learnt. One more job than MOST_JOBS could not take
+    turns; the host's own algorithms come last.
     """
     program, problem = build(host)
     if problem:
@@ -139,6 +149,9 @@ def variants_of(host: Host, test: str, rules: Path, names: list[str]) -> list[Va
         Variant(TUNED, host, program, library(), {"OVERDRIVE_TUNING": str(rules)}),
         Variant("host", host, program, library(), {**none, variable: "host"}),
     ]
+    if learnt:
+        kept = {**none, "OVERDRIVE_LEARN_FILE": str(learnt)}
+        found.append(Variant(LEARNT, host, program, library(), kept))
     found += [Variant(name, host, program, library(), {**none, variable: name}) for name in names]
     family = host_settings.family_of(HOST_TITLES[host.name])
     found += [
@@ -167,6 +180,58 @@ def run_all(
         variants = [one for one in variants if one.name not in refused]
 
 
+def promising(samples: list[Sample]) -> set[str]:
+    """Return the variants that come near the best at some point."""
+    values: dict[tuple[str, str, int], dict[str, list[float]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
+    for sample in samples:
+        if sample.kind == "all" and sample.shape != "work":
+            point = (sample.test, sample.shape, sample.size_bytes)
+            values[point][sample.variant].append(sample.value)
+    near = set()
+    for variants in values.values():
+        medians = {name: statistics.median(every) for name, every in variants.items()}
+        limit = PROMISING * min(medians.values())
+        near |= {name for name, median in medians.items() if median <= limit}
+    return near
+
+
+def run_apart(
+    variants: list[Variant],
+    arguments: list[str],
+    ranks: int,
+    where: Place,
+    options: argparse.Namespace,
+) -> tuple[list[Sample], list[str]]:
+    """Return samples of two jobs of each variant that is worth it, in even and in odd rounds.
+
+    One job beforehand learns for those that begin with what was learnt.
+    """
+    learnt = [one for one in variants if one.name == LEARNT]
+    texts: dict[Path, str] = {}
+    for one in learnt:
+        file = Path(one.settings["OVERDRIVE_LEARN_FILE"])
+        file.unlink(missing_ok=True)
+        _, wrong = run_all([one], arguments, ranks, options.seconds / 2, where)
+        if wrong:
+            return [], wrong
+        if file.exists():
+            texts[file] = file.read_text()
+    rest = [one for one in variants if one.name != LEARNT]
+    looked, wrong = run_all(rest, arguments, ranks, options.seconds / 2, where)
+    near = promising(looked) | {PLAIN, *CHOICES, "host"}
+    found: list[Sample] = []
+    for half in range(len(HALVES)):
+        for file, text in texts.items():
+            file.write_text(text)
+        kept = [one for one in variants if one.name in near]
+        samples, more = run_all(kept, arguments, ranks, options.seconds, where)
+        wrong += more
+        found += [replace(one, round=len(HALVES) * one.round + half) for one in samples]
+    return found, wrong
+
+
 def measure(host: Host, where: Place, options: argparse.Namespace) -> list[str]:
     """Tune and measure one host; return what went wrong."""
     RAW.mkdir(parents=True, exist_ok=True)
@@ -183,10 +248,14 @@ def measure(host: Host, where: Place, options: argparse.Namespace) -> list[str]:
             arguments += ["--kinds", "all", "--sizes", options.sizes, "--sample-ms", "3"]
             arguments += ["--share", str(RAW), "--whole-round", "1"]
             names = algorithms(test, ranks, nodes, options.sizes.rsplit(",", 1)[-1])
-            variants = variants_of(host, test, rules, names)
+            learnt = rules.with_suffix(".learnt.json") if options.lab else None
+            variants = variants_of(host, test, rules, names, learnt)
             if options.without_host_settings:
                 variants = [one for one in variants if not host_settings.is_setting(one.name)]
-            samples, wrong = run_all(variants, arguments, ranks, options.seconds, where)
+            if options.lab:
+                samples, wrong = run_apart(variants, arguments, ranks, where, options)
+            else:
+                samples, wrong = run_all(variants, arguments, ranks, options.seconds, where)
             found += samples
             problems += [f"{host.name}, {label}, {test}: {text}" for text in wrong]
         save(found, samples_file(f"{host.name}-{label}", RAW), append=False)
@@ -251,36 +320,69 @@ def regrets(
     return {point: value for point, value in found.items() if value is not None}
 
 
+def grouped(rows: list[dict[str, str]]) -> Iterator[tuple[list[str], list[dict[str, str]]]]:
+    """Yield host and ranks for people, with their rows."""
+    for host, ranks in sorted({(row["host"], row["ranks"]) for row in rows}):
+        here = [row for row in rows if (row["host"], row["ranks"]) == (host, ranks)]
+        yield [HOST_TITLES[host], ranks], here
+
+
+def regret_cells(rows: list[dict[str, str]], choice: str) -> list[str]:
+    """Return what a table says of a choice's regret: mean, near points, most."""
+    found = sorted(regrets(rows, choice).values())
+    if not found:
+        return ["–"] * 3
+    near = sum(value <= 1.05 for value in found)
+    return [f"{geometric_mean(found):.3f}", f"{near} of {len(found)}", f"{found[-1]:.2f}"]
+
+
+def against_host(
+    rows: list[dict[str, str]], choice: str, rival: Callable[[str], bool], least: float
+) -> str:
+    """Return how many times as fast as the host a choice is: mean, least, points below a limit."""
+    faster = [1 / lost for lost in regrets(rows, choice, rival).values()]
+    if not faster:
+        return "–"
+    slower = sum(value < least for value in faster)
+    return f"{geometric_mean(faster):.2f}, {min(faster):.2f}, {slower} of {len(faster)}"
+
+
 def glance(rows: list[dict[str, str]]) -> list[str]:
     """Return the table of regrets: hosts and ranks down, default and rules across."""
-    groups = sorted({(row["host"], row["ranks"]) for row in rows})
-    body = []
-    for host, ranks in groups:
-        here = [row for row in rows if (row["host"], row["ranks"]) == (host, ranks)]
-        cells = [HOST_TITLES[host], ranks]
-        for choice in (DEFAULT, TUNED):
-            found = sorted(regrets(here, choice).values())
-            if not found:
-                cells += ["–"] * 3
-                continue
-            near = sum(value <= 1.05 for value in found)
-            cells += [
-                f"{geometric_mean(found):.3f}",
-                f"{near} of {len(found)}",
-                f"{found[-1]:.2f}",
-            ]
-        for rival, least in ((PLAIN.__eq__, 0.97), (is_of_host, 0.95)):
-            faster = [1 / lost for lost in regrets(here, TUNED, rival).values()]
-            slower = sum(value < least for value in faster)
-            cells.append(
-                f"{geometric_mean(faster):.2f}, {min(faster):.2f}, {slower} of {len(faster)}"
-            )
-        body.append(cells)
+    body = [
+        [
+            *names,
+            *regret_cells(here, DEFAULT),
+            *regret_cells(here, TUNED),
+            against_host(here, TUNED, PLAIN.__eq__, 0.97),
+            against_host(here, TUNED, is_of_host, 0.95),
+        ]
+        for names, here in grouped(rows)
+    ]
     titles = ["host", "ranks"]
     for choice in (DEFAULT, TUNED):
         titles += [f"{choice}: mean", "at most 1.05", "most"]
     titles += ["tuned against the host: mean, least, below 0.97", "its best setting, below 0.95"]
     return table(titles, body)
+
+
+def glance_learnt(rows: list[dict[str, str]]) -> list[str]:
+    """Return the table of what the run before has learnt, beside the default."""
+    body = []
+    for names, here in grouped(rows):
+        if not regrets(here, LEARNT):
+            continue
+        cells = [*names]
+        for choice in (DEFAULT, LEARNT):
+            cells += [*regret_cells(here, choice), against_host(here, choice, PLAIN.__eq__, 0.97)]
+        body.append(cells)
+    if not body:
+        return []
+    titles = ["host", "ranks"]
+    for choice in (DEFAULT, LEARNT):
+        titles += [f"{choice}: mean", "at most 1.05", "most", "against the host, below 0.97"]
+    return ["Beginning with what the run before has learnt (`learn_file`):", "",
+            *table(titles, body), ""]  # fmt: skip
 
 
 def worst(rows: list[dict[str, str]], limit: float, most: int) -> list[str]:
@@ -309,6 +411,7 @@ def write(rows: list[dict[str, str]], commit: str) -> None:
         writer.writerows(row for row in rows if all(row[half] for half in HALVES))
     commits = ", ".join(sorted({row["commit"] for row in rows}))
     lines = [f"Machine: {machine()} Commit {commits or commit}.", "", *glance(rows)]
+    lines += glance_learnt(rows)
     lines += worst(rows, 1.1, 30)
     text = PAGE.read_text()
     before, rest = text.split(BEGIN)

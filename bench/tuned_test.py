@@ -9,7 +9,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from tuned import COLUMNS, DEFAULT, TUNED, halves_of, regrets  # noqa: E402
+from campaign import Sample  # noqa: E402
+from tuned import COLUMNS, DEFAULT, TUNED, halves_of, promising, regrets  # noqa: E402
 
 POINT = ("mpich4", "2", "bcast usual", 64)
 
@@ -37,3 +38,15 @@ def test_what_was_measured_in_one_half_only_is_no_rival():
     some = rows(default=("10", "10"), a=("5", ""))
     assert regrets(some, DEFAULT) == {POINT: pytest.approx(1.0)}
     assert regrets(some, "a") == regrets(some, TUNED) == {}
+
+
+def sample(variant: str, us: float, size: int = 64) -> Sample:
+    here = ("mpich4", variant, 0, "bcast", "usual", "blocking", "all", size, 2)
+    return Sample(*here, us, "us", -1, -1, 1, 0)
+
+
+def test_who_is_near_the_best_at_one_point_is_looked_at_again():
+    some = [sample("fast", 10), sample("near", 12.9), sample("slow", 13.1)]
+    assert promising(some) == {"fast", "near"}
+    some += [sample("fast", 10, 128), sample("slow", 11, 128), sample("near", 50, 128)]
+    assert promising(some) == {"fast", "near", "slow"}
