@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from itertools import combinations
 from pathlib import Path
@@ -107,6 +108,24 @@ def test_it_is_chosen_where_ranks_wait_less(
     assert result.counter("arrival_chosen") == 4, result.report()
     result = run(host, program, "0011", "--late=2", chosen={"OVERDRIVE_FIRST_ARRIVAL": "false"})
     assert result.counter("arrival_calls") == 0, result.report()
+
+
+@pytest.mark.quick
+@pytest.mark.alone
+def test_what_was_chosen_serves_the_next_run_at_once(
+    host: Host, compiled: Callable[[Path], str], needs_overdrive: None, tmp_path: Path
+) -> None:
+    """As what a run before has learnt."""
+    program, file = compiled(HERE / "arrival.c"), tmp_path / "learnt.json"
+    kept = {"OVERDRIVE_LEARN_FILE": str(file)}
+    first = run(host, program, "0011", "--late=2", chosen=kept)
+    assert first.counter("arrival_chosen") == 4, first.report()
+    rules = json.loads(file.read_text())["rules"]
+    assert "first_arrival" in [rule["algorithm"] for rule in rules], rules
+    second = run(host, program, "0011", "--late=2", chosen=kept)
+    assert second.counter("trials_learnt") >= 4, second.report()
+    assert second.counter("arrival_calls") > first.counter("arrival_calls"), second.report()
+    assert second.counter("arrival_trials") == 0, second.report()
 
 
 @pytest.mark.quick

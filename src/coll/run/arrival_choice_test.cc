@@ -146,6 +146,22 @@ TEST_F(ArrivalChoiceTest, WhereTryingItGainsItServes) {
   EXPECT_EQ(by_first_, by_first);
 }
 
+TEST_F(ArrivalChoiceTest, WhatHasGainedInAnEarlierRunServesAtOnce) {
+  EXPECT_FALSE(choice_.gains());
+  choice_.begin_with_gain(5000);
+  EXPECT_TRUE(choice_.gains());
+  for (std::uint64_t i = 0; i < ArrivalHabit::kAgain / 2; ++i) {
+    ASSERT_EQ(call(kHostNs / 2, 0), nullptr) << i;
+    ASSERT_TRUE(served_by(choice_.compared.rivals[0])) << i;
+  }
+  EXPECT_EQ(choice_.calls(), 5000 + ArrivalHabit::kAgain / 2);
+  // If it loses now that is found.
+  for (std::uint64_t i = 0; i < 2 * ArrivalHabit::kAgain; ++i) call(3 * kHostNs, 0);
+  EXPECT_EQ(call(3 * kHostNs, 0), &usual_);
+  EXPECT_FALSE(choice_.gains());
+  EXPECT_TRUE(served_by(usual_.compared.rivals[0]));
+}
+
 // Between the usual choice and the host it would win.
 TEST_F(ArrivalChoiceTest, BetterThanTheUsualWayIsNotEnough) {
   for (int i = 0; i < 1000; ++i) call((kUsualNs + kHostNs) / 2, kInsideNs);

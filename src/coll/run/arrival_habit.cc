@@ -71,15 +71,21 @@ void ArrivalHabit::judge(std::span<const Told> all, const coll::Nodes& nodes, do
   if ((periods >> period & 1) == 0) period = 1;
   const bool same = period == period_;
   period_ = period;
-  if (!same) tried_ = {};
+  if (!same) {
+    tried_ = {};
+    apart_ = {};
+  }
   const auto ranks = static_cast<double>(all.size());
   for (std::size_t position = 0; position < period; ++position) {
     const Spread it = spread(all, nodes, position);
     // Nothing is known: it stays as it is.
     if (it.calls == 0 && same) continue;
-    const bool spread = it.avoidable_ns > kWorth * it.inside_ns &&
-                        it.avoidable_ns > kWorthMessages * message_ns * ranks * it.calls;
-    const bool worth = spread || (calls_ >= kAgain && tried_[position] != Tried::loses);
+    const bool apart = it.avoidable_ns > kWorth * it.inside_ns &&
+                       it.avoidable_ns > kWorthMessages * message_ns * ranks * it.calls;
+    apart_[position] = apart;
+    const Tried tried = tried_[position];
+    const bool worth =
+        apart || tried == Tried::gains || (calls_ >= kAgain && tried == Tried::never);
     if (!same || worth != worth_[position] || calls_ >= kAgain) fresh_[position] = true;
     worth_[position] = worth;
   }

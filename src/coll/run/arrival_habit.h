@@ -29,7 +29,7 @@
 //   Tried   Spread is not all: where ranks of several nodes share processors, what needs fewer of
 //           them at a time is faster also where they come together. So from call kAgain on, when a
 //           measurement costs little beside the calls so far, each position is tried once, and goes
-//           on to be measured where that has gained.
+//           on to be measured where that has gained. So does what has gained in an earlier run.
 #ifndef OVERDRIVE_COLL_RUN_ARRIVAL_HABIT_H_
 #define OVERDRIVE_COLL_RUN_ARRIVAL_HABIT_H_
 
@@ -111,7 +111,16 @@ class ArrivalHabit {
     return std::find(worth_.begin(), worth_.end(), true) != worth_.end();
   }
   // Measuring its position has shown whether what starts with whoever comes first gains.
-  void measured(bool gains) { tried_[position()] = gains ? Tried::gains : Tried::loses; }
+  void measured(bool gains) {
+    // What gains because ranks come apart is no reason to go on when they come together.
+    if (!gains || !apart_[position()]) tried_[position()] = gains ? Tried::gains : Tried::loses;
+  }
+  // It has gained in an earlier run.
+  void begin_with_gain() {
+    started_ = worth_[0] = true;
+    tried_[0] = Tried::gains;
+  }
+  std::uint64_t calls() const { return calls_; }
   // Whether what was measured for its position holds no more; says so once.
   bool take_fresh() {
     const bool fresh = fresh_[position()];
@@ -154,6 +163,7 @@ class ArrivalHabit {
   std::uint64_t period_ = 1;
   std::array<bool, kMostPeriod> worth_{};
   std::array<bool, kMostPeriod> fresh_{};
+  std::array<bool, kMostPeriod> apart_{};
   enum class Tried : std::uint8_t { never, gains, loses };
   std::array<Tried, kMostPeriod> tried_{};
   std::array<Call, kRemembered> last_{};

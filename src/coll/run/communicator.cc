@@ -104,10 +104,28 @@ ArrivalChoice* CollectiveComm::arrival_choice(const coll::Selection& selection,
     coll::Table& table = *tables_[static_cast<std::size_t>(collective)][commutative ? 1 : 0];
     Compared ways = compared(collective, commutative, bytes, table.at(bytes));
     ways.rivals = {selection.complete(*rival, coll::Mode::kHierarchical, {}, layout_, commutative)};
+    const auto learnt = selection.learnt(collective, layout_, commutative, ways.most_bytes);
+    const bool gains = learnt && learnt->decision == ways.rivals.front();
     place.made = std::make_unique<ArrivalChoice>(info.flow == coll::Flow::kToRoot, layout_.ranks,
                                                  std::move(ways));
+    if (gains) {
+      place.made->begin_with_gain(learnt->calls);
+      ++choices_learnt_;
+    }
   }
   return place.made.get();
+}
+
+void ArrivalChoice::begin_with_gain(std::uint64_t calls) {
+  habit.begin_with_gain();
+  calls_before = calls;
+  std::unique_ptr<Contest>& mine = contests.front();
+  mine = std::make_unique<Contest>(Trial::Terms{.rival = Trial::Rival::first_arrival,
+                                                .first = Trial::kRival,
+                                                .quiet = 0,
+                                                .ranks = ranks,
+                                                .calls = calls});
+  mine->compared = compared;
 }
 
 Contest* ArrivalChoice::decide(Contest* best_of_others, coll::Decision* decision) {
@@ -173,7 +191,9 @@ Contest* CollectiveComm::contest(const coll::Selection& selection, Collective co
     const auto learnt = others == Others::kNone
                             ? std::nullopt
                             : selection.learnt(collective, layout_, commutative, ways.most_bytes);
-    if (learnt) {
+    // What starts with whoever comes first has a measurement of its own.
+    const bool begins = learnt && !od::starts_with_first(learnt->decision);
+    if (begins) {
       first = way_of_learnt(learnt->decision, ways);
       ++choices_learnt_;
     }
@@ -184,7 +204,7 @@ Contest* CollectiveComm::contest(const coll::Selection& selection, Collective co
         .ranks = layout_.ranks,
         .ends = apart ? Trial::Ends::apart : Trial::Ends::alike,
         .long_calls = long_calls,
-        .calls = learnt ? learnt->calls : 0,
+        .calls = begins ? learnt->calls : 0,
     });
     made->compared = std::move(ways);
     place.made = std::move(made);
@@ -192,32 +212,51 @@ Contest* CollectiveComm::contest(const coll::Selection& selection, Collective co
   return place.made.get();
 }
 
+namespace {
+
+// What was measured in a contest, which may have begun with what was found before and measured
+// nothing yet.
+coll::LearntChoices::Times times_of(const Contest& contest, int ranks) {
+  coll::LearntChoices::Times times;
+  for (int way = 0; way < contest.ways(); ++way) {
+    if (contest.ns_of(way) <= 0) continue;
+    times.emplace_back(coll::way_name(contest.decision(way)),
+                       static_cast<std::uint64_t>(contest.ns_of(way) / ranks));
+  }
+  return times;
+}
+
+}  // namespace
+
 void CollectiveComm::tell_learnt(coll::LearntChoices& choices) const {
+  const auto tell = [&](Collective collective, const Contest& contest, std::uint64_t calls) {
+    const Compared& compared = contest.compared;
+    const coll::Decision& winner = contest.decision(contest.winner());
+    coll::Condition condition;
+    condition.bytes = {compared.least_bytes, compared.most_bytes};
+    condition.ranks = {layout_.ranks, layout_.ranks};
+    condition.nodes = {layout_.nodes, layout_.nodes};
+    condition.per_node = {layout_.most_per_node, layout_.most_per_node};
+    if (coll::info(collective).reduces) condition.commutative = compared.commutative;
+    coll::Rule rule;
+    rule.algorithm = winner.algorithm;
+    rule.mode = winner.mode;
+    rule.parameters = winner.parameters;
+    rule.conditions = {condition};
+    rule.calls = calls;
+    choices.add(collective, std::move(rule), times_of(contest, layout_.ranks));
+  };
   for (std::size_t number = 0; number < contests_.size(); ++number) {
     const auto collective = static_cast<Collective>(number >> 1);
-    for (const Place<Contest>& place : contests_[number]) {
-      if (place.made == nullptr || !place.made->judged()) continue;
-      const Contest& contest = *place.made;
-      const coll::Decision& winner = contest.decision(contest.winner());
-      coll::Condition calls;
-      calls.bytes = {contest.compared.least_bytes, contest.compared.most_bytes};
-      calls.ranks = {layout_.ranks, layout_.ranks};
-      calls.nodes = {layout_.nodes, layout_.nodes};
-      calls.per_node = {layout_.most_per_node, layout_.most_per_node};
-      if (coll::info(collective).reduces) calls.commutative = contest.compared.commutative;
-      coll::Rule rule;
-      rule.algorithm = winner.algorithm;
-      rule.mode = winner.mode;
-      rule.parameters = winner.parameters;
-      rule.conditions = {calls};
-      rule.calls = contest.calls();
-      coll::LearntChoices::Times times;
-      for (int way = 0; way < contest.ways(); ++way) {
-        if (contest.ns_of(way) <= 0) continue;
-        times.emplace_back(coll::way_name(contest.decision(way)),
-                           static_cast<std::uint64_t>(contest.ns_of(way) / layout_.ranks));
+    for (std::size_t range = 0; range < contests_[number].size(); ++range) {
+      const bool looked = number < arrivals_.size() && range < arrivals_[number].size();
+      const ArrivalChoice* const arrival = looked ? arrivals_[number][range].made.get() : nullptr;
+      const Contest* const contest = contests_[number][range].made.get();
+      if (arrival != nullptr && arrival->gains()) {
+        tell(collective, *arrival->contests.front(), arrival->calls());
+      } else if (contest != nullptr && contest->judged()) {
+        tell(collective, *contest, contest->calls());
       }
-      choices.add(collective, std::move(rule), std::move(times));
     }
   }
 }

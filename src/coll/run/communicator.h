@@ -167,6 +167,7 @@ struct ArrivalChoice {
   Compared compared;
   std::array<std::unique_ptr<Contest>, ArrivalHabit::kMostPeriod> contests;
   Contest* usual = nullptr;  // that of the last call
+  std::uint64_t calls_before = 0;
 
   // Whether the ranks will tell each other of the next call.
   bool next_is_told() const {
@@ -177,6 +178,16 @@ struct ArrivalChoice {
   // The call that has begun has ended.
   void left() {
     if (habit.awaits_end()) habit.ended(now_ns());
+  }
+  // An earlier run has found by so many calls that it gains.
+  void begin_with_gain(std::uint64_t calls);
+  // With those of the runs before.
+  std::uint64_t calls() const { return calls_before + habit.calls(); }
+  // Whether all calls have one habit, and it gains there.
+  bool gains() const {
+    const Contest* const mine = contests.front().get();
+    return habit.period() == 1 && mine != nullptr && mine->judged() &&
+           mine->winner() == Trial::kRival;
   }
   // To which contest the call that has begun belongs: the usual one, or that of its position, or
   // none. What the contest finds best serves it unless it is another way's turn.

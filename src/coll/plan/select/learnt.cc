@@ -9,8 +9,24 @@
 namespace od::coll {
 namespace {
 
-// Some 400 bytes each; a file that is read has 16 MiB at most.
-constexpr std::size_t kMostChoices = 20'000;
+// Up to a kilobyte each; a file that is read has 16 MiB at most.
+constexpr std::size_t kMostChoices = 10'000;
+
+// What a writer has made, without its line breaks; those in strings are escaped.
+std::string one_line(const std::string& text) {
+  std::string line;
+  bool gap = false;
+  for (const char c : text) {
+    if (c == '\n') {
+      gap = true;
+    } else if (!gap || c != ' ') {
+      if (gap && line.back() == ',') line += ' ';
+      gap = false;
+      line += c;
+    }
+  }
+  return line;
+}
 
 template <class T>
 void write_interval(JsonWriter& json, const char* name, const Interval<T>& interval) {
@@ -35,6 +51,35 @@ void write_parameters(JsonWriter& json, const Parameters& parameters) {
   if (parameters.pipeline_bytes != 0) json.member("pipeline", parameters.pipeline_bytes);
 }
 
+// A rule, for people on one line.
+std::string rule_text(Collective collective, const Rule& rule, const LearntChoices::Times& times) {
+  const Condition& condition = rule.conditions.front();
+  JsonWriter json;
+  json.open_object();
+  json.member("collective", info(collective).name);
+  json.member("algorithm", rule.algorithm->name);
+  if (!rule.algorithm->is_host()) json.member("mode", mode_name(rule.mode));
+  write_parameters(json, rule.parameters);
+  write_interval(json, "bytes", condition.bytes);
+  write_interval(json, "ranks", condition.ranks);
+  write_interval(json, "nodes", condition.nodes);
+  write_interval(json, "ranks_per_node", condition.per_node);
+  if (condition.commutative) json.member("commutative", *condition.commutative);
+  json.member("calls", rule.calls);
+  if (!times.empty()) {
+    json.key("evidence");
+    json.open_object();
+    for (const auto& [way, ns] : times) {
+      json.key(way + " us");
+      // Not by printf: a program may have set a locale that writes commas.
+      json.document(std::to_string(ns / 1000) + '.' + std::to_string(ns % 1000 / 100));
+    }
+    json.close_object();
+  }
+  json.close_object();
+  return one_line(json.take());
+}
+
 }  // namespace
 
 std::string way_name(const Decision& decision) {
@@ -57,7 +102,9 @@ LearntChoices::Calls LearntChoices::calls_of(Collective collective, const Condit
 }
 
 void LearntChoices::add(Collective collective, Rule rule, Times times) {
-  Choice& known = choices_[calls_of(collective, rule.conditions.front())];
+  const Calls calls = calls_of(collective, rule.conditions.front());
+  if (choices_.size() >= kMostChoices && !choices_.contains(calls)) return;
+  Choice& known = choices_[calls];
   if (rule.calls > known.rule.calls) known = {std::move(rule), std::move(times)};
 }
 
@@ -85,30 +132,7 @@ std::string LearntChoices::text(std::string_view fingerprint, std::string_view h
   json.key("rules");
   json.open_array();
   for (const auto& [calls, choice] : choices_) {
-    const Rule& rule = choice.rule;
-    const Condition& condition = rule.conditions.front();
-    json.open_object();
-    json.member("collective", info(std::get<Collective>(calls)).name);
-    json.member("algorithm", rule.algorithm->name);
-    if (!rule.algorithm->is_host()) json.member("mode", mode_name(rule.mode));
-    write_parameters(json, rule.parameters);
-    write_interval(json, "bytes", condition.bytes);
-    write_interval(json, "ranks", condition.ranks);
-    write_interval(json, "nodes", condition.nodes);
-    write_interval(json, "ranks_per_node", condition.per_node);
-    if (condition.commutative) json.member("commutative", *condition.commutative);
-    json.member("calls", rule.calls);
-    if (!choice.times.empty()) {
-      json.key("evidence");
-      json.open_object();
-      for (const auto& [way, ns] : choice.times) {
-        json.key(way + " us");
-        // Not by printf: a program may have set a locale that writes commas.
-        json.document(std::to_string(ns / 1000) + '.' + std::to_string(ns % 1000 / 100));
-      }
-      json.close_object();
-    }
-    json.close_object();
+    json.document(rule_text(std::get<Collective>(calls), choice.rule, choice.times));
   }
   json.close_array();
   json.close_object();
