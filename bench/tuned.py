@@ -401,14 +401,32 @@ def worst(rows: list[dict[str, str]], limit: float, most: int) -> list[str]:
     return lines
 
 
+def worth_keeping(rows: list[dict[str, str]]) -> list[dict[str, str]]:
+    """Return the rows that say something: all choices, and whoever may be the best.
+
+    What was measured in one half only is compared with nothing, and whoever takes more than twice
+    as long as the best in both halves is nobody's rival.
+    """
+    whole = [row for row in rows if all(row[half] for half in HALVES)]
+    known = halves_of(whole)
+    kept = []
+    for row in whole:
+        point = (row["host"], row["ranks"], row["collective"], int(row["bytes"]))
+        near = any(
+            float(row[name]) <= 2 * min(half.values()) for name, half in zip(HALVES, known[point])
+        )
+        if near or row["variant"] in (PLAIN, *CHOICES, "host"):
+            kept.append(row)
+    return kept
+
+
 def write(rows: list[dict[str, str]], commit: str) -> None:
     """Write data and page."""
     DATA.parent.mkdir(parents=True, exist_ok=True)
     with DATA.open("w", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
         writer.writeheader()
-        # What was measured in one half only is compared with nothing.
-        writer.writerows(row for row in rows if all(row[half] for half in HALVES))
+        writer.writerows(worth_keeping(rows))
     commits = ", ".join(sorted({row["commit"] for row in rows}))
     lines = [f"Machine: {machine()} Commit {commits or commit}.", "", *glance(rows)]
     lines += glance_learnt(rows)

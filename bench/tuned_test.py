@@ -10,7 +10,15 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from campaign import Sample  # noqa: E402
-from tuned import COLUMNS, DEFAULT, TUNED, halves_of, promising, regrets  # noqa: E402
+from tuned import (  # noqa: E402
+    COLUMNS,
+    DEFAULT,
+    TUNED,
+    halves_of,
+    promising,
+    regrets,
+    worth_keeping,
+)
 
 POINT = ("mpich4", "2", "bcast usual", 64)
 
@@ -50,3 +58,11 @@ def test_who_is_near_the_best_at_one_point_is_looked_at_again():
     assert promising(some) == {"fast", "near"}
     some += [sample("fast", 10, 128), sample("slow", 11, 128), sample("near", 50, 128)]
     assert promising(some) == {"fast", "near", "slow"}
+
+
+def test_only_who_may_be_the_best_is_kept():
+    some = rows(
+        default=("90", "90"), plain=("99", "99"), best=("10", "30"), once=("21", "30"),
+        never=("21", "61"), half=("1", ""),
+    )  # fmt: skip
+    assert [row["variant"] for row in worth_keeping(some)] == ["default", "plain", "best", "once"]
