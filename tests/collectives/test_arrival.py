@@ -112,20 +112,17 @@ def test_it_is_chosen_where_ranks_wait_less(
 
 @pytest.mark.quick
 @pytest.mark.alone
-def test_what_was_chosen_serves_the_next_run_at_once(
+def test_what_late_ranks_gain_by_is_not_kept(
     host: Host, compiled: Callable[[Path], str], needs_overdrive: None, tmp_path: Path
 ) -> None:
-    """As what a run before has learnt."""
+    """Where they come together the next run would lose by it; so each finds it anew."""
     program, file = compiled(HERE / "arrival.c"), tmp_path / "learnt.json"
-    kept = {"OVERDRIVE_LEARN_FILE": str(file)}
-    first = run(host, program, "0011", "--late=2", chosen=kept)
-    assert first.counter("arrival_chosen") == 4, first.report()
+    for _ in range(2):
+        result = run(host, program, "0011", "--late=2", chosen={"OVERDRIVE_LEARN_FILE": str(file)})
+        assert result.counter("arrival_chosen") == 4, result.report()
     rules = json.loads(file.read_text())["rules"]
-    assert "first_arrival" in [rule["algorithm"] for rule in rules], rules
-    second = run(host, program, "0011", "--late=2", chosen=kept)
-    assert second.counter("trials_learnt") >= 4, second.report()
-    assert second.counter("arrival_calls") > first.counter("arrival_calls"), second.report()
-    assert second.counter("arrival_trials") == 0, second.report()
+    assert rules, file.read_text()
+    assert "first_arrival" not in [rule["algorithm"] for rule in rules], rules
 
 
 @pytest.mark.quick

@@ -113,6 +113,7 @@ TEST_F(ArrivalChoiceTest, TheFirstIsComparedWithTheBestOfAllElse) {
   EXPECT_TRUE(served_by(usual_.compared.rivals[0]));
   while (call(kHostNs * 3 / 4, kInsideNs) != nullptr) ASSERT_LT(++calls, 100);
   EXPECT_TRUE(served_by(choice_.compared.rivals[0]));
+  EXPECT_FALSE(choice_.gains()) << "not because ranks come apart";
   // It serves all calls from then on, and nothing is measured anew before ranks agree for long.
   for (; calls < 1000; ++calls) EXPECT_EQ(call(kHostNs * 3 / 4, kInsideNs), nullptr);
 }
@@ -138,6 +139,7 @@ TEST_F(ArrivalChoiceTest, WhereTryingItGainsItServes) {
   for (std::uint64_t i = 0; i < ArrivalHabit::kAgain + 100; ++i) call(kHostNs / 2, 0);
   EXPECT_EQ(call(kHostNs / 2, 0), nullptr);
   EXPECT_TRUE(served_by(choice_.compared.rivals[0]));
+  EXPECT_TRUE(choice_.gains());
   // And is looked at again, as all is.
   for (std::uint64_t i = 0; i < 2 * ArrivalHabit::kAgain; ++i) call(3 * kHostNs, 0);
   EXPECT_EQ(call(3 * kHostNs, 0), &usual_);

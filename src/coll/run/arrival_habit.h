@@ -115,7 +115,9 @@ class ArrivalHabit {
     // What gains because ranks come apart is no reason to go on when they come together.
     if (!gains || !apart_[position()]) tried_[position()] = gains ? Tried::gains : Tried::loses;
   }
-  // It has gained in an earlier run.
+  // Whether all calls have one habit, and it gains there whenever ranks come.
+  bool gains_anyway() const { return period_ == 1 && tried_[0] == Tried::gains; }
+  // So it did in an earlier run.
   void begin_with_gain() {
     started_ = worth_[0] = true;
     tried_[0] = Tried::gains;

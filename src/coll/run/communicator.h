@@ -183,10 +183,11 @@ struct ArrivalChoice {
   void begin_with_gain(std::uint64_t calls);
   // With those of the runs before.
   std::uint64_t calls() const { return calls_before + habit.calls(); }
-  // Whether all calls have one habit, and it gains there.
+  // Whether it is worth keeping for the next run. Where it gains because ranks come apart that is
+  // found anew: a run, or a part of one, in which they come together would lose by it.
   bool gains() const {
     const Contest* const mine = contests.front().get();
-    return habit.period() == 1 && mine != nullptr && mine->judged() &&
+    return habit.gains_anyway() && mine != nullptr && mine->judged() &&
            mine->winner() == Trial::kRival;
   }
   // To which contest the call that has begun belongs: the usual one, or that of its position, or
