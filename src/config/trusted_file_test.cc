@@ -154,5 +154,23 @@ TEST_F(TrustedFileTest, OutputThatStaysInUseIsAnError) {
   EXPECT_EQ(write_output(path("out")), "");
 }
 
+// Whoever reads it sees the old one or the new one, and nobody else may change it.
+TEST_F(TrustedFileTest, AFileIsReplacedInOneGo) {
+  const std::string file = path("kept");
+  const mode_t before = umask(0);
+  EXPECT_EQ(replace_file(file, "old"), "");
+  umask(before);
+  EXPECT_EQ(read_trusted_file(file, kMiB16, LastLink::kRefused).text, "old");
+  EXPECT_EQ(replace_file(file, std::string(100'000, 'x')), "");
+  EXPECT_EQ(read_trusted_file(file, kMiB16, LastLink::kRefused).text, std::string(100'000, 'x'));
+  // Nothing is left where that fails.
+  ASSERT_EQ(mkdir(path("folder").c_str(), 0755), 0);
+  EXPECT_EQ(replace_file(path("folder"), "text"), "Is a directory");
+  EXPECT_EQ(replace_file(path("missing/kept"), "text"), "No such file or directory");
+  const std::string left = path("folder") + '.' + std::to_string(getpid());
+  EXPECT_NE(access(left.c_str(), F_OK), 0);
+  ASSERT_EQ(rmdir(path("folder").c_str()), 0);
+}
+
 }  // namespace
 }  // namespace od::config
