@@ -16,7 +16,7 @@
 
 namespace od {
 
-struct RankState;
+class RankState;
 
 // Whether the job keeps what it learns.
 bool keeps_learnt(const config::Settings& settings);
