@@ -208,24 +208,21 @@ def run_apart(
 
     One job beforehand learns for those that begin with what was learnt.
     """
-    learnt = [one for one in variants if one.name == LEARNT]
-    texts: dict[Path, str] = {}
-    for one in learnt:
-        file = Path(one.settings["OVERDRIVE_LEARN_FILE"])
-        file.unlink(missing_ok=True)
-        _, wrong = run_all([one], arguments, ranks, options.seconds / 2, where)
-        if wrong:
-            return [], wrong
-        if file.exists():
-            texts[file] = file.read_text()
+    learner = next(one for one in variants if one.name == LEARNT)
+    file = Path(learner.settings["OVERDRIVE_LEARN_FILE"])
+    file.unlink(missing_ok=True)
+    _, wrong = run_all([learner], arguments, ranks, options.seconds / 2, where)
+    if wrong:
+        return [], wrong
+    text = file.read_text() if file.exists() else ""
     rest = [one for one in variants if one.name != LEARNT]
     looked, wrong = run_all(rest, arguments, ranks, options.seconds / 2, where)
     near = promising(looked) | {PLAIN, *CHOICES, "host"}
+    kept = [one for one in variants if one.name in near]
     found: list[Sample] = []
     for half in range(len(HALVES)):
-        for file, text in texts.items():
+        if text:
             file.write_text(text)
-        kept = [one for one in variants if one.name in near]
         samples, more = run_all(kept, arguments, ranks, options.seconds, where)
         wrong += more
         found += [replace(one, round=len(HALVES) * one.round + half) for one in samples]
@@ -282,12 +279,16 @@ def is_of_host(name: str) -> bool:
     return name == PLAIN or host_settings.is_setting(name)
 
 
+def point_of(row: dict[str, str]) -> Point:
+    """Return what was measured in a row."""
+    return row["host"], row["ranks"], row["collective"], int(row["bytes"])
+
+
 def halves_of(rows: list[dict[str, str]]) -> dict[Point, Halves]:
     """Return the medians of both halves of the rounds, of each point."""
     found: dict[Point, Halves] = {}
     for row in rows:
-        point = (row["host"], row["ranks"], row["collective"], int(row["bytes"]))
-        both = found.setdefault(point, ({}, {}))
+        both = found.setdefault(point_of(row), ({}, {}))
         for half, name in zip(both, HALVES):
             if row[name]:
                 half[row["variant"]] = float(row[name])
@@ -411,10 +412,8 @@ def worth_keeping(rows: list[dict[str, str]]) -> list[dict[str, str]]:
     known = halves_of(whole)
     kept = []
     for row in whole:
-        point = (row["host"], row["ranks"], row["collective"], int(row["bytes"]))
-        near = any(
-            float(row[name]) <= 2 * min(half.values()) for name, half in zip(HALVES, known[point])
-        )
+        halves = zip(HALVES, known[point_of(row)])
+        near = any(float(row[name]) <= 2 * min(half.values()) for name, half in halves)
         if near or row["variant"] in (PLAIN, *CHOICES, "host"):
             kept.append(row)
     return kept

@@ -140,9 +140,8 @@ bool Collectives::decide(const CollectiveCall& call, Comm& comm, coll::Decision*
       const bool all = endpoint.settings.learn == config::LearnMode::kOn;
       const Others others =
           switch_place.on() ? Others::kNone : (all ? Others::kMany : Others::kFew);
-      const std::uint64_t learnt = own.choices_learnt();
       *trial = own.contest(selection, call.collective, commutative, bytes, *decision, others);
-      endpoint.counters.trials_learnt += own.choices_learnt() - learnt;
+      endpoint.counters.trials_learnt += own.take_choices_learnt();
       if (own.watched != nullptr) *trial = own.watched->decide(*trial, decision);
     }
     if (trial != nullptr && *trial != nullptr) {

@@ -221,10 +221,10 @@ class CollectiveComm {
   // null where a rule decides, or where there is nothing to compare.
   Contest* contest(const coll::Selection& selection, coll::Collective collective, bool commutative,
                    std::uint64_t bytes, const coll::Decision& usual, Others others);
-  // What contests have found so far, for the next run of the program; and how many began with what
-  // an earlier one has found.
+  // What contests have found so far, for the next run of the program; and how many have begun with
+  // what an earlier one has found since this was last asked.
   void tell_learnt(coll::LearntChoices& choices) const;
-  std::uint64_t choices_learnt() const { return choices_learnt_; }
+  std::uint64_t take_choices_learnt() { return std::exchange(choices_learnt_, 0); }
   // The measurement of calls that the switch could serve against the host and, unless there is
   // nothing but a switch, the choice of choose(); null where there is nothing to measure. Barriers
   // have one for each kind and length of the call before them: what a barrier is good for lies in

@@ -171,33 +171,39 @@ bool begins_anew(Contest& contest, const coll::Selection& selection, const coll:
 
 namespace {
 
+// Those beside the usual way and the host.
+int rivals(const Contest& contest) { return contest.ways() - 1 - Trial::kRival; }
+
+// For its turn: it has not been measured yet.
+bool waits(const Contest& contest, int way) { return contest.ns_of(way) == 0; }
+
+// The slowest rival that has been measured, does not serve, and takes so many times as long as the
+// winner; 0: there is none.
+int slowest(const Contest& contest, double least_ratio) {
+  int found = 0;
+  for (int way = Trial::kRival + 1; way < contest.ways(); ++way) {
+    if (waits(contest, way) || way == contest.winner()) continue;
+    if (contest.ratio_of(way) < least_ratio) continue;
+    if (found == 0 || contest.ratio_of(way) > contest.ratio_of(found)) found = way;
+  }
+  return found;
+}
+
 // The place of a way that has never been measured: that of the slowest of those that have lost, or
 // one more; 0: there is none.
 int free_place(const Contest& contest) {
-  int place = 0;
-  int rivals = 0;
-  for (int way = Trial::kRival + 1; way < contest.ways(); ++way) {
-    ++rivals;
-    const bool waits = contest.ns_of(way) == 0;  // for its turn
-    if (waits || way == contest.winner() || contest.ratio_of(way) < kLost) continue;
-    if (place == 0 || contest.ratio_of(way) > contest.ratio_of(place)) place = way;
-  }
-  const bool room = rivals < static_cast<int>(most_rivals(contest.compared.others));
+  const int place = slowest(contest, kLost);
+  const bool room = rivals(contest) < static_cast<int>(most_rivals(contest.compared.others));
   return place == 0 && room ? contest.ways() : place;
 }
 
 // Where nobody has lost, that of the slowest of several: ways that are near each other tell nothing
 // of those that nobody has tried. 0: somebody still waits for his turn, or there is only one.
 int place_of_slowest(const Contest& contest) {
-  int place = 0;
-  int several = 0;
   for (int way = Trial::kRival + 1; way < contest.ways(); ++way) {
-    ++several;
-    if (contest.ns_of(way) == 0) return 0;
-    if (way == contest.winner()) continue;
-    if (place == 0 || contest.ratio_of(way) > contest.ratio_of(place)) place = way;
+    if (waits(contest, way)) return 0;
   }
-  return several > 1 ? place : 0;
+  return rivals(contest) > 1 ? slowest(contest, 0) : 0;
 }
 
 }  // namespace
