@@ -406,13 +406,15 @@ def worth_keeping(rows: list[dict[str, str]]) -> list[dict[str, str]]:
     """Return the rows that say something: all choices, and whoever may be the best.
 
     What was measured in one half only is compared with nothing, and whoever takes more than twice
-    as long as the best in both halves is nobody's rival.
+    as long as the best in both halves is nobody's rival. The host alone has a best of its own.
     """
     whole = [row for row in rows if all(row[half] for half in HALVES)]
     known = halves_of(whole)
+    of_host = halves_of([row for row in whole if is_of_host(row["variant"])])
     kept = []
     for row in whole:
-        halves = zip(HALVES, known[point_of(row)])
+        rivals = of_host if is_of_host(row["variant"]) else known
+        halves = zip(HALVES, rivals[point_of(row)])
         near = any(float(row[name]) <= 2 * min(half.values()) for name, half in halves)
         if near or row["variant"] in (PLAIN, *CHOICES, "host"):
             kept.append(row)

@@ -15,6 +15,7 @@ from tuned import (  # noqa: E402
     DEFAULT,
     TUNED,
     halves_of,
+    host_settings,
     promising,
     regrets,
     worth_keeping,
@@ -66,3 +67,9 @@ def test_only_who_may_be_the_best_is_kept():
         never=("21", "61"), half=("1", ""),
     )  # fmt: skip
     assert [row["variant"] for row in worth_keeping(some)] == ["default", "plain", "best", "once"]
+
+
+def test_what_may_be_the_best_of_the_host_is_kept():
+    setting = next(iter(host_settings.candidates(host_settings.OPEN_MPI, "bcast")))
+    some = rows(default=("10", "10"), plain=("99", "99"), **{setting: ("30", "30")})
+    assert [row["variant"] for row in worth_keeping(some)] == ["default", "plain", setting]
